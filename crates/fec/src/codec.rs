@@ -1,4 +1,4 @@
-//! The trait of all codes, their names and parameters, and the repair symbols that a decoder is given.
+//! The trait of all codes, their names and parameters, and the repair symbols passed to a decoder.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use crate::raptor_q::RaptorQ;
 use crate::reed_solomon::ReedSolomon;
 use crate::{DecodeError, FecError};
 
-/// One erasure code with its symbol size: makes encoders of blocks, and decodes blocks.
+/// An erasure code with its symbol size: makes encoders of blocks, and decodes blocks.
 ///
-/// Notation of RFC 5052: a block has k source symbols, numbered (ESI) 0..k, and n encoding symbols in all;
-/// those from k to n are repair symbols. Every symbol has T bytes.
+/// Notation of RFC 5052: a block has k source symbols, numbered (ESI) 0..k, and n encoding symbols in total;
+/// ESIs from k to n are repair symbols. Every symbol has T bytes.
 ///
 /// A codec is made once per set of parameters and shared: all methods take `&self` and may run on several
 /// threads at once.
@@ -27,26 +27,26 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
     /// The largest number of source symbols of a block.
     fn k_max(&self) -> u32;
 
-    /// n of a block of `k` source symbols: a sender uses the ESIs below it. 2^24 where the code is rateless.
+    /// n of a block of `k` source symbols: a sender uses the ESIs below n. 2^24 if the code is rateless.
     fn encoding_symbols(&self, k: u32) -> u32;
 
-    /// Where the ESIs end that a receiver takes for a block of `k` source symbols: at n, unless the code
-    /// gives those beyond it a meaning too.
+    /// End of the ESIs that a receiver accepts for a block of `k` source symbols: n, unless the code also
+    /// defines ESIs beyond n.
     fn esi_end(&self, k: u32) -> u32 {
         self.encoding_symbols(k)
     }
 
-    /// True where repair symbols never run out in practice, so that none needs to be sent twice.
+    /// True if repair symbols never run out in practice, so that no symbol needs to be sent twice.
     fn is_rateless(&self) -> bool;
 
-    /// An encoder of one block. `source` is the block's k * T bytes, zero padded where the object ends; with
-    /// zeros up to [`BlockCodec::padded_symbols`] behind them, no copy is made.
+    /// Returns an encoder of a block. `source` is the block's k * T bytes, zero padded where the object ends;
+    /// with zeros up to [`BlockCodec::padded_symbols`] behind the block, no copy is made.
     ///
     /// # Errors
     /// [`FecError::BlockSymbols`] and [`FecError::BlockLength`].
     fn encoder(&self, k: u32, source: &[u8]) -> Result<Box<dyn BlockEncoder>, FecError>;
 
-    /// Symbols that a block of `k` is padded to where it is coded: K' of RFC 6330. The default: k.
+    /// Number of symbols that a block of `k` is padded to for coding: K' of RFC 6330. The default: k.
     fn padded_symbols(&self, k: u32) -> u32 {
         k
     }
@@ -57,8 +57,8 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
         u64::from(k) * self.symbol_size() as u64
     }
 
-    /// How many repair symbols of a block of `k` source symbols [`BlockCodec::repair_symbols`] makes at a
-    /// fraction of what an encoder takes; 0 where it has no other way.
+    /// Number of repair symbols of a block of `k` source symbols that [`BlockCodec::repair_symbols`] makes at
+    /// a fraction of an encoder's cost; 0 if the code has no faster way.
     fn few_symbols(&self, _k: u32) -> u32 {
         0
     }
@@ -75,10 +75,10 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
 
     /// Decodes a block in place.
     ///
-    /// `block` has k * T bytes with the received source symbols in their places; what stands in the missing
-    /// places is ignored, and filled on success. `missing` lists the source ESIs not received, ascending.
-    /// `repairs` are received repair symbols in any order; of several with one ESI the first counts. More of
-    /// them than needed are welcome: the codec takes what decodes fastest.
+    /// `block` has k * T bytes with the received source symbols in their places; bytes in the missing places
+    /// are ignored, and filled on success. `missing` lists the source ESIs not received, ascending. `repairs`
+    /// are received repair symbols in any order; of several with the same ESI the first counts. If there are
+    /// more than needed, the codec picks the symbols that decode fastest.
     ///
     /// After an error the received places are as they were; the missing places may hold anything.
     ///
@@ -92,10 +92,10 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
         repairs: &[Repair<'_>],
     ) -> Result<(), DecodeError>;
 
-    /// Decodes a block whose missing places hold repair symbols, so that these need no memory of their own:
-    /// the symbol `placed[i]`, a repair ESI, stands in the place of source symbol `missing[i]`. `more` are
-    /// further ones, as `repairs` of [`BlockCodec::decode`]; of several with one ESI the first counts, those
-    /// in the block before `more`.
+    /// Decodes a block whose missing places hold repair symbols, so that these need no separate memory: the
+    /// symbol `placed[i]`, a repair ESI, stands in the place of source symbol `missing[i]`. `more` are
+    /// further repair symbols, as `repairs` of [`BlockCodec::decode`]; of several with the same ESI the first
+    /// counts, symbols in the block before `more`.
     ///
     /// After an error the received places are as they were; the missing places may hold anything.
     ///
@@ -117,12 +117,11 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
         self.decode(k, block, missing, &repairs)
     }
 
-    /// Most memory that decoding a block in place takes which misses so many symbols, in bytes, the block
-    /// included: a bound on what is resident. What codecs keep beside is in
-    /// [`kept_bytes`](crate::kept_bytes).
+    /// Maximum resident memory, in bytes, to decode in place a block with `missing` missing symbols, the
+    /// block included. [`kept_bytes`](crate::kept_bytes) counts the memory that codecs keep in addition.
     fn decoding_bytes(&self, k: u32, missing: usize) -> u64 {
         let symbol = self.symbol_size() as u64;
-        // The block, its repair symbols, and what is made of them.
+        // The block, its repair symbols, and the symbols made from these.
         u64::from(k) * symbol + 2 * missing as u64 * symbol
     }
 
@@ -133,46 +132,46 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
     }
 
     /// The seed of the order in which a sender should send the symbols of a block ([`crate::sending_order`]);
-    /// `None`, the default, where any order does as well as that of their ESIs.
+    /// `None`, the default, if any order does as well as ascending ESIs.
     fn sending_seed(&self) -> Option<u32> {
         None
     }
 
-    /// Memory that decoding a block of `k` symbols in strips of `width` bytes takes, with the strip and that
-    /// of its repair symbols: a bound. Only for a code that decodes in strips; 0 for others.
+    /// Maximum memory to decode a block of `k` symbols in strips of `width` bytes, including the strip and
+    /// the strip of its repair symbols. 0 for a code that does not decode in strips.
     fn strip_bytes(&self, _k: u32, _width: usize) -> u64 {
         0
     }
 
-    /// Whether there are recipes: symbols are sums of one another, so that a block may be decoded in strips,
-    /// some bytes of each of its symbols at a time.
+    /// Whether there are recipes: symbols are sums of other symbols, so that a block may be decoded in
+    /// strips, some bytes of each of its symbols at a time.
     fn decodes_in_strips(&self) -> bool {
         false
     }
 
-    /// How to decode a block in strips, from the numbers of its symbols: `missing` as for
+    /// Returns the steps to decode a block in strips, from the numbers of its symbols: `missing` as for
     /// [`BlockCodec::decode`], `repairs` the ESIs of repair symbols, all different. Only for a code that
     /// decodes in strips.
     ///
     /// # Errors
-    /// As [`BlockCodec::decode`]; [`FecError::Strips`] where the code does not.
+    /// As [`BlockCodec::decode`]; [`FecError::Strips`] if the code does not decode in strips.
     fn recipe(&self, _k: u32, _missing: &[u32], _repairs: &[u32]) -> Result<Box<dyn Recipe>, DecodeError> {
         Err(FecError::Strips(self.scheme()).into())
     }
 }
 
-/// How a block is decoded, whatever its symbols hold: which are sums of which.
+/// Decoding steps of a block, independent of the symbols' bytes: the sums to compute.
 pub trait Recipe: fmt::Debug + Send + Sync {
-    /// Fills the missing places of `block`, `width` bytes of each of its k source symbols: those of all
-    /// symbols have the same place in their symbols. `repairs` holds the same bytes of each repair symbol, in
-    /// the order of the ESIs given.
+    /// Fills the missing places of `block`, which holds `width` bytes of each of its k source symbols, at the
+    /// same offset in every symbol. `repairs` holds the same bytes of each repair symbol, in the order of the
+    /// ESIs given.
     ///
     /// # Errors
     /// [`FecError::BlockLength`] and [`FecError::SymbolLength`].
     fn fill(&self, width: usize, block: &mut [u8], repairs: &[&[u8]]) -> Result<(), FecError>;
 }
 
-/// What [`BlockCodec::repair_symbols`] is where nothing is faster.
+/// [`BlockCodec::repair_symbols`] if no faster way exists.
 pub(crate) fn encode_in_full<C: BlockCodec + ?Sized>(
     codec: &C,
     k: u32,
@@ -188,10 +187,10 @@ pub(crate) fn encode_in_full<C: BlockCodec + ?Sized>(
     Ok(())
 }
 
-/// Makes the repair symbols of one block, in any order, each as often as wanted.
+/// Makes the repair symbols of a block, in any order, each as often as wanted.
 pub trait BlockEncoder: fmt::Debug + Send + Sync {
     /// Writes repair symbol `esi`, k <= esi < n, to `out` of T bytes. Source symbols are refused: the caller
-    /// has them in its file, and not every code keeps them.
+    /// has their bytes in the file, and not every code keeps source symbols.
     ///
     /// # Errors
     /// [`FecError::SymbolId`] and [`FecError::SymbolLength`].
@@ -207,7 +206,8 @@ pub struct Repair<'a> {
     pub data: &'a [u8],
 }
 
-/// What sender and receiver must agree on to code the blocks of an object: the FEC OTI without the length.
+/// Parameters that sender and receiver must agree on to code the blocks of an object: the FEC OTI without the
+/// length.
 ///
 /// Made by the constructor of the scheme; fields of other schemes are ignored by [`codec`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,7 +225,7 @@ pub struct Parameters {
     pub sub_blocks: u16,
     /// Al, symbol alignment in bytes. RaptorQ: divides T; with N = 1 it has no other effect.
     pub alignment: u8,
-    /// What LDPC has beside.
+    /// Parameters of LDPC only.
     pub ldpc: LdpcParameters,
 }
 
@@ -244,7 +244,7 @@ pub struct LdpcParameters {
 }
 
 impl LdpcParameters {
-    /// N1 = 3 and G = 1, as most implementations have them, with elimination.
+    /// N1 = 3 and G = 1, as in most implementations, with elimination.
     pub fn new(seed: u32) -> Self {
         Self { seed, n1: 3, group_size: 1, eliminates: true }
     }
@@ -280,7 +280,7 @@ impl Parameters {
     /// source and `max_symbols` (max_n) encoding symbols.
     ///
     /// A sender should give B as the largest block of its partition and max_n = 255: a repair symbol costs
-    /// nothing until it is made, and the more there are, the later a carousel has to repeat one.
+    /// nothing until it is made, and with more of these a carousel repeats a symbol later.
     pub fn reed_solomon(symbol_size: u16, max_block_symbols: u32, max_symbols: u32) -> Self {
         Self { scheme: Scheme::ReedSolomon, max_block_symbols, max_symbols, ..Self::no_code(symbol_size) }
     }
@@ -296,11 +296,11 @@ impl Parameters {
     }
 }
 
-/// The codec of `parameters`. Keep it and share it: RaptorQ's holds plans that cost as much as encoding a
-/// block.
+/// Returns the codec of `parameters`. Callers should keep and share the codec: RaptorQ's holds plans that
+/// cost as much as encoding a block.
 ///
 /// # Errors
-/// [`FecError`] where the scheme is not coded here or the parameters break its limits.
+/// [`FecError`] if the scheme is not coded here or the parameters break its limits.
 pub fn codec(parameters: Parameters) -> Result<Arc<dyn BlockCodec>, FecError> {
     if parameters.symbol_size == 0 {
         return Err(FecError::SymbolSize);
@@ -313,7 +313,7 @@ pub fn codec(parameters: Parameters) -> Result<Arc<dyn BlockCodec>, FecError> {
     }
 }
 
-/// The sizes of one block, and the checks of arguments against them that all codecs share.
+/// The sizes of a block, and the checks of arguments that all codecs share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     k: u32,
@@ -381,7 +381,7 @@ impl Shape {
         repairs.iter().try_for_each(|repair| self.check_repair(repair.esi, repair.data))
     }
 
-    /// The same for a block that holds repair symbols in its missing places.
+    /// Checks the arguments for a block that holds repair symbols in its missing places.
     pub(crate) fn check_placed(&self, block: &[u8], missing: &[u32], placed: &[u32]) -> Result<(), FecError> {
         self.check_missing(block, missing)?;
         if placed.len() > missing.len() {
@@ -420,7 +420,8 @@ impl Shape {
     }
 }
 
-/// The repairs by ascending ESI, of several with one ESI the first, if there are as many as `missing`.
+/// Returns the repair symbols by ascending ESI, the first of several with the same ESI, if there are as many
+/// as `missing`.
 pub(crate) fn enough_distinct<'a>(
     repairs: &[Repair<'a>],
     missing: &[u32],
@@ -452,7 +453,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The scheme of an FEC Encoding ID, or `None` for one that we do not name.
+    /// Returns the scheme of an FEC Encoding ID, or `None` for an unnamed scheme.
     pub fn from_encoding_id(id: u8) -> Option<Self> {
         match id {
             0 => Some(Self::NoCode),
@@ -482,7 +483,7 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// A repair symbol and where it is.
+/// A repair symbol and its place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlacedRepair<'a> {
     pub(crate) esi: u32,
@@ -497,7 +498,7 @@ enum Place<'a> {
 }
 
 impl<'a> PlacedRepair<'a> {
-    /// Its bytes `columns`.
+    /// Returns the symbol's bytes `columns`.
     pub(crate) fn data<'b>(&self, shape: &Shape, block: &'b [u8], columns: Range<usize>) -> &'b [u8]
     where
         'a: 'b,
@@ -509,7 +510,8 @@ impl<'a> PlacedRepair<'a> {
     }
 }
 
-/// The symbols by ascending ESI, of several with one ESI the first, if there are as many as `missing`.
+/// Returns the symbols by ascending ESI, the first of several with the same ESI, if there are as many as
+/// `missing`.
 pub(crate) fn enough<'a>(
     missing: &[u32],
     placed: &[u32],
@@ -529,9 +531,9 @@ pub(crate) fn enough<'a>(
     }
 }
 
-/// Parts of a symbol's bytes such that a block of them has at most `bytes_max` bytes: what holds of symbols
-/// holds of any part of them, since codes work on each byte alone. Multiples of 64 bytes, but for the last
-/// one.
+/// Splits a symbol into byte ranges such that these bytes of a block's symbols are at most `bytes_max` bytes.
+/// Any part of the symbols can be coded alone, since codes work on each byte separately. Multiples of 64
+/// bytes, except the last range.
 pub(crate) fn strips(shape: &Shape, bytes_max: usize) -> impl Iterator<Item = Range<usize>> + use<> {
     let size = shape.symbol_size();
     let count = (shape.k() as usize * size).div_ceil(bytes_max).max(1);

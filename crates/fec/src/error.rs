@@ -1,4 +1,4 @@
-/// Why a codec, an encoder or a decoder cannot be had from what was given.
+/// Reason for which a codec, an encoder or a decoder cannot be made from the given arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FecError {
@@ -87,16 +87,16 @@ pub enum FecError {
         esi: u32,
         /// The first repair symbol, k.
         start: u32,
-        /// One above the last repair symbol.
+        /// The last repair symbol's ESI plus 1.
         end: u32,
     },
-    /// An ESI twice in a list that must have each once.
+    /// An ESI twice in a list of distinct ESIs.
     #[error("encoding symbol {0} is listed twice")]
     Repeated(u32),
-    /// The code has no recipes: it decodes whole symbols.
+    /// The code has no recipes: it decodes only whole symbols.
     #[error("{0} does not decode in strips")]
     Strips(crate::Scheme),
-    /// The list of missing source symbols is not strictly ascending or names one at or above k.
+    /// The list of missing source symbols is not strictly ascending or contains an ESI of k or more.
     #[error("missing symbol {esi} is out of order or not below k = {k}")]
     Missing {
         /// The offending entry.
@@ -104,7 +104,7 @@ pub enum FecError {
         /// Source symbols of the block.
         k: u32,
     },
-    /// More repair symbols in the missing places of a block than it has such places.
+    /// More repair symbols in the missing places of a block than missing places.
     #[error("{placed} repair symbols in the places of {missing} missing ones")]
     Placed {
         /// Repair symbols.
@@ -123,7 +123,7 @@ pub enum DecodeError {
         /// Symbols short of k; 1 where k or more are there but their equations are dependent.
         more: u32,
     },
-    /// The call contradicts itself or the codec; no further symbol will help.
+    /// The arguments contradict each other or the codec; no further symbol will help.
     #[error(transparent)]
     Invalid(#[from] FecError),
 }

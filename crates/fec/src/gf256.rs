@@ -1,13 +1,13 @@
 //! GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11D), alpha = 2 (RFC 5510 section 8.1).
 //!
-//! Addition is xor. What is done to whole symbols is in [`crate::kernel`], with the tables made here.
+//! Addition is xor. [`crate::kernel`] has the operations on whole symbols, with the tables made here.
 //!
 //! Coding of RaptorQ blocks symbol by symbol: by the coefficients that repair symbols have in source symbols.
 //!
-//! Whoever follows a plan makes all intermediate symbols of a block before the first repair symbol. Where a
-//! few repair symbols are all that is wanted, or a few source symbols are missing, it takes less to multiply
-//! and add: n symbols take n passes over the block, and a pass takes a sixtieth of what the plan takes
-//! (GFNI). The coefficients depend on K' and the number of the repair symbol only; they are the repair
+//! Decoding or encoding by a plan makes all intermediate symbols of a block before the first repair symbol.
+//! If only a few repair symbols are wanted, or a few source symbols are missing, multiplying and adding takes
+//! less: n symbols take n passes over the block, and a pass takes a sixtieth of the plan's time (GFNI). The
+//! coefficients depend on K' and the number of the repair symbol only; the coefficients are the repair
 //! symbols of the block whose symbol i is the unit vector i.
 
 use raptorq::{SourceBlockEncoder, SourceBlockEncodingPlan, extended_source_block_symbols};
@@ -27,13 +27,13 @@ static EXP: [u8; 2 * GROUP] = exp_table();
 /// `LOG[EXP[i]]` = i for i < 255. `LOG[0]` means nothing.
 static LOG: [u8; 256] = log_table();
 
-/// Products of one factor with the low and the high four bits of a byte: c * x = low[x & 15] ^ high[x >> 4].
+/// Products of a factor with the low and the high four bits of a byte: c * x = low[x & 15] ^ high[x >> 4].
 pub(crate) struct Split {
     pub(crate) low: [u8; 16],
     pub(crate) high: [u8; 16],
 }
 
-/// The split table of every factor, 8 KiB. A half is what a byte shuffle takes.
+/// The split table of every factor, 8 KiB. A byte shuffle takes half of an entry.
 pub(crate) static SPLIT: [Split; 256] = split_tables();
 
 /// alpha^`exponent`.
@@ -49,7 +49,7 @@ pub(crate) fn mul(a: u8, b: u8) -> u8 {
 /// 1 / `a`.
 ///
 /// # Panics
-/// Where `a` is 0.
+/// If `a` is 0.
 pub(crate) fn inverse(a: u8) -> u8 {
     assert_ne!(a, 0, "0 has no inverse");
     EXP[GROUP - usize::from(LOG[usize::from(a)])]
@@ -114,25 +114,26 @@ const fn split_tables() -> [Split; 256] {
     }
 }
 
-/// Longest block whose coefficients are made, a K': those of the window order, with some room. They take
-/// [`encoder_bytes`].
+/// Longest block whose coefficients are made, a K': blocks of the window order, with some room. The
+/// coefficients take [`encoder_bytes`].
 const K_MAX: u32 = 1_099;
 
-/// Bytes of targets that are summed up at a time: what stays in a processor's first cache.
+/// Bytes of targets that are summed up at a time, so that the targets stay in a processor's first cache.
 const TARGET_BYTES: usize = 16 << 10;
 
-/// The coefficients of all repair symbols of blocks of K' symbols, and of those that end with zeros.
+/// The coefficients of all repair symbols of blocks of K' symbols, also of blocks that end with zeros.
 pub(crate) struct Coefficients {
     units: SourceBlockEncoder,
 }
 
-/// How many symbols of a block of k are made, or found, faster by their coefficients than by the plan.
+/// Number of symbols of a block of k up to which coefficients are faster than the plan, to make or to recover
+/// symbols.
 pub(crate) fn combined_max(k: u32, kernel: Kernel) -> u32 {
     if k <= K_MAX { kernel.dense_max() } else { 0 }
 }
 
-/// Memory of the coefficients that are kept for blocks of K' symbols, in bytes: 2.2 MB at 1002; 0 where none
-/// are made. While they are made it is half as much again.
+/// Memory of the coefficients that are kept for blocks of K' symbols, in bytes: 2.2 MB at 1002; 0 if no
+/// coefficients are made. Making the coefficients takes half as much again.
 pub(crate) fn encoder_bytes(k: u32, kernel: Kernel) -> usize {
     if combined_max(k, kernel) == 0 {
         return 0;
@@ -141,9 +142,9 @@ pub(crate) fn encoder_bytes(k: u32, kernel: Kernel) -> usize {
     22 * k * k / 10 + 64 * k + (1 << 10)
 }
 
-/// What decoding takes beside the block, in bytes: the rows of coefficients, the missing symbols, and their
-/// equations; before that, of the first block of its length, what making the coefficients takes. These and
-/// the plan are kept beside.
+/// Memory that decoding takes in addition to the block, in bytes: the rows of coefficients, the missing
+/// symbols, and their equations; or, for the first block of a length, the memory to make the coefficients.
+/// The kept coefficients and the plan are not included.
 pub(crate) fn decoding_bytes(shape: &Shape, missing: usize) -> usize {
     let k = extended_source_block_symbols(shape.k()) as usize;
     let decoding = missing * (k + shape.symbol_size() + 4 * missing);
@@ -159,7 +160,7 @@ impl Coefficients {
         Self { units: encoder(plan, size, &units) }
     }
 
-    /// The coefficients of a block's repair symbol in its source symbols.
+    /// Returns the coefficients of a block's repair symbol in its source symbols.
     fn of(&self, shape: &Shape, esi: u32) -> Vec<u8> {
         self.units.repair_packets(esi - shape.k(), 1)[0].data()[..shape.k() as usize].to_vec()
     }
@@ -176,9 +177,9 @@ impl Coefficients {
 
     /// Fills the missing places of `block`, or returns false where the equations are dependent, all of them.
     ///
-    /// `missing` is not empty and the symbols given are distinct. Of those in the missing places a copy is
-    /// made first; a block that cannot be decoded stays as it was. Memory: [`decoding_bytes`], and what is
-    /// shared.
+    /// `missing` is not empty and the symbols given are distinct. Symbols in the missing places are copied
+    /// first; a block that cannot be decoded stays unchanged. Memory: [`decoding_bytes`], and the shared
+    /// coefficients.
     pub(crate) fn decode(
         &self,
         shape: &Shape,

@@ -13,7 +13,7 @@
 //! to disk.
 //!
 //! The crate is pure: no clock, thread, socket or entropy. Nothing that comes from the network may make it
-//! panic: a wrong length, count or number is a [`FecError`]. What it cannot see is a *corrupted* symbol of
+//! panic: a wrong length, count or number is a [`FecError`]. The crate cannot detect a *corrupted* symbol of
 //! the right length, which spoils the block silently; check a digest of the decoded bytes.
 //!
 //! Departures from the RFCs are listed in `docs/errata/fec.md`.

@@ -1,10 +1,10 @@
 //! Partition of an object into blocks (RFC 5052 section 9.1), and the lengths of symbols and blocks that a
 //! sender chooses.
 
-/// How an object is cut into blocks of nearly equal length (RFC 5052 section 9.1).
+/// Division of an object into blocks of nearly equal length (RFC 5052 section 9.1).
 ///
-/// With T symbols in N blocks, the first I = T - floor(T / N) * N blocks have ceil(T / N) symbols, the others
-/// floor(T / N). Everything is computed when asked for: a partition of any object takes a few words.
+/// With T symbols in N blocks, the first I = T - floor(T / N) * N blocks have ceil(T / N) symbols, the rest
+/// floor(T / N). Blocks are computed on demand: a partition of any object takes a few words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partition {
     transfer_length: u64,
@@ -13,7 +13,7 @@ pub struct Partition {
     blocks: u32,
 }
 
-/// One source block of a [`Partition`].
+/// A source block of a [`Partition`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
     /// Source block number, from 0.
@@ -30,7 +30,7 @@ pub struct Block {
 
 impl Block {
     /// Bytes of the object in source symbol `esi` of this block, whose symbols have `symbol_size` bytes:
-    /// fewer where the object ends inside it, none past the last one.
+    /// fewer if the object ends inside the symbol, 0 past the last symbol.
     pub fn symbol_bytes(&self, esi: u32, symbol_size: u16) -> u16 {
         let size = u64::from(symbol_size);
         let rest = self.bytes.saturating_sub(u64::from(esi).saturating_mul(size));
@@ -44,7 +44,7 @@ pub enum PartitionError {
     /// Symbols of zero bytes.
     #[error("the symbol size is 0 bytes")]
     SymbolSize,
-    /// An object of one byte or more in blocks of zero symbols.
+    /// An object of 1 byte or more in blocks of zero symbols.
     #[error("the maximum source block length is 0 symbols")]
     MaxBlockSymbols,
     /// More blocks than 32 bits can number.
@@ -53,7 +53,7 @@ pub enum PartitionError {
         /// N.
         blocks: u64,
     },
-    /// No blocks for an object of one byte or more, more blocks than symbols, or a block of 2^32 symbols or
+    /// No blocks for an object of 1 byte or more, more blocks than symbols, or a block of 2^32 symbols or
     /// more.
     #[error("{symbols} symbols cannot be cut into {blocks} source blocks")]
     BlockCount {
@@ -86,10 +86,10 @@ impl Partition {
         Ok(Self { transfer_length, symbol_size, symbols, blocks })
     }
 
-    /// The partition into a given number of blocks: `Partition[Kt, Z]` of RFC 6330 section 4.4.1.2, which is
-    /// that of RFC 5052 with N = Z.
+    /// The partition into a given number of blocks: `Partition[Kt, Z]` of RFC 6330 section 4.4.1.2, equal to
+    /// the partition of RFC 5052 with N = Z.
     ///
-    /// An object of no bytes has no blocks, whatever `blocks` says.
+    /// An object of no bytes has no blocks, regardless of `blocks`.
     ///
     /// # Errors
     /// E of 0; no blocks, more blocks than symbols, or blocks of more than `u32::MAX` symbols.
@@ -160,11 +160,11 @@ pub const SYMBOL_SIZE_DEFAULT: u16 = 1408;
 /// The largest K of any block: RaptorQ's K'_max (RFC 6330 section 5.1.2).
 pub const K_MAX: u32 = 56403;
 
-/// The longest block of LDPC that a sender makes, in symbols: with n = 2k decoding one in strips takes 93
-/// MiB.
+/// The longest LDPC block that a sender makes, in symbols: with n = 2k, decoding a block of this length in
+/// strips takes 93 MiB.
 const LDPC_K_MAX: u32 = 1 << 17;
-/// Beside itself and its repair symbols, an LDPC block takes so many bytes a symbol while it is encoded: its
-/// matrix.
+/// Bytes per symbol of an LDPC block's matrix, which encoding takes in addition to the source and repair
+/// symbols.
 const LDPC_SYMBOL_BYTES: u64 = 64;
 
 /// K aimed at in spread order: the optimum of decoding speed against excess reception is flat around it.
@@ -173,10 +173,9 @@ const K_SPREAD: u64 = 5008;
 const K_WINDOW: u64 = 1002;
 /// K aimed at for large objects: fewer blocks, longer runs on disk.
 const K_LARGE: u64 = 10_017;
-/// The same where the rate leaves ample time for decoding, and of any object where it leaves so much that
-/// decoding all blocks when the last symbol has come is below a hundredth of the transfer: the longer a
-/// block, the less the luckier ones wait for the others. A K' whose plan a sender of 100 MB has room for
-/// within 256 MiB.
+/// K aimed at for large objects if the rate leaves ample time for decoding, and for any object if decoding
+/// all blocks after the last symbol takes less than a hundredth of the transfer. With longer blocks, blocks
+/// with little loss wait less for the rest. A K' whose plan a sender of 100 MB has room for within 256 MiB.
 const K_SLOW: u64 = 14_415;
 /// 100 GB in symbols of the default size: above it an object is large.
 const LARGE_SYMBOLS: u64 = 100_000_000_000 / SYMBOL_SIZE_DEFAULT as u64;
@@ -184,7 +183,7 @@ const LARGE_SYMBOLS: u64 = 100_000_000_000 / SYMBOL_SIZE_DEFAULT as u64;
 const FAST_RATE: u64 = 1_000_000_000;
 /// Below 100 Mb/s blocks of a large object may be longer.
 const SLOW_RATE: u64 = 100_000_000;
-/// Below 20 Mb/s those of any object are as long: a core decodes 500 Mb/s of them.
+/// Below 20 Mb/s blocks of any object are as long: a core decodes 500 Mb/s of such blocks.
 pub const SLOWEST_RATE: u64 = 20_000_000;
 
 /// The order in which the symbols of an object's blocks are sent.
@@ -230,9 +229,9 @@ pub fn blocks_for(symbols: u64, order: Order) -> u32 {
 }
 
 /// The longest block of LDPC with n = 2k, in symbols of `symbol_size` bytes, that is encoded within `memory`
-/// bytes: it and its repair symbols take seven eighths of them, the rest is for what all blocks share. At
-/// least 1. In 256 MiB, at 1408 bytes a symbol, 79 782 symbols: LDPC gets better with the length of a block,
-/// so a file is one block where that is possible.
+/// bytes. Source and repair symbols and the matrix take seven eighths of `memory`; the rest is for data
+/// shared by all blocks. At least 1. In 256 MiB, at 1408 bytes a symbol, 79 782 symbols: LDPC gets better
+/// with the length of a block, so a file is a single block if possible.
 pub fn ldpc_block_symbols(symbol_size: u16, memory: u64) -> u32 {
     let symbols = memory / 16 * 7 / (u64::from(symbol_size) + LDPC_SYMBOL_BYTES);
     u32::try_from(symbols).unwrap_or(u32::MAX).clamp(1, LDPC_K_MAX)

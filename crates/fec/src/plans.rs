@@ -1,14 +1,14 @@
 //! RaptorQ's encoding plans and the coefficients of short blocks, which depend on K' alone: a block of K
-//! symbols is coded as one of K' whose last symbols are zero (RFC 6330, section 5.3.1). One cache serves all
-//! codecs of a process, so that neither a session of many symbol sizes nor many sessions have more of them.
+//! symbols is coded as a block of K' symbols whose last symbols are zero (RFC 6330, section 5.3.1). All
+//! codecs of a process share a cache, so the number of sessions or symbol sizes does not raise its memory.
 //!
 //! Decoding of a RaptorQ block that misses few source symbols, by the plan of its encoder.
 //!
-//! Encoding is linear: a repair symbol is what it would be were the m missing symbols zero, plus m
-//! coefficients times the missing symbols. Both come from encoders, which follow a plan made once and so are
-//! about twice as fast as a decoder that solves the equations of this very block. What is left is a system of
-//! m equations over GF(2^8), the field of RaptorQ's HDPC symbols (RFC 6330 section 5.7). It has a solution
-//! exactly when the decoder has one.
+//! Encoding is linear: a repair symbol is its value with the m missing symbols at zero, plus m coefficients
+//! times the missing symbols. Encoders compute both. Encoders follow a plan made once and so are about twice
+//! as fast as a decoder that solves the equations of this very block. The remaining system has m equations
+//! over GF(2^8), the field of RaptorQ's HDPC symbols (RFC 6330 section 5.7), and has a solution exactly when
+//! the decoder has a solution.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::Kernel;
 use crate::codec::{PlacedRepair, Shape, strips};
 use crate::gf256::{self, Coefficients};
 
-/// What blocks of one K' are coded by, each made when first needed.
+/// Plan and coefficients for blocks of the same K', each made when first needed.
 pub(crate) struct Plan {
     /// K'.
     symbols: u32,
@@ -32,18 +32,18 @@ pub(crate) struct Plan {
 
 /// Memory of a plan, in bytes per symbol of K': 1012 at 5008, 1230 at 56 403.
 pub(crate) const PLAN_BYTES: usize = 1_264;
-/// Bytes of what is kept, all together: the plan of the longest blocks that are decoded with plans, two of
-/// those of half their length, or any one plan; coefficients of seven lengths at K = 1002.
+/// Maximum bytes of the cache: the plan of the longest blocks decoded with plans, two plans of half that
+/// length, or any single plan; coefficients of seven lengths at K = 1002.
 const BYTES_MAX: u64 = PLANNED_K_MAX as u64 * PLAN_BYTES as u64;
-/// Longest block decoded with a plan, a K': those of our senders, whatever the rate.
+/// Longest block decoded with a plan, a K': the longest block of our senders, whatever the rate.
 pub(crate) const PLANNED_K_MAX: u32 = 20_240;
 /// Plans kept at most: the lengths of blocks of many small files.
 const PLANS_MAX: usize = 16;
 
-/// What making a plan takes, in plans.
+/// Memory to make a plan, as a multiple of the plan's memory.
 const MAKING_PLANS: usize = 2;
 
-/// What making the plan for blocks of `k` symbols takes, in bytes, beside the plan.
+/// Memory to make the plan for blocks of `k` symbols, in bytes, in addition to the plan.
 pub(crate) fn making_bytes(k: u32) -> usize {
     extended_source_block_symbols(k) as usize * PLAN_BYTES * MAKING_PLANS
 }
@@ -56,8 +56,7 @@ pub(crate) struct Plans(Mutex<Vec<Arc<Plan>>>);
 pub(crate) static PLANS: Plans = Plans(Mutex::new(Vec::new()));
 
 impl Plans {
-    /// The place of the plan for blocks of `k` symbols. It is filled outside the lock, by whoever comes
-    /// first.
+    /// Returns the entry for blocks of `k` symbols. The first caller fills the entry outside the lock.
     pub(crate) fn plan(&self, k: u32) -> Arc<Plan> {
         let symbols = extended_source_block_symbols(k);
         // A panic of another thread cannot leave the list half changed.
@@ -84,20 +83,20 @@ fn bytes(plans: &[Arc<Plan>]) -> u64 {
     plans.iter().map(|plan| plan.bytes()).sum()
 }
 
-/// What codecs keep at the moment to be faster with the next block, in bytes, all of the process together: at
-/// most 25 MiB where blocks are only decoded.
+/// Memory that all codecs of the process currently keep to code the next block faster, in bytes: at most 25
+/// MiB if blocks are only decoded.
 pub fn kept_bytes() -> u64 {
     PLANS.bytes()
 }
 
-/// What a sender's threads together keep of RaptorQ's plans, a bound in bytes.
+/// Bound on the memory that a sender's threads together keep for RaptorQ's plans, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanBytes {
     /// For all blocks.
     pub kept: u64,
     /// Beside, while a plan is made.
     pub making: u64,
-    /// Whether one serves all blocks: it is made before the first of them is coded.
+    /// Whether a single plan serves all blocks: the plan is made before the first block is coded.
     pub is_one: bool,
 }
 
@@ -121,33 +120,33 @@ impl Plan {
         Self { symbols, plan: OnceLock::new(), coefficients: OnceLock::new() }
     }
 
-    /// Memory, once all of it is made.
+    /// Memory of the entry with plan and coefficients made.
     fn bytes(&self) -> u64 {
         u64::from(self.symbols) * PLAN_BYTES as u64
             + gf256::encoder_bytes(self.symbols, Kernel::chosen()) as u64
     }
 
-    /// The plan, made if nobody has made it yet. It serves blocks of K' symbols.
+    /// Returns the plan, and makes the plan at the first call. The plan serves blocks of K' symbols.
     pub(crate) fn ready(&self) -> &SourceBlockEncodingPlan {
         let symbols = u16::try_from(self.symbols).expect("K' <= 56403");
         // The clone sheds the spare capacity that making the plan leaves behind.
         self.plan.get_or_init(|| SourceBlockEncodingPlan::generate(symbols).clone())
     }
 
-    /// The coefficients of a short block, made if nobody has made them yet.
+    /// Returns the coefficients of a short block, and makes the coefficients at the first call.
     pub(crate) fn coefficients(&self) -> &Coefficients {
         self.coefficients.get_or_init(|| Coefficients::new(self.symbols, self.ready()))
     }
 }
 
-/// Lengths that the encoder's vector loops like: it takes longer for the odd bytes at the end of a symbol.
+/// Lengths that suit the encoder's vector loops: odd bytes at the end of a symbol take longer.
 const COEFFICIENTS_MULTIPLE: usize = 64;
 
 /// Fills the missing places of `block`, or returns false where the equations are dependent, all of them.
 ///
 /// `missing` is not empty and the symbols given are distinct. The coefficients come first, so that a block
-/// which cannot be decoded yet costs little. Longer blocks than `strip_bytes_max` are decoded in strips of
-/// their symbols, which the plan serves all. Memory: [`decoding_bytes`], and the plan.
+/// which cannot be decoded yet costs little. Blocks longer than `strip_bytes_max` are decoded in strips of
+/// their symbols, and the plan serves all strips. Memory: [`decoding_bytes`], and the plan.
 pub(crate) fn decode(
     shape: &Shape,
     plan: &SourceBlockEncodingPlan,
@@ -175,8 +174,8 @@ pub(crate) fn decode(
     true
 }
 
-/// Writes these bytes of the missing symbols: their rows of `inverse` times the `differences`, which are as
-/// long.
+/// Writes these bytes of the missing symbols: their rows of `inverse` times the `differences`, which have the
+/// same length.
 pub(crate) fn fill(
     shape: &Shape,
     block: &mut [u8],
@@ -195,9 +194,9 @@ pub(crate) fn fill(
     }
 }
 
-/// What decoding takes beside the block, in bytes, with strips of so many bytes: at first the encoder of the
-/// coefficients and its unit vectors; then one of a strip, a copy of the strip, and the missing symbols'
-/// equations. The plan is beside.
+/// Memory that decoding takes in addition to the block, in bytes, with strips of `strip_bytes` bytes: at
+/// first the encoder of the coefficients and its unit vectors; then the encoder of a strip, a copy of the
+/// strip, and the missing symbols' equations. The plan is not included.
 pub(crate) fn decoding_bytes(shape: &Shape, missing: usize, strip_bytes: usize) -> usize {
     let units = extended(shape) * missing.next_multiple_of(COEFFICIENTS_MULTIPLE);
     let equations = 4 * missing * missing;
@@ -223,8 +222,8 @@ fn encoder_of_strip(
     encoder(plan, columns.len(), &strip)
 }
 
-/// What the missing symbols add to each of the `chosen` repair symbols, whose bytes are `repairs`, one after
-/// another.
+/// Contribution of the missing symbols to each of the `chosen` repair symbols, whose bytes are `repairs`, in
+/// sequence.
 fn differences(
     shape: &Shape,
     without: &SourceBlockEncoder,
@@ -239,8 +238,9 @@ fn differences(
     repairs
 }
 
-/// As many independent ones of those given as are `missing`, by their coefficients (`row`) of the missing
-/// symbols, and the inverse of these, row by row: the factors of the differences in each missing symbol.
+/// Selects `missing` independent repair symbols from `given`, by their coefficients (`row`) of the missing
+/// symbols, and inverts the matrix of these coefficients, row by row: the factors of the differences in each
+/// missing symbol.
 pub(crate) fn solve<'a>(
     missing: usize,
     given: &[PlacedRepair<'a>],
@@ -259,8 +259,8 @@ pub(crate) fn solve<'a>(
     None
 }
 
-/// An encoder whose repair symbols are their coefficients of the missing symbols: byte j of a symbol is the
-/// block in which all is zero but a 1 in the place of missing symbol j.
+/// An encoder whose repair symbols are their coefficients of the missing symbols: byte j of a symbol belongs
+/// to the block that is zero except for a 1 in the place of missing symbol j.
 fn unit_encoder(shape: &Shape, plan: &SourceBlockEncodingPlan, missing: &[u32]) -> SourceBlockEncoder {
     let size = missing.len().next_multiple_of(COEFFICIENTS_MULTIPLE);
     let mut units = vec![0; extended(shape) * size];
@@ -286,12 +286,12 @@ pub(crate) fn encoder(
     SourceBlockEncoder::with_encoding_plan(0, &information, block, plan)
 }
 
-/// Gauss-Jordan elimination of a square matrix over GF(2^8) that gets one row after another.
+/// Gauss-Jordan elimination of a square matrix over GF(2^8) whose rows are added in sequence.
 struct Elimination {
     size: usize,
     kernel: Kernel,
-    /// Rows of 2 * `size` bytes: what became of a row added, then its combination of the rows added. Each row
-    /// has a 1 in its own pivot column, and 0 in those of the others.
+    /// Rows of 2 * `size` bytes: the reduced form of an added row, then its combination of the added rows.
+    /// Each row has a 1 in its own pivot column, and 0 in the other pivot columns.
     rows: Vec<u8>,
     /// Pivot column of each row.
     pivots: Vec<usize>,
@@ -302,7 +302,7 @@ impl Elimination {
         Self { size, kernel: Kernel::chosen(), rows: Vec::with_capacity(2 * size * size), pivots: Vec::new() }
     }
 
-    /// Adds a row, unless it depends on those added before; then returns false.
+    /// Adds a row. Returns false if the row depends on rows added before, and does not add the row.
     fn add(&mut self, row: &[u8]) -> bool {
         let width = 2 * self.size;
         let mut new = vec![0; width];

@@ -1,8 +1,9 @@
 //! RaptorQ, FEC Encoding ID 6 (RFC 6330), by the crate `raptorq`.
 //!
-//! The crate is kept to what is sound in it: single blocks, a plan handed over, every argument checked
-//! before, because it panics where it could fail. Its `Encoder` and `Decoder` truncate the number of blocks
-//! to 8 bits, and its `SourceBlockEncoder::new` keeps up to 64 plans for ever; neither is used.
+//! Only the sound parts of the crate are used: single blocks and a given plan. Every argument is checked
+//! before each call, because the crate panics on errors. The crate's `Encoder` and `Decoder` truncate the
+//! number of blocks to 8 bits, and its `SourceBlockEncoder::new` keeps up to 64 plans for ever; neither is
+//! used.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,25 +20,27 @@ use crate::{
     BlockCodec, BlockEncoder, DecodeError, FecError, K_MAX, Kernel, Parameters, Repair, Scheme, gf256,
 };
 
-/// Most bytes of a block that the crate's decoder works on at a time: a longer one is decoded in strips of
-/// its symbols, each of which is solved anew. Up to here are the blocks of our senders from 20 Mbit/s on.
+/// Most bytes of a block that the crate's decoder works on at a time: a longer block is decoded in strips of
+/// its symbols, and each strip is solved anew. Our senders' blocks from 20 Mbit/s on stay below this bound.
 const STRIP_BYTES_MAX: usize = 16 << 20;
-/// What the crate's equations take, in bytes per symbol of the block.
+/// Memory of the crate's equations, in bytes per symbol of the block.
 const MATRIX_BYTES: usize = 800;
-/// What the crate reserves for the operations that solve them, in bytes per symbol, and what it uses of that.
+/// Memory that the crate reserves, and memory that it uses, for the operations that solve the equations, in
+/// bytes per symbol.
 const OPERATIONS_BYTES: (usize, usize) = (2_310, 1_264);
-/// Allocations above this are pages of their own (`M_MMAP_THRESHOLD` of glibc, at most): what is not used of
-/// them is no memory.
+/// Allocations above this size are separate mappings (`M_MMAP_THRESHOLD` of glibc, at most): unused pages
+/// take no memory.
 const MAPPED_BYTES: usize = 32 << 20;
 
 /// Most symbols that a block is padded with, K' - K: 570, rounded up.
 const PADDING_MAX: u32 = 1_024;
 
-/// Beside its bytes each source symbol that an encoder keeps takes a vector, and what an allocation costs.
+/// Memory of each source symbol that an encoder keeps, beyond the symbol's bytes: a vector, and the overhead
+/// of an allocation.
 const SYMBOL_OVERHEAD: usize = 48;
 
-/// K' from which H, the number of HDPC symbols, is 11, 12, .. 16; below, it is 10 (RFC 6330 section 5.6,
-/// table 2).
+/// K' from which H, the number of HDPC symbols, is 11, 12, .. 16; below the first entry, H is 10 (RFC 6330
+/// section 5.6, table 2).
 const HDPC_STEPS: [u32; 6] = [1050, 10_899, 20_778, 30_654, 40_398, 50_511];
 
 /// Any block number will do, as each encoder and decoder here serves one block.
@@ -49,8 +52,8 @@ pub(crate) struct RaptorQ {
 
 impl RaptorQ {
     pub(crate) const K_MAX: u32 = K_MAX;
-    /// ESIs have 24 bits, also those that a padded block's repair symbols have at the crate: it counts from
-    /// K' on, so that the last K' - K are not coded.
+    /// ESIs have 24 bits, also the ESIs that the crate gives the repair symbols of a padded block: the crate
+    /// counts from K' on, so the last K' - K are not coded.
     pub(crate) const ESI_END: u32 = (1 << 24) - PADDING_MAX;
 
     pub(crate) fn new(parameters: &Parameters) -> Result<Self, FecError> {
@@ -68,7 +71,7 @@ impl RaptorQ {
         Shape::new(self, k, Self::ESI_END)
     }
 
-    /// A single block's view of the object, or of a strip of its symbols: with one sub-block, Al has no
+    /// A single block's view of the object, or of a strip of its symbols: with a single sub-block, Al has no
     /// influence on any symbol.
     fn transmission_information(symbol_size: usize) -> ObjectTransmissionInformation {
         let symbol_size = u16::try_from(symbol_size).expect("at most T, which has 16 bits");
@@ -222,7 +225,7 @@ impl RaptorQ {
         strip_bytes_max: usize,
     ) -> bool {
         for columns in strips(shape, strip_bytes_max) {
-            // The equations of all strips are the same: if at all, the first one fails.
+            // The equations of all strips are the same: only the first strip can fail.
             let Some(solved) = Self::solve(shape, block, missing, given, &columns) else { return false };
             for &esi in missing {
                 let symbol = &solved[esi as usize * columns.len()..][..columns.len()];
@@ -232,8 +235,8 @@ impl RaptorQ {
         true
     }
 
-    /// The bytes `columns` of each symbol of the whole block. The crate solves anew whenever it is given
-    /// symbols, so it is given them at most three times.
+    /// Returns the bytes `columns` of each symbol of the whole block. The crate solves anew on every addition
+    /// of symbols, so symbols are added at most three times.
     fn solve(
         shape: &Shape,
         block: &[u8],
@@ -258,8 +261,8 @@ impl RaptorQ {
     }
 }
 
-/// What the crate's decoder takes for a strip of a block, in bytes: its symbols twice, and what it solves.
-/// What it makes of them comes when the latter is gone, and takes less.
+/// Memory of the crate's decoder for a strip of a block, in bytes: the symbols twice, and the equations. The
+/// results are allocated after the equations are freed, and take less.
 fn crate_bytes(symbols: usize, strip: usize) -> usize {
     let (reserved, used) = OPERATIONS_BYTES;
     let operations = if symbols * reserved > MAPPED_BYTES { used } else { reserved };
@@ -267,13 +270,12 @@ fn crate_bytes(symbols: usize, strip: usize) -> usize {
     strip * 21 / 10 + solving.max(strip * 11 / 5) + (96 << 10)
 }
 
-/// Whether planned decoding beats the crate's decoder, by what both take on one core at T = 1408, K = 16 to
-/// 20152.
+/// Whether planned decoding beats the crate's decoder, in time on a single core at T = 1408, K = 16 to 20152.
 ///
-/// Its part that grows with m, the number of missing symbols, is m^2 products of symbols, so the bound is on
-/// m^2 / K. With a vector kernel it is 1.2 times as fast at 12 (2 at a loss of 1 %) and slower from 20 to 30
-/// on; where symbols are plenty, so is the crate from 12 on. The scalar kernel is level at 2. Shorter symbols
-/// move the bounds up, longer ones barely down.
+/// The part of planned decoding that grows with m, the number of missing symbols, is m^2 products of symbols,
+/// so the bound is on m^2 / K. With a vector kernel planned decoding is 1.2 times as fast at 12 (2 at a loss
+/// of 1 %) and slower from 20 to 30 on; with plenty of symbols, already slower from 12 on. The scalar kernel
+/// is level at 2. Shorter symbols move the bounds up, longer symbols barely down.
 fn planned_is_faster(k: u32, missing: usize, have: usize, kernel: Kernel) -> bool {
     let bound = match (kernel.is_scalar(), have >= plenty(k, missing)) {
         (true, _) => 1,
@@ -283,11 +285,12 @@ fn planned_is_faster(k: u32, missing: usize, have: usize, kernel: Kernel) -> boo
     k <= PLANNED_K_MAX && missing * missing <= bound * k as usize
 }
 
-/// How many of `have` repair symbols to hand over at the first and at the second attempt; all at the third.
+/// Number of the `have` repair symbols to pass to the crate at the first and at the second attempt; all at
+/// the third.
 ///
 /// K + H + 4 or more symbols can be solved over GF(2) alone, which is the fastest. From K + H to K + H + 3
-/// that is tried and often fails, so it is avoided: K + 1 symbols then, which suffice but for 3 blocks in
-/// 10^5, and K + 2.
+/// the crate tries GF(2) and often fails, so these counts are avoided: the attempts use K + 1 symbols, which
+/// suffice except for 3 blocks in 10^5, and K + 2.
 fn attempts(k: u32, missing: usize, have: usize) -> [usize; 2] {
     let plenty = plenty(k, missing);
     if have >= plenty { [plenty, have] } else { [have.min(missing + 1), have.min(missing + 2)] }
@@ -322,8 +325,8 @@ impl fmt::Debug for RaptorQ {
     }
 }
 
-/// The crate's encoder of K' symbols, the last ones zero, which keeps a copy of the source symbols beside the
-/// intermediate ones: it offers no way to drop it.
+/// The crate's encoder of K' symbols, the last symbols zero. The encoder keeps a copy of the source symbols
+/// beside the intermediate symbols, and offers no way to drop the copy.
 struct Encoder {
     shape: Shape,
     block: SourceBlockEncoder,

@@ -1,10 +1,10 @@
 //! Reed-Solomon over GF(2^8), FEC Encoding ID 5 (RFC 5510 section 8).
 //!
-//! A block is a polynomial of degree below k for every byte position: encoding symbol j is its value at the
-//! point x_j, and the source symbols are its values at x_0..x_{k-1}. That is the generator matrix of the RFC,
-//! the product of V_{k,k}^-1 and V_{k,n}, without making it: each further symbol, and each missing one, is a
-//! Lagrange interpolation through any k symbols. With Rizzo's points (see `docs/errata/fec.md`), x_0 = 0 and
-//! x_j = alpha^(j-1).
+//! A block is a polynomial of degree below k for every byte position: encoding symbol j is the polynomial's
+//! value at the point x_j, and the source symbols are the values at x_0..x_{k-1}. This equals the generator
+//! matrix of the RFC, the product of V_{k,k}^-1 and V_{k,n}, without computing the matrix: each further
+//! symbol, and each missing symbol, is a Lagrange interpolation through any k symbols. With Rizzo's points
+//! (see `docs/errata/fec.md`), x_0 = 0 and x_j = alpha^(j-1).
 
 use std::fmt;
 
@@ -52,8 +52,8 @@ impl BlockCodec for ReedSolomon {
         k.min(self.max_block_symbols) * self.max_symbols / self.max_block_symbols
     }
 
-    /// max_n for every block: some senders give short blocks as many repair symbols as long ones, and what a
-    /// symbol means does not depend on n.
+    /// max_n for every block: some senders give short blocks as many repair symbols as long blocks, and the
+    /// meaning of a symbol does not depend on n.
     fn esi_end(&self, _k: u32) -> u32 {
         self.max_symbols
     }
@@ -89,7 +89,7 @@ impl BlockCodec for ReedSolomon {
     }
 }
 
-/// Makes repair symbols from its own copy of the source symbols.
+/// Makes repair symbols from a copy of the source symbols.
 struct Encoder {
     shape: Shape,
     interpolation: Interpolation,
@@ -163,7 +163,7 @@ impl Interpolation {
         Self { points, weights }
     }
 
-    /// The factor of each point's value in the value at `x`, which is none of the points.
+    /// Returns the factor of each point's value in the value at `x`, which is not a point.
     fn coefficients(&self, x: u8) -> impl Iterator<Item = u8> {
         let node = self.points.iter().fold(1, |product, &other| gf256::mul(product, x ^ other));
         self.points

@@ -1,4 +1,4 @@
-//! One ALC packet (RFC 5775 section 2) as a value: what its LCT header and FEC Payload ID say.
+//! One ALC packet (RFC 5775 section 2) as a value: the contents of the LCT header and the FEC Payload ID.
 //!
 //! ```text
 //! UDP payload = LCT header | FEC Payload ID (4 bytes) | encoding symbol(s)
@@ -11,13 +11,13 @@ use crate::extensions::{ExtensionError, Extensions};
 use crate::fti::{EncodingId, PAYLOAD_ID_LEN, PayloadId, PayloadIdError};
 use crate::lct::{self, Layout, TOI_MAX, TSI_MAX, VERSION};
 
-/// A packet's header. The symbols are not part of it: they follow it in the datagram.
+/// Header of a packet. The symbols are not included: they follow the header in the datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Repr {
     /// Transport session identifier, at most [`TSI_MAX`].
     pub tsi: u64,
     /// Transport object identifier, at most [`TOI_MAX`]; 0 is the FDT. Packets that only close a session have
-    /// none.
+    /// no TOI.
     pub toi: Option<u128>,
     /// A: the session is about to end.
     pub close_session: bool,
@@ -50,7 +50,7 @@ pub enum Error {
     /// No transport session identifier, which ALC requires.
     #[error("no transport session identifier")]
     NoTsi,
-    /// A payload under a codepoint whose FEC Payload ID we cannot tell from the symbols.
+    /// A payload under a codepoint whose FEC Payload ID has an unknown format.
     #[error("payload of unknown FEC scheme, codepoint {0}")]
     UnknownScheme(u8),
     /// Fewer bytes behind the header than a FEC Payload ID.
@@ -61,7 +61,7 @@ pub enum Error {
     Unrepresentable {
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The value.
         value: u128,
     },
     /// The buffer is shorter than [`Repr::buffer_len`].
@@ -74,10 +74,10 @@ pub enum Error {
     },
 }
 
-/// Reads one datagram: its header and the symbols behind it. Allocates nothing.
+/// Returns the header and the symbols of one datagram. Allocates nothing.
 ///
 /// # Errors
-/// Whatever makes it no ALC packet of a FEC scheme that we know.
+/// [`Error`], if the datagram is no ALC packet of a known FEC scheme.
 pub fn parse(datagram: &[u8]) -> Result<(Repr, &[u8]), Error> {
     let packet = lct::Packet::new_checked(datagram)?;
     let repr = Repr::parse(&packet)?;
@@ -86,7 +86,7 @@ pub fn parse(datagram: &[u8]) -> Result<(Repr, &[u8]), Error> {
 }
 
 impl Repr {
-    /// What a checked packet says. Reserved bits and unknown extensions are passed over.
+    /// Reads the header of a checked packet. Reserved bits and unknown extensions are skipped.
     ///
     /// # Errors
     /// A missing TSI, a malformed extension, or a payload whose FEC Payload ID cannot be read.
@@ -114,11 +114,11 @@ impl Repr {
         self.layout().fields_len() + self.extensions.buffer_len()
     }
 
-    /// Writes the header to the front of `buffer` and returns its length; the caller puts the symbols right
-    /// behind. Session and object identifiers take the smallest form that holds both.
+    /// Writes the header to the front of `buffer` and returns the header's length; the caller writes the
+    /// symbols right behind. Session and object identifiers take the smallest form that holds both.
     ///
     /// # Errors
-    /// A value that its field cannot hold, or a short buffer, whose content is then unspecified.
+    /// A value too wide for its field, or a short buffer, whose content is then unspecified.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         self.check_ranges()?;
         let layout = self.layout();
@@ -154,7 +154,8 @@ impl Repr {
         Ok(())
     }
 
-    /// The smallest fields that hold both identifiers. Values that no field holds give the largest one.
+    /// Returns the smallest fields that hold both identifiers, or the largest fields if an identifier fits no
+    /// field.
     fn layout(&self) -> Layout {
         let cci_len = self.cci.as_bytes().len();
         let Some(toi) = self.toi else { return Layout { cci_len, tsi_len: 4, toi_len: 0 } };
@@ -187,11 +188,11 @@ impl Repr {
 }
 
 impl Layout {
-    /// Smallest fields whose lengths are whole words plus `half_len` bytes (0 or 2); `None` if none is wide
-    /// enough.
+    /// Smallest fields whose lengths are whole words plus `half_len` bytes (0 or 2); `None` if no field is
+    /// wide enough.
     fn holding(cci_len: usize, tsi: u64, toi: u128, half_len: usize) -> Option<Layout> {
         let field_len = |bits: u32| {
-            // At least one byte: a field of none would be absent.
+            // At least one byte: a field of zero bytes would be absent.
             let len = (bits as usize).div_ceil(8).max(1);
             len.saturating_sub(half_len).next_multiple_of(4) + half_len
         };

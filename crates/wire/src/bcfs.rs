@@ -1,5 +1,5 @@
 //! Messages of the Breadcrumb Forwarding Service (Yano, McCanne 1999) over UDP: requests towards a source,
-//! and its replies. The form is ours; `docs/wire/bcfs.md` describes it.
+//! and replies from the source. The format is ours; `docs/wire/bcfs.md` describes the fields.
 //!
 //! A header of 20 bytes with an IPv4 source, of 32 with IPv6, then the body. Reading and writing allocate
 //! nothing.
@@ -15,7 +15,7 @@ pub use crate::exchange::{Error, VERSION};
 pub const HEADER_BYTES_IPV4: usize = 20;
 /// Bytes of the header of a message whose source has an IPv6 address: the longest.
 pub const HEADER_BYTES_MAX: usize = 32;
-/// Hops that a message is given at its start: relays in a row, far more than a tree of them has.
+/// Hop limit of a new message: relays in a row, far more than a tree of relays has.
 pub const HOPS: u8 = 32;
 
 const MAGIC: [u8; 3] = *b"HWB";
@@ -30,17 +30,17 @@ const FLAG_LOSS: u8 = 2;
 const FAMILY_IPV4: u8 = 4;
 const FAMILY_IPV6: u8 = 6;
 
-/// What is asked for, by name; each source has labels of its own.
+/// Name of requested content. Each source has its own labels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(pub u32);
 
-/// Of a request: how many replies it asks for, sent with the levels 1 to this one. Of a reply: which
-/// breadcrumbs it takes away, those of this level and below.
+/// BCFS level. In a request: number of replies wanted, sent with the levels 1 to this level. In a reply: the
+/// reply removes the breadcrumbs of this level and below.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(pub u16);
 
 impl Level {
-    /// The level of replies that take no breadcrumb away, but those that asked with it.
+    /// Level of replies that remove only the breadcrumbs of requests with this level.
     pub const ZERO: Self = Self(0);
     /// The level of most requests and of their replies.
     pub const ONE: Self = Self(1);
@@ -64,7 +64,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Asks the source for replies.
@@ -75,24 +75,24 @@ pub enum Kind {
     Reply,
 }
 
-/// All of a message but its body.
+/// Header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// What it is.
+    /// Kind of the message.
     pub kind: Kind,
-    /// The source's address and UDP port, in all messages: what labels are scoped by. IPv6 scopes and flow
-    /// labels are not carried; an IPv4 address in IPv6's form is read as itself.
+    /// Address and UDP port of the source, in all messages; the scope of labels. IPv6 scopes and flow labels
+    /// are not carried; an IPv4-mapped IPv6 address is read as the IPv4 address.
     pub source: SocketAddr,
-    /// What is asked for.
+    /// Label requested or answered.
     pub label: Label,
-    /// How many replies, or which breadcrumbs.
+    /// In a request the number of replies, in a reply the breadcrumbs to remove.
     pub level: Level,
-    /// Relays that it may still pass, at the most.
+    /// Maximum number of relays that the message may still pass.
     pub hops: u8,
-    /// Of a request: any reply of the source that is so marked answers it, whatever its label, if the asker
-    /// has not had it. Of a reply: it is such a one.
+    /// In a request: any reply of the source with this mark answers the request, whatever the label, if the
+    /// requester has not received that reply. In a reply: the reply may answer such requests.
     pub is_any: bool,
-    /// Of a reply that a relay gives out once more: it had come there in place of one that was lost on the
+    /// In a reply that a relay sends again: the first copy reached the relay in place of a reply lost on the
     /// way.
     pub follows_loss: bool,
 }
@@ -103,10 +103,10 @@ impl Header {
         Self { kind, source, label, level, hops: HOPS, is_any: false, follows_loss: false }
     }
 
-    /// Reads a datagram: its header, and its body behind. Reserved bits are ignored.
+    /// Returns the header and the body of a datagram. Reserved bits are ignored.
     ///
     /// # Errors
-    /// [`Error`], for whatever is no message of this version. A null with a body is none.
+    /// [`Error`], if the datagram is no message of this version. A null with a body is refused.
     pub fn parse(datagram: &[u8]) -> Result<(Header, &[u8]), Error> {
         let kind = match exchange::kind(datagram, MAGIC)? {
             KIND_REQUEST => Kind::Request,
@@ -145,11 +145,11 @@ impl Header {
         }
     }
 
-    /// Writes the header at the start of `buffer`; its length, [`Header::buffer_len`]. The body, which is
-    /// behind, is not touched.
+    /// Writes the header at the start of `buffer` and returns [`Header::buffer_len`]. The body behind the
+    /// header is not touched.
     ///
     /// # Errors
-    /// [`Error::Length`] where the buffer is too short.
+    /// [`Error::Length`] if the buffer is too short.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let (need, have) = (self.buffer_len(), buffer.len());
         let bytes = buffer.get_mut(..need).ok_or(Error::Length(have))?;

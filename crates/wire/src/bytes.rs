@@ -1,6 +1,6 @@
 //! Big-endian fields of any whole number of bytes.
 
-/// The big-endian unsigned integer in `bytes`, at most 8 of them.
+/// Returns the big-endian unsigned integer in `bytes`, at most 8 bytes.
 pub fn be(bytes: &[u8]) -> u64 {
     debug_assert!(bytes.len() <= 8, "a field of at most 64 bits");
     bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte))
@@ -28,7 +28,7 @@ impl<'a> Writer<'a> {
         Writer { buffer, at: 0 }
     }
 
-    /// Writes bytes behind those written.
+    /// Appends bytes.
     pub fn put(&mut self, bytes: &[u8]) {
         self.buffer[self.at..self.at + bytes.len()].copy_from_slice(bytes);
         self.at += bytes.len();

@@ -1,4 +1,4 @@
-//! The Congestion Control Information of the LCT header: opaque bytes to LCT, one of three shapes to us.
+//! The Congestion Control Information of the LCT header: opaque bytes to LCT, read here in three shapes.
 
 /// Congestion control information: 4, 8, 12 or 16 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -10,7 +10,7 @@ pub struct Cci {
 /// Why bytes are no CCI, or not of the shape asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CciError {
-    /// A length other than those that LCT or the shape allows.
+    /// A length that LCT or the shape does not allow.
     #[error("congestion control information of {0} bytes")]
     Length(usize),
     /// A number that is too wide for its field.
@@ -18,7 +18,7 @@ pub enum CciError {
     Range {
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The value.
         value: u32,
         /// The largest that fits.
         max: u32,
@@ -52,7 +52,7 @@ pub struct RlcCci {
 }
 
 /// FLID-SL's shape, as in the MCL library: increase trigger (1), time slot index (7), group (8), sequence
-/// (16). FLID-DL uses it too.
+/// (16). FLID-DL uses the same shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlidSlCci {
     /// Whether receivers of this group may join the next one.
@@ -74,7 +74,7 @@ impl Cci {
     /// Raw bytes.
     ///
     /// # Errors
-    /// [`CciError::Length`] if they are not 4, 8, 12 or 16.
+    /// [`CciError::Length`] if the length is not 4, 8, 12 or 16.
     pub fn new(raw: &[u8]) -> Result<Cci, CciError> {
         match raw.len() {
             4 | 8 | 12 | 16 => Ok(Cci::padded(raw)),
@@ -90,7 +90,7 @@ impl Cci {
         Cci { bytes, len }
     }
 
-    /// The bytes as they stand in the header.
+    /// The bytes as written in the header.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }

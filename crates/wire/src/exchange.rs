@@ -1,32 +1,32 @@
-//! What our own datagrams have in common. They begin with three bytes that tell the format, 4 bits of version
-//! and 4 of kind. The first byte reads as LCT version 4, which no LCT receiver takes for a packet of its
+//! Common header of Headwater's own datagrams: three bytes that name the format, 4 bits of version and 4 of
+//! kind. The first byte reads as LCT version 4, so no LCT receiver takes the datagram for a packet of its
 //! session.
 //!
-//! In probes and round-trip questions the question's nonce follows, and both have the same length, so an
-//! answer never amplifies what a forged source asks for. BCFS has neither: whoever drives its ends and
-//! routers limits what one peer may ask.
+//! In probes and round-trip questions the nonce of the question follows, and question and answer have the
+//! same length, so an answer never amplifies a request with a forged source. BCFS has neither: the driver of
+//! BCFS ends and routers limits the requests of each peer.
 
 use crate::bytes::{Writer, be};
 
 /// The version of the formats.
 pub const VERSION: u8 = 1;
 
-/// Why a datagram is none of a format.
+/// Reason for which a datagram does not belong to a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It does not begin as they do.
+    /// The first three bytes differ from the format's.
     #[error("it begins otherwise")]
     Magic,
     /// A version that this code does not know.
     #[error("version {0}, but only {VERSION} is known")]
     Version(u8),
-    /// Its length is another one.
+    /// The length differs from the format's.
     #[error("{0} bytes are not the length of one")]
     Length(usize),
-    /// None of the format's.
+    /// A kind that the format does not have.
     #[error("unknown kind {0}")]
     Kind(u8),
-    /// None of IPv4 (4) and IPv6 (6).
+    /// An address family other than IPv4 (4) and IPv6 (6).
     #[error("unknown address family {0}")]
     Family(u8),
 }
@@ -52,13 +52,13 @@ pub(crate) fn parse(datagram: &[u8], magic: [u8; 3], bytes: usize) -> Result<(u8
     Ok((kind, be(&datagram[4..12])))
 }
 
-/// Writes what [`kind`] reads.
+/// Writes the first four bytes, as [`kind`] reads them.
 pub fn emit_kind(writer: &mut Writer<'_>, magic: [u8; 3], kind: u8) {
     writer.put(&magic);
     writer.put(&[VERSION << 4 | kind]);
 }
 
-/// Writes what [`parse`] reads.
+/// Writes the first four bytes and the nonce, as [`parse`] reads them.
 pub(crate) fn emit(writer: &mut Writer<'_>, magic: [u8; 3], kind: u8, nonce: u64) {
     emit_kind(writer, magic, kind);
     writer.put(&nonce.to_be_bytes());

@@ -4,13 +4,13 @@ use crate::bytes::{Writer, be16, be32};
 use crate::fti::{EncodingId, Fti, FtiError};
 use crate::lct::ExtensionIter;
 
-/// EXT_AUTH, authentication of the packet; its content is the session's own.
+/// EXT_AUTH, authentication of the packet; each session defines the content.
 pub const HET_AUTH: u8 = 1;
-/// EXT_TIME, the sender's clock and what remains of the session.
+/// EXT_TIME, the sender's clock and the remaining time of the session.
 pub const HET_TIME: u8 = 2;
 /// EXT_FTI, FEC object transmission information.
 pub const HET_FTI: u8 = 64;
-/// EXT_SEQ, our own: where the payload stands in the sequencer's buffer.
+/// EXT_SEQ, our own: position of the payload in the sequencer's buffer.
 pub const HET_SEQ: u8 = 96;
 /// EXT_FDT, which FDT instance an object of TOI 0 is.
 pub const HET_FDT: u8 = 192;
@@ -27,16 +27,15 @@ const USE_SCT_LOW: u8 = 0x40;
 const USE_ERT: u8 = 0x20;
 const USE_SLC: u8 = 0x10;
 
-/// What the header extensions of a packet say. EXT_NOP and unknown types are skipped; of duplicates the first
-/// counts.
+/// Header extensions of a packet. EXT_NOP and unknown types are skipped; of duplicates the first counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Extensions {
-    /// EXT_AUTH is present. Its content is read from [`crate::lct::Packet::extensions`];
-    /// [`crate::alc::Repr::emit`] refuses it.
+    /// EXT_AUTH is present. [`crate::lct::Packet::extensions`] gives the content; [`crate::alc::Repr::emit`]
+    /// refuses EXT_AUTH.
     pub auth: bool,
     /// EXT_TIME.
     pub time: Option<Time>,
-    /// EXT_FTI; absent too where the codepoint names a scheme that we do not know.
+    /// EXT_FTI; absent too if the codepoint names an unknown scheme.
     pub fti: Option<Fti>,
     /// EXT_FDT.
     pub fdt: Option<FdtExtension>,
@@ -55,11 +54,11 @@ pub struct Time {
     pub sct_high: Option<u32>,
     /// Sender current time, fraction in units of 2^-32 s.
     pub sct_low: Option<u32>,
-    /// Expected residual time in seconds: how long the current object will still be sent.
+    /// Expected residual time in seconds: remaining time in which the current object is still sent.
     pub expected_residual_time: Option<u32>,
     /// Session last changed, in seconds of the NTP era.
     pub session_last_changed: Option<u32>,
-    /// The 8 bits left to the protocol instantiation; ALC defines none.
+    /// The 8 bits left to the protocol instantiation; ALC does not define them.
     pub pi_specific: u8,
 }
 
@@ -72,10 +71,10 @@ pub struct FdtExtension {
     pub instance_id: u32,
 }
 
-/// EXT_CENC (RFC 6726 section 3.4.3): how the FDT instance is compressed.
+/// EXT_CENC (RFC 6726 section 3.4.3): compression of the FDT instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ContentEncoding {
-    /// Not at all.
+    /// Not compressed.
     Null,
     /// RFC 1950.
     Zlib,
@@ -87,7 +86,7 @@ pub enum ContentEncoding {
     Other(u8),
 }
 
-/// EXT_SEQ: the sequencer's buffer and the place of this packet's payload in it.
+/// EXT_SEQ: the sequencer's buffer and the place of this packet's payload in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seq {
     /// Buffer id.
@@ -109,11 +108,11 @@ pub enum ExtensionError {
     /// The content is shorter or longer than its type defines.
     #[error("header extension {het} has {have} bytes of content, needs {need}")]
     Length {
-        /// Its type.
+        /// The type.
         het: u8,
-        /// Content bytes that it needs.
+        /// Content bytes needed.
         need: usize,
-        /// Content bytes that it has.
+        /// Content bytes present.
         have: usize,
     },
     /// EXT_TIME has SCT-Low without SCT-High.
@@ -127,7 +126,7 @@ pub enum ExtensionError {
         /// FDT instance ID.
         instance_id: u32,
     },
-    /// EXT_FTI of one scheme in a packet whose codepoint names another.
+    /// EXT_FTI of a scheme that differs from the packet's codepoint.
     #[error("EXT_FTI is for {fti:?}, but the packet's codepoint is {codepoint}")]
     FtiScheme {
         /// Scheme of the EXT_FTI.
@@ -135,7 +134,7 @@ pub enum ExtensionError {
         /// LCT codepoint.
         codepoint: u8,
     },
-    /// EXT_AUTH cannot be written: its content is not kept.
+    /// EXT_AUTH cannot be written: the content is not kept.
     #[error("EXT_AUTH cannot be written, its content is not kept")]
     Auth,
     /// EXT_FTI is unusable.

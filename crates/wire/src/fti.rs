@@ -1,13 +1,13 @@
-//! FEC Object Transmission Information: what a receiver must know of an object's coding. One variant per
-//! scheme.
+//! FEC Object Transmission Information: the parameters that a receiver needs to decode an object. One variant
+//! per scheme.
 //!
-//! It travels in EXT_FTI ([`Fti::parse`], [`Fti::emit`]) and in the FDT ([`crate::fdt`]). Both ways in check
-//! it, so an [`Fti`] that was parsed is consistent: its blocks and symbols can be numbered by the scheme's
-//! FEC Payload ID.
+//! EXT_FTI ([`Fti::parse`], [`Fti::emit`]) and the FDT ([`crate::fdt`]) carry the parameters. Both parsers
+//! check them, so a parsed [`Fti`] is consistent: the scheme's FEC Payload ID can number all blocks and
+//! symbols.
 //!
-//! The fields of each scheme's EXT_FTI, behind its type and length bytes.
+//! Also the fields of each scheme's EXT_FTI, behind the type and length bytes.
 //!
-//! FEC Payload ID: which symbol of which source block a packet carries. Four bytes in every scheme we know.
+//! FEC Payload ID: source block and symbol number of a packet's payload. Four bytes in every known scheme.
 
 use crate::bytes::{Writer, be, be16, be32};
 
@@ -113,7 +113,7 @@ pub enum Fti {
         transfer_length: u64,
         /// T, a multiple of `alignment`.
         symbol_size: u16,
-        /// Z, source blocks of the object: 0 or 1 if it is empty.
+        /// Z, source blocks of the object: 0 or 1 if the object is empty.
         blocks: u8,
         /// N, sub-blocks per source block.
         sub_blocks: u16,
@@ -129,7 +129,7 @@ pub struct Ldpc {
     pub transfer_length: u64,
     /// E in bytes.
     pub symbol_size: u16,
-    /// N1 - 3, 3 bits: ones per source column of the matrix, less three.
+    /// N1 - 3, 3 bits: N1 is the number of entries per source column of the matrix.
     pub n1_minus3: u8,
     /// G, symbols per packet, 1 to 31.
     pub g: u8,
@@ -153,7 +153,7 @@ pub const LDPC_SEED_MAX: u32 = 0x7FFF_FFFE;
 /// Why FEC object transmission information is unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FtiError {
-    /// An EXT_FTI of another length than its scheme's.
+    /// An EXT_FTI whose length is wrong for its scheme.
     #[error("EXT_FTI of {have} bytes, {encoding_id:?} has {need}")]
     Length {
         /// The scheme.
@@ -163,12 +163,12 @@ pub enum FtiError {
         /// Content length found.
         have: usize,
     },
-    /// A field outside the values that its scheme allows.
+    /// A field outside the range that the scheme allows.
     #[error("{field} {value} is not within {min} to {max}")]
     Range {
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The value.
         value: u64,
         /// Smallest valid value.
         min: u64,
@@ -208,7 +208,7 @@ impl Fti {
         }
     }
 
-    /// Length in bytes of the object as it is sent, after content encoding.
+    /// Length in bytes of the object as sent, after content encoding.
     pub fn transfer_length(&self) -> u64 {
         match *self {
             Fti::NoCode { transfer_length, .. }
@@ -232,10 +232,10 @@ impl Fti {
         }
     }
 
-    /// Reads the content of an EXT_FTI, without its type and length bytes.
+    /// Reads the content of an EXT_FTI, without the type and length bytes.
     ///
     /// # Errors
-    /// A wrong length, or whatever [`Fti::validate`] finds.
+    /// A wrong length, or an error of [`Fti::validate`].
     pub fn parse(encoding_id: EncodingId, content: &[u8]) -> Result<Fti, FtiError> {
         let (need, have) = (content_len(encoding_id), content.len());
         if have != need {
@@ -251,10 +251,10 @@ impl Fti {
         content_len(self.encoding_id())
     }
 
-    /// Writes the content of an EXT_FTI; returns its length, [`Fti::content_len`].
+    /// Writes the content of an EXT_FTI and returns [`Fti::content_len`].
     ///
     /// # Errors
-    /// Whatever [`Fti::validate`] finds.
+    /// As [`Fti::validate`].
     ///
     /// # Panics
     /// If `buffer` is shorter than [`Fti::content_len`].
@@ -270,10 +270,10 @@ impl Fti {
         Ok(())
     }
 
-    /// Checks every field against its width and its scheme's rules, and that the blocks can be numbered.
+    /// Checks every field against its width and the scheme's rules, and that the blocks can be numbered.
     ///
     /// # Errors
-    /// The first field found wrong.
+    /// The first invalid field.
     pub fn validate(&self) -> Result<(), FtiError> {
         within("transfer length", self.transfer_length(), 0, TRANSFER_LENGTH_MAX)?;
         within("symbol size", self.symbol_size().into(), 1, u16::MAX.into())?;
@@ -310,7 +310,7 @@ impl Fti {
     fn validate_blocks(&self, max_block: u64, max_symbols: Option<u64>) -> Result<(), FtiError> {
         let encoding_id = self.encoding_id();
         within("maximum source block length", max_block, 1, max_symbols.unwrap_or(u32::MAX.into()))?;
-        // A sender may state a maximum far above what its object needs: only real blocks must be numberable.
+        // A sender may state a maximum far above the object's need: only real blocks must be numberable.
         let symbols = self.symbols();
         within("source block length", max_block.min(symbols), 0, 1 << encoding_id.esi_bits())?;
         let (blocks, max) = (symbols.div_ceil(max_block), 1 << encoding_id.sbn_bits());
@@ -329,7 +329,7 @@ impl Fti {
         if !size.is_multiple_of(alignment.into()) {
             return Err(FtiError::Alignment { symbol_size: size, alignment });
         }
-        // Each sub-symbol is at least one aligned unit long.
+        // Each sub-symbol is at least an aligned unit long.
         within("number of sub-blocks", sub_blocks, 1, u64::from(size) / u64::from(alignment))?;
         // An empty object has no blocks, and senders say 0 or 1.
         let symbols = self.symbols();
@@ -342,7 +342,7 @@ fn within(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), Fti
     if (min..=max).contains(&value) { Ok(()) } else { Err(FtiError::Range { field, value, min, max }) }
 }
 
-/// Length of an EXT_FTI less its type and length bytes.
+/// Length of an EXT_FTI less the type and length bytes.
 fn content_len(encoding_id: EncodingId) -> usize {
     match encoding_id {
         EncodingId::NoCode | EncodingId::ReedSolomonM | EncodingId::RaptorQ => 14,
@@ -351,7 +351,7 @@ fn content_len(encoding_id: EncodingId) -> usize {
     }
 }
 
-/// The fields of `content`, whose length fits the scheme.
+/// Parses `content`, whose length fits the scheme.
 fn parse_content(encoding_id: EncodingId, content: &[u8]) -> Fti {
     let transfer_length = be(&content[..6]);
     match encoding_id {
@@ -480,10 +480,10 @@ impl PayloadId {
         PayloadId { sbn: word >> esi_bits, esi: word & ((1 << esi_bits) - 1) }
     }
 
-    /// The four bytes for `encoding_id`.
+    /// Returns the four bytes for `encoding_id`.
     ///
     /// # Errors
-    /// A number that is too wide for its field.
+    /// A number too wide for its field.
     pub fn emit(self, encoding_id: EncodingId) -> Result<[u8; PAYLOAD_ID_LEN], PayloadIdError> {
         let PayloadId { sbn, esi } = self;
         let (sbn_bits, esi_bits) = (encoding_id.sbn_bits(), encoding_id.esi_bits());

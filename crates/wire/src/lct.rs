@@ -20,8 +20,7 @@ pub const TSI_MAX: u64 = (1 << 48) - 1;
 /// Largest transport object identifier, 112 bits.
 pub const TOI_MAX: u128 = (1 << 112) - 1;
 
-/// Header extension types below this one have a length byte; the others are one 32-bit word (RFC 5651 section
-/// 5.2).
+/// First header extension type of one 32-bit word; types below have a length byte (RFC 5651 section 5.2).
 const HET_FIXED: u8 = 128;
 /// Bytes before the CCI.
 const FIXED_LEN: usize = 4;
@@ -48,15 +47,15 @@ pub enum Error {
         /// Bytes up to the end of the TOI.
         fields_len: usize,
     },
-    /// A header extension with length 0, or one that crosses the end of the header.
+    /// A header extension with length 0, or that crosses the end of the header.
     #[error("LCT header extension {het} does not fit in the header")]
     Extension {
-        /// Its type.
+        /// The type.
         het: u8,
     },
 }
 
-/// Sizes of the variable fields in bytes, as the flags of the first two header bytes give them.
+/// Sizes of the variable fields in bytes, from the flags of the first two header bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) cci_len: usize,
@@ -74,7 +73,7 @@ impl Layout {
         }
     }
 
-    /// Where the header extensions start.
+    /// Offset of the header extensions.
     pub(crate) fn fields_len(self) -> usize {
         FIXED_LEN + self.cci_len + self.tsi_len + self.toi_len
     }
@@ -157,7 +156,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         (!field.is_empty()).then(|| field.iter().fold(0, |toi, &byte| toi << 8 | u128::from(byte)))
     }
 
-    /// The header extensions in order, unknown ones too, as (type, content after type and length).
+    /// Returns the header extensions in order, also unknown types, as (type, content after type and length).
     pub fn extensions(&self) -> ExtensionIter<'_> {
         ExtensionIter { rest: &self.bytes()[self.layout.fields_len()..self.header_len()] }
     }
@@ -167,7 +166,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         usize::from(self.bytes()[2]) * 4
     }
 
-    /// What follows the LCT header: in ALC, FEC Payload ID and symbols, or nothing.
+    /// Bytes behind the LCT header: in ALC, FEC Payload ID and symbols, or nothing.
     pub fn payload(&self) -> &[u8] {
         &self.bytes()[self.header_len()..]
     }
@@ -203,7 +202,8 @@ fn check_extensions(mut rest: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// An extension's type and content, and the bytes behind it. `None` at the end, or where its length is wrong.
+/// Splits the first extension (type, content) from the bytes behind. `None` at the end, or if the length is
+/// wrong.
 #[expect(clippy::type_complexity, reason = "a split pair, used only here")]
 fn split_extension(rest: &[u8]) -> Option<((u8, &[u8]), &[u8])> {
     let &[het, hel, ..] = rest else { return None };

@@ -4,23 +4,23 @@
 //! |---|---|---|
 //! | [`lct`] | LCT header as a checked view | RFC 5651 |
 //! | [`alc`] | one ALC packet as a value: header, extensions, FEC Payload ID | RFC 5775, RFC 6726 |
-//! | [`extensions`] | EXT_TIME, EXT_FTI, EXT_FDT, EXT_CENC and our EXT_SEQ and EXT_LEVELS | RFC 5651, RFC 5775, RFC 6726 |
+//! | [`extensions`] | EXT_TIME, EXT_FTI, EXT_FDT, EXT_CENC; our EXT_SEQ, EXT_LEVELS | RFC 5651, 5775, 6726 |
 //! | [`cci`] | the congestion control field in WEBRC's, RLC's and FLID-SL's shapes | RFC 3738, MCL library |
 //! | [`fti`] | FEC object transmission information | RFC 5052, 5445, 5170, 5510, 6330 |
 //! | [`fti::PayloadId`] | FEC Payload ID: source block number and encoding symbol ID | as above |
 //! | [`fdt`] | FLUTE's file delivery table, in XML | RFC 6726 |
 //! | [`pgm`] | PGM packets and their options, encapsulated in UDP | RFC 3208 |
-//! | [`exchange`] | what the next four have in common | ours |
+//! | [`exchange`] | common header of the next four | ours |
 //! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/wire/doctor.md` |
 //! | [`rtt`] | round-trip questions of receivers to their sender | ours, `docs/wire/rtt.md` |
 //! | [`sim`] | SIM's requests for feedback, and feedback | ours, `docs/wire/sim.md` |
 //! | [`bcfs`] | requests and replies of the Breadcrumb Forwarding Service | ours, `docs/wire/bcfs.md` |
 //!
-//! [`lct::Packet`] looks at bytes and keeps unknown codes; [`alc::Repr`] is what Headwater understands of
-//! them, and can be written again. Reading or writing a packet allocates nothing. [`alc::parse`] is the entry
-//! for the hot path.
+//! [`lct::Packet`] views bytes and keeps unknown codes; [`alc::Repr`] holds the fields that Headwater
+//! understands, and can be written again. Reading or writing a packet allocates nothing. [`alc::parse`] is
+//! the entry for the hot path.
 //!
-//! Bytes come from the network: no input panics, and every bound is stated where the thing is declared.
+//! Bytes come from the network: no input panics, and each declaration states its bound.
 #![forbid(unsafe_code)]
 
 pub mod alc;

@@ -1,6 +1,6 @@
-//! Probes of `headwater doctor`: a small datagram to a session's group, and the answer of a peer that tells
-//! how it arrived. The format is ours; `docs/wire/doctor.md` describes it. See [`exchange`] for what they
-//! have in common with [`crate::rtt`].
+//! Probes of `headwater doctor`: a small datagram to a session's group, and the answer of a peer that reports
+//! the arrival of the probe. The format is ours; `docs/wire/doctor.md` describes the fields. [`exchange`]
+//! describes the header shared with [`crate::rtt`].
 
 use crate::bytes::{Writer, be16};
 use crate::exchange;
@@ -15,20 +15,20 @@ const KIND_REPLY: u8 = 1;
 const SEEN_TTL: u8 = 0b01;
 const SEEN_TRAFFIC_CLASS: u8 = 0b10;
 
-/// What is asked, and what a reply repeats.
+/// Fields of a request. A reply repeats all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// Chosen at random by the asking end; a reply with another one is not for it.
+    /// Drawn at random by the requester; the requester ignores replies with a different nonce.
     pub nonce: u64,
     /// Number of the probe, from 0.
     pub sequence: u16,
-    /// Time to live (IPv4) or hop limit (IPv6) that it was sent with.
+    /// Time to live (IPv4) or hop limit (IPv6) of the probe as sent.
     pub ttl: u8,
-    /// Traffic class octet that it was sent with: differentiated services (6 bits), ECN (2 bits).
+    /// Traffic class octet of the probe as sent: differentiated services (6 bits), ECN (2 bits).
     pub traffic_class: u8,
 }
 
-/// How a request arrived; `None` where the answering system does not tell.
+/// Header fields of a request on arrival; `None` if the answering system does not report the field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ProbeArrival {
     /// Time to live or hop limit.
@@ -42,7 +42,7 @@ pub struct ProbeArrival {
 pub enum Message {
     /// Sent to the group.
     Request(Request),
-    /// Sent back to whoever asked.
+    /// Sent back to the requester.
     Reply(Request, ProbeArrival),
 }
 
@@ -50,7 +50,7 @@ impl Message {
     /// Reads a datagram. Reserved bits are ignored.
     ///
     /// # Errors
-    /// [`Error`], for whatever is no request and no reply of this version.
+    /// [`Error`], if the datagram is no request or reply of this version.
     pub fn parse(datagram: &[u8]) -> Result<Message, Error> {
         let (kind, nonce) = exchange::parse(datagram, MAGIC, BYTES)?;
         let request =

@@ -1,5 +1,5 @@
-//! Round-trip questions of receivers to their sender, and its answers. The format is ours; `docs/wire/rtt.md`
-//! describes it. See [`exchange`] for what they have in common with [`crate::probe`].
+//! Round-trip questions of receivers to their sender, and the sender's answers. The format is ours;
+//! `docs/wire/rtt.md` describes the fields. [`exchange`] describes the header shared with [`crate::probe`].
 
 use crate::bytes::{Writer, be16};
 use crate::exchange;
@@ -15,16 +15,16 @@ const KIND_ANSWER: u8 = 1;
 /// A question or its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Message {
-    /// From a receiver to the address that its sender's packets come from.
+    /// From a receiver to the source address of the sender's packets.
     Question {
-        /// Chosen at random for each question; an answer with another one is none.
+        /// Drawn at random for each question; an answer must repeat the nonce.
         nonce: u64,
     },
-    /// Back to whoever asked, at once.
+    /// Sent back to the requester immediately.
     Answer {
-        /// The question's.
+        /// Nonce of the question.
         nonce: u64,
-        /// Seconds that the receiver shall wait, about, before it asks again.
+        /// Approximate wait before the receiver's next question, in seconds.
         pause_s: u16,
     },
 }
@@ -33,7 +33,7 @@ impl Message {
     /// Reads a datagram. Reserved bits are ignored.
     ///
     /// # Errors
-    /// [`Error`], for whatever is no question and no answer of this version.
+    /// [`Error`], if the datagram is no question or answer of this version.
     pub fn parse(datagram: &[u8]) -> Result<Message, Error> {
         let (kind, nonce) = exchange::parse(datagram, MAGIC, BYTES)?;
         match kind {

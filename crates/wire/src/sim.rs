@@ -1,9 +1,9 @@
 //! SIM's congestion control information and feedback packets (Gorinsky, Ramakrishnan, Vin 2008, table I), and
-//! what receivers tell relays of the groups that they hold. The paper gives them no form; `docs/wire/sim.md`
-//! describes ours.
+//! the messages by which receivers report their subscribed groups to relays. The paper defines no format;
+//! `docs/wire/sim.md` describes ours.
 //!
 //! Times are tenths of a millisecond of the sender's clock, modulo 2^32. Rates are hundreds of bit/s of UDP
-//! payload, of all groups up to one.
+//! payload, summed over all groups up to a given group.
 
 use crate::Cci;
 use crate::bytes::{Writer, be16, be32};
@@ -17,7 +17,7 @@ pub const REPORT_BYTES: usize = 40;
 /// Length of a packet that tells of the groups that are held.
 pub const HOLDING_BYTES: usize = 8;
 
-/// It is the last of its writer's for the request.
+/// Flag: the writer has sent all its reports for the request.
 const LAST: u8 = 0b1;
 /// Bits of a group's number that are the rank.
 const RANK_BITS: u32 = 8;
@@ -28,10 +28,10 @@ pub enum Error {
     /// A version that this code does not know.
     #[error("version {0}, but only {VERSION} is known")]
     Version(u8),
-    /// Its length is another one.
+    /// The length differs from the format's.
     #[error("{0} bytes are not the length of one")]
     Length(usize),
-    /// More receivers are congested than reported, or reported than there are.
+    /// More receivers are congested than reported, or more reported than exist.
     #[error("{congested} congested of {reports} reports of {population} receivers")]
     Counts {
         /// Receivers that are congested.
@@ -51,16 +51,16 @@ pub enum Error {
     },
 }
 
-/// What a sender says in each data packet.
+/// SIM's fields in each data packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Data {
-    /// Rank of the packet's group, 0 for the bottom one.
+    /// Rank of the packet's group, 0 for the bottom group.
     pub rank: u8,
-    /// The request for feedback that holds now; counts modulo 2^16.
+    /// The current request for feedback; counts modulo 2^16.
     pub request: u16,
     /// When the packet was sent.
     pub timestamp: u32,
-    /// Its number within its group.
+    /// Number of the packet within its group.
     pub sequence: u32,
 }
 
@@ -94,7 +94,7 @@ impl Data {
     }
 }
 
-/// A session's group, as feedback names it.
+/// A session's group, as named in feedback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Group {
     /// The session; only 24 bits travel.
@@ -103,20 +103,20 @@ pub struct Group {
     pub rank: u8,
 }
 
-/// What receivers of one top group report, one of them or many together.
+/// Report of a receiver, or of several receivers of the same top group together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// Whether its writer has told all that it had of the request; of another group it may have more later.
+    /// Whether the writer has sent all reports for the request; a later report may follow for another group.
     pub is_last: bool,
-    /// The request that it answers.
+    /// The request that the report answers.
     pub request: u16,
-    /// Who writes: drawn at random by a receiver, and replaced by each router.
+    /// Identifier of the writer: drawn at random by a receiver, and replaced by each router.
     pub source: u32,
     /// The top group that the receivers hold.
     pub group: Group,
     /// Receivers that reported.
     pub reports: u32,
-    /// Those that are congested.
+    /// Receivers that are congested.
     pub congested: u32,
     /// Receivers there are.
     pub population: u32,
@@ -126,7 +126,7 @@ pub struct Report {
     pub max_rate: u32,
     /// Timestamp of the data packet that brought the request to the receiver of the longest round-trip time.
     pub echo: u32,
-    /// What the answer was held on its way, in tenths of a millisecond.
+    /// Time that the answer was held on the way, in tenths of a millisecond.
     pub hold: u32,
 }
 
@@ -184,13 +184,13 @@ impl Report {
     }
 }
 
-/// How many groups of a session somebody holds: what a relay goes by, where a router goes by joins and
-/// leaves.
+/// Number of groups of a session that an end subscribes to. Relays use this message where routers use joins
+/// and leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holding {
     /// The session; only 24 bits travel.
     pub session: u32,
-    /// The groups of ranks below this are held; none where it is 0.
+    /// The end subscribes to the groups of ranks below this number; 0 means no group.
     pub groups: u8,
 }
 

@@ -1,6 +1,6 @@
 //! Multiply and add of whole symbols over GF(2^8), the inner loop of Reed-Solomon and of planned decoding.
 //!
-//! One kernel per instruction set; all give the same bytes. Only the files of architectures have unsafe code.
+//! A kernel per instruction set; all give the same bytes. Only the files of architectures have unsafe code.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use crate::gf256::{SPLIT, Split};
 
-/// A way to multiply and add symbols that this machine has. Which one is used shows in speed alone.
+/// A way to multiply and add symbols that this machine supports. The choice affects only speed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Kernel(Instructions);
 
@@ -37,7 +37,7 @@ impl Kernel {
         std::iter::once(Some(Instructions::Scalar)).chain(vector_instructions()).flatten().map(Self)
     }
 
-    /// The fastest of them, chosen at the first call: what all codecs use.
+    /// Returns the fastest kernel, chosen at the first call. All codecs use this kernel.
     pub fn chosen() -> Self {
         *CHOSEN
     }
@@ -58,7 +58,7 @@ impl Kernel {
     /// `target` += `factor` * `source`, byte by byte, in GF(2^8) with the polynomial 0x11D.
     ///
     /// # Panics
-    /// Where the lengths differ.
+    /// If the lengths differ.
     pub fn mul_add(self, target: &mut [u8], source: &[u8], factor: u8) {
         assert_eq!(target.len(), source.len(), "symbols of one block have one length");
         if factor == 0 {
@@ -75,11 +75,11 @@ impl Kernel {
         }
     }
 
-    /// `target` += `factors[i]` * source i for up to four symbols, which `sources` holds one after the other:
-    /// `target` is read and written once for all of them.
+    /// `target` += `factors[i]` * source i for up to four symbols, which `sources` holds in sequence:
+    /// `target` is read and written once for all symbols.
     ///
     /// # Panics
-    /// Where `sources` has another length than as many symbols as there are factors.
+    /// If the length of `sources` is not `target.len()` times the number of factors.
     pub(crate) fn mul_add_some(self, target: &mut [u8], sources: &[u8], factors: &[u8]) {
         assert_eq!(target.len() * factors.len(), sources.len(), "a factor for each symbol");
         #[cfg(target_arch = "x86_64")]
@@ -92,8 +92,8 @@ impl Kernel {
         }
     }
 
-    /// Passes over a block (`mul_add` of each of its symbols) that take less than following a RaptorQ plan
-    /// once, at k = 1002.
+    /// Passes over a block (`mul_add` of each of its symbols) that take less time than following a RaptorQ
+    /// plan once, at k = 1002.
     pub(crate) fn dense_max(self) -> u32 {
         match self.0 {
             Instructions::Scalar => 0,
@@ -104,7 +104,7 @@ impl Kernel {
         }
     }
 
-    /// Whether it goes byte by byte, more than ten times slower than the others.
+    /// Whether the kernel works byte by byte, more than ten times slower than the other kernels.
     pub(crate) fn is_scalar(self) -> bool {
         self.0 == Instructions::Scalar
     }

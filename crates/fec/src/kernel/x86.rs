@@ -22,7 +22,7 @@ use crate::gf256::{SPLIT, Split, slow_mul};
 pub(super) struct Avx2(());
 
 /// Products of 64 bytes at a time. The instruction that multiplies in GF(2^8) has another polynomial (0x11B),
-/// so it is the one that applies a matrix over GF(2) to every byte.
+/// so the kernel uses the instruction that applies a matrix over GF(2) to every byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gfni(());
 
@@ -102,7 +102,7 @@ fn mul_add_gfni(target: &mut [u8], source: &[u8], factor: u8) {
     }
     // One bit per byte of the rest, which is shorter than 64 bytes.
     let rest = (1u64 << target_rest.len().min(source_rest.len())) - 1;
-    // SAFETY: only the bytes of `rest` are read, and both slices have them.
+    // SAFETY: only the bytes of `rest` are read, and both slices have these bytes.
     let (t, s) = unsafe {
         (
             _mm512_maskz_loadu_epi8(rest, target_rest.as_ptr().cast()),
@@ -110,7 +110,7 @@ fn mul_add_gfni(target: &mut [u8], source: &[u8], factor: u8) {
         )
     };
     let sum = _mm512_xor_si512(t, _mm512_gf2p8affine_epi64_epi8::<0>(s, matrix));
-    // SAFETY: only the bytes of `rest` are written, and the slice has them.
+    // SAFETY: only the bytes of `rest` are written, and the slice has these bytes.
     unsafe { _mm512_mask_storeu_epi8(target_rest.as_mut_ptr().cast(), rest, sum) };
 }
 
@@ -120,7 +120,7 @@ fn mul_add_four_gfni(target: &mut [u8], sources: &[u8], [a, b, c, d]: [u8; 4]) {
     let (second, rest) = rest.split_at(target.len());
     let (third, rest) = rest.split_at(target.len());
     let fourth = &rest[..target.len()];
-    // All written out: closures do not have the instructions of the function around them.
+    // All written out: closures do not inherit the instructions of the enclosing function.
     let matrix_a = _mm512_set1_epi64(MATRICES[usize::from(a)].cast_signed());
     let matrix_b = _mm512_set1_epi64(MATRICES[usize::from(b)].cast_signed());
     let matrix_c = _mm512_set1_epi64(MATRICES[usize::from(c)].cast_signed());
@@ -154,8 +154,8 @@ fn mul_add_four_gfni(target: &mut [u8], sources: &[u8], [a, b, c, d]: [u8; 4]) {
     }
 }
 
-/// Bit i of a product is the parity of the factor's byte 7 - i with the byte multiplied: that byte has bit j
-/// where `factor` * 2^j has bit i.
+/// Bit i of a product is the parity of the factor's byte 7 - i with the byte multiplied. Bit j of byte 7 - i
+/// is bit i of `factor` * 2^j.
 const fn matrices() -> [u64; 256] {
     let mut matrices = [0; 256];
     let mut factor = 0u8;

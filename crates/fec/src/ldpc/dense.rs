@@ -4,19 +4,19 @@
 use super::matrix::Matrix;
 use super::peeling::{Peeling, State};
 
-/// Words of 64 columns that are worked out at a time, so that memory is a few bytes for each symbol yielded,
-/// not a bit for each of them and each column set aside.
+/// Words of 64 columns processed at a time, so that memory is a few bytes for each yielded symbol, not a bit
+/// per yielded symbol and column set aside.
 const STRIP_WORDS: usize = 4;
-/// Rows tried beyond as many as there are columns set aside, before those tried that say nothing new are
-/// dropped.
+/// Rows tried beyond the number of columns set aside, before dependent rows among the tried rows are dropped.
 const SPARE_ROWS: usize = 64;
 
-/// How the columns set aside follow from rows.
+/// Solution for the columns set aside, as sums of rows.
 #[derive(Debug)]
 pub(super) struct Dense {
-    /// Rows of the matrix, none a sum of others: as many as columns set aside.
+    /// Independent rows of the matrix: as many as columns set aside.
     pub(super) rows: Vec<u32>,
-    /// By column set aside, a bit for each of `rows`: those whose right sides add up to it.
+    /// By column set aside, a bit for each of `rows`: set if the row's right side is part of the column's
+    /// sum.
     pub(super) sums: Bits,
 }
 
@@ -46,7 +46,7 @@ impl Bits {
         &mut self.bits[row * self.words..(row + 1) * self.words]
     }
 
-    /// Adds one row to another.
+    /// Adds a row to another.
     fn add(&mut self, from: usize, to: usize) {
         let (low, high) = (from.min(to), from.max(to));
         let (before, after) = self.bits.split_at_mut(high * self.words);
@@ -55,7 +55,8 @@ impl Bits {
     }
 }
 
-/// Solves for the columns set aside. When the rows do not determine them: by how many they are too few.
+/// Solves for the columns set aside. If the rows do not determine the columns, returns the number of rows
+/// short.
 ///
 /// Memory: for m columns set aside m^2 / 2 bytes, and 32 bytes for each symbol yielded. Time: up to m^3 / 32
 /// operations on words, when few rows are dependent.
@@ -75,7 +76,8 @@ pub(super) fn solve(matrix: &Matrix, peeling: &Peeling<'_>) -> Result<Dense, u32
     Err(u32::try_from(wanted - echelon.rows.len()).expect("below 2^20 columns"))
 }
 
-/// What each of `rows` says of the columns set aside, once what was yielded is put in terms of them.
+/// Coefficients of each of `rows` in the columns set aside, after yielded symbols are expressed in these
+/// columns.
 fn coefficients(matrix: &Matrix, peeling: &Peeling<'_>, rows: &[u32]) -> Bits {
     let steps = peeling.steps();
     let mut bits = Bits::new(rows.len(), peeling.inactive().len());
@@ -93,7 +95,7 @@ fn coefficients(matrix: &Matrix, peeling: &Peeling<'_>, rows: &[u32]) -> Bits {
     bits
 }
 
-/// What the columns of a matrix row, but for one, are together: the words from `first` on.
+/// Sum of the columns of a matrix row except `but`: the words from `first` on.
 fn strip(
     row: &[u32],
     but: u32,
@@ -134,7 +136,7 @@ impl Echelon {
         Self { by_pivot: vec![None; columns], left, sums, rows: Vec::new() }
     }
 
-    /// Takes a row, unless it is a sum of those taken before.
+    /// Takes a row, unless the row is a sum of rows taken before.
     fn take(&mut self, row: u32, bits: &[u64]) {
         let new = self.rows.len();
         self.left.row_mut(new).copy_from_slice(bits);
@@ -157,7 +159,7 @@ impl Echelon {
         let place = |pivot: Option<u32>| pivot.expect("a row for each pivot") as usize;
         let order: Vec<usize> = self.by_pivot.iter().copied().map(place).collect();
         for (pivot, row) in order.iter().enumerate().rev() {
-            // Rows of later pivots have but their own bit by now.
+            // Rows of later pivots have only their own bit by now.
             for (later, known) in order.iter().enumerate().skip(pivot + 1) {
                 if self.left.row(*row)[later / 64] & 1 << (later % 64) != 0 {
                     self.sums.add(*known, *row);
@@ -172,7 +174,7 @@ impl Echelon {
     }
 }
 
-/// The first bit from a word on, which moves on with it.
+/// Returns the first bit set from `word` on, and moves `word` to that bit's word.
 fn first(bits: &[u64], word: &mut usize) -> Option<usize> {
     while *bits.get(*word)? == 0 {
         *word += 1;

@@ -1,4 +1,4 @@
-//! The parity check matrix (RFC 5170, sections 5.3 to 5.7) and the generator of chance that makes it.
+//! The parity check matrix (RFC 5170, sections 5.3 to 5.7) and the random number generator for the matrix.
 //!
 //! The graph of a matrix, and the cache of graphs.
 
@@ -31,7 +31,7 @@ impl Generator {
     }
 }
 
-/// What stands right of the source columns.
+/// Structure right of the source columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Variant {
     /// A double diagonal.
@@ -42,22 +42,22 @@ pub(super) enum Variant {
 
 /// n - k rows over n columns: each row's entries, whose symbols XOR to zero.
 ///
-/// Memory: 4 bytes an entry and a row; while it is made 12 bytes more for each entry of a source column. A
-/// row has N1 k / (n - k) entries in source columns and two of the staircase, in the triangle about log2(n -
-/// k) / 2 more.
+/// Memory: 4 bytes per entry and per row; during construction 12 bytes more for each entry of a source
+/// column. A row has N1 k / (n - k) entries in source columns and two of the staircase, in the triangle about
+/// log2(n - k) / 2 more.
 #[derive(Debug)]
 pub(super) struct Matrix {
     k: u32,
     entries: Vec<u32>,
-    /// Where each row begins in `entries`, and the end.
+    /// Start of each row in `entries`, and the end.
     starts: Vec<u32>,
 }
 
 impl Matrix {
     /// The matrix of a block of k source and n encoding symbols, with `n1` entries in each source column.
-    /// Both ends of a session make the same one from the same seed.
+    /// Both ends of a session make the same matrix from the same seed.
     ///
-    /// n - k is at least `n1`: the caller has checked it.
+    /// n - k is at least `n1`: the caller has checked this.
     pub(super) fn new(variant: Variant, k: u32, n: u32, n1: u32, mut generator: Generator) -> Self {
         let height = n - k;
         let source = Source::new(k, height, n1, &mut generator);
@@ -83,7 +83,7 @@ impl Matrix {
         matrix
     }
 
-    /// The entries from `first` on become a row: in order, none twice.
+    /// The entries from `first` on become a row: in order, without duplicates.
     fn end_row(&mut self, first: usize) {
         self.entries[first..].sort_unstable();
         let mut kept = first + 1;
@@ -109,12 +109,12 @@ impl Matrix {
         u32::try_from(self.starts.len() - 1).expect("below 2^20 rows")
     }
 
-    /// What the matrix and its columns take, in bytes.
+    /// Memory of the matrix and its columns, in bytes.
     pub(super) fn bytes(&self) -> usize {
         4 * (2 * self.entries.capacity() + 2 * self.starts.len() + self.k as usize)
     }
 
-    /// Columns of a row in ascending order; the last is the symbol that it makes.
+    /// Columns of a row in ascending order; the last is the symbol that the row makes.
     pub(super) fn row(&self, row: u32) -> &[u32] {
         let row = row as usize;
         &self.entries[self.starts[row] as usize..self.starts[row + 1] as usize]
@@ -159,7 +159,7 @@ impl Columns {
 /// The entries in source columns, by rows.
 struct Source {
     columns: Vec<u32>,
-    /// Where each row begins in `columns`, and the end.
+    /// Start of each row in `columns`, and the end.
     starts: Vec<u32>,
 }
 
@@ -191,7 +191,7 @@ impl Source {
         &self.columns[self.starts[row] as usize..self.starts[row + 1] as usize]
     }
 
-    /// What rows with fewer than two source symbols are given, as row and column, by ascending row.
+    /// Entries added to rows with fewer than two source symbols, as row and column, by ascending row.
     fn thin_rows(&self, k: u32, generator: &mut Generator) -> Vec<(u32, u32)> {
         let mut added = Vec::new();
         let height = u32::try_from(self.starts.len() - 1).expect("below 2^20 rows");
@@ -206,7 +206,7 @@ impl Source {
                 added.push((i, column));
                 only = Some(column);
             }
-            // With one source symbol there is no second one.
+            // With a single source symbol there is no second.
             if k > 1 {
                 let column = loop {
                     let column = generator.below(k);
@@ -268,14 +268,14 @@ fn draw_triangle(i: u32, generator: &mut Generator, mut set: impl FnMut(u32)) {
 }
 
 /// Matrices kept, in bytes, by all codecs of a process together: blocks of an object have two lengths, and
-/// objects take turns. Those of long blocks are made again each time, which is little beside coding them. A
-/// session may have any number of codecs, so what each kept for itself would have no bound.
+/// objects take turns. Matrices of long blocks are made again each time, which costs little compared with
+/// coding the blocks. The cache is shared because a session may have any number of codecs.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
 /// The matrices used last, the latest at the end.
 static KEPT: Mutex<Vec<(Key, Arc<Graph>)>> = Mutex::new(Vec::new());
 
-/// What makes a matrix.
+/// Parameters that determine a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) variant: Variant,
@@ -293,7 +293,7 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// The matrix of this key: the one that is kept, or a new one. It is the same for whoever asks when.
+    /// Returns the graph of this key, from the cache or new. Both have the same content.
     pub(super) fn of(key: Key) -> Arc<Self> {
         // A panic of another thread cannot leave the list half changed.
         let lock = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -306,7 +306,7 @@ impl Graph {
                 return graph;
             }
         }
-        // Made outside the lock: two threads may make the same one.
+        // Made outside the lock: two threads may make the same graph.
         let matrix = Matrix::new(key.variant, key.k, key.n, key.n1, key.generator);
         let graph = Arc::new(Self { columns: matrix.columns(), matrix });
         if graph.matrix.bytes() <= KEPT_BYTES_MAX {

@@ -1,8 +1,8 @@
 //! LDPC-Staircase and LDPC-Triangle, FEC Encoding IDs 3 and 4 (RFC 5170).
 //!
-//! Sparse rows of symbols that XOR to zero. Decoding substitutes what is known: cheap, for blocks of any
-//! size, at the price of a few percent more symbols than k. Where that ends it goes on by elimination, which
-//! brings them down to about one percent.
+//! Sparse rows of symbols that XOR to zero. Decoding substitutes known symbols: cheap, for blocks of any
+//! size, but takes a few percent more symbols than k. If substitution stops early, elimination follows and
+//! lowers the excess to about 1 %.
 
 mod dense;
 mod matrix;
@@ -29,8 +29,8 @@ const FIRST_TRY: u32 = 128;
 const FIRST_TRY_SUBSTITUTING: u32 = 11;
 /// After a failure of which nothing else is known, ask for this part of k more.
 const MORE: u32 = 200;
-/// After one of which it is known how many symbols are missing, for this part of k beside them: some will
-/// tell nothing new.
+/// Divisor of k for the symbols requested beyond the missing count, after a failure with a known count: some
+/// further symbols will be redundant.
 const MORE_BESIDE: u32 = 1_000;
 
 pub(crate) struct Ldpc {
@@ -123,10 +123,10 @@ impl BlockCodec for Ldpc {
         self.max_block_symbols
     }
 
-    /// k where a block is so short, or the code's rate so high, that repair symbols cannot be made: RFC 5170
-    /// gives them no meaning, and none is taken. k + 1 where there are no more rows than a source column has
-    /// entries: all rows then hold all source symbols, the first repair symbol is their sum, and the others
-    /// are that again or zero.
+    /// k if a block is so short, or the code's rate so high, that repair symbols cannot be made: RFC 5170
+    /// does not define these repair symbols, and the codec refuses them. k + 1 if there are no more rows than
+    /// a source column has entries: all rows then hold all source symbols, the first repair symbol is their
+    /// sum, and further repair symbols are equal to the first or zero.
     fn encoding_symbols(&self, k: u32) -> u32 {
         let n = self.esi_end(k);
         if n - k == self.n1 { k + 1 } else { n }
@@ -143,7 +143,7 @@ impl BlockCodec for Ldpc {
 
     fn symbols_to_try(&self, k: u32) -> u32 {
         let beyond = k / if self.eliminates { FIRST_TRY } else { FIRST_TRY_SUBSTITUTING };
-        // Where there are few repair symbols, half of them must do.
+        // If there are few repair symbols, half of these must suffice.
         k + beyond.min((self.encoding_symbols(k) - k) / 2)
     }
 
@@ -162,7 +162,7 @@ impl BlockCodec for Ldpc {
         let size = shape.symbol_size();
         let mut repair = vec![0; graph.matrix.rows() as usize * size];
         for row in 0..graph.matrix.rows() {
-            // Each row makes its last symbol of the others, all of which are there by then.
+            // Each row makes its last symbol from the row's other symbols, all known by then.
             let (before, from_here) = repair.split_at_mut(row as usize * size);
             let symbol = &mut from_here[..size];
             let columns = graph.matrix.row(row);
@@ -220,21 +220,21 @@ impl BlockCodec for Ldpc {
     fn strip_bytes(&self, k: u32, width: usize) -> u64 {
         let n = u64::from(self.n(k));
         let rows = n.saturating_sub(k.into());
-        // Measured: a row of the triangle has 0.55 log2(rows) entries beside those of the staircase.
+        // Measured: a row of the triangle has 0.55 log2(rows) entries in addition to the staircase's.
         let triangle = match self.variant {
             Variant::Staircase => 0,
             Variant::Triangle => u64::from(rows.max(1).ilog2()) * 3 / 5 + 1,
         };
         let entries = u64::from(k) * u64::from(self.n1) + rows * (3 + triangle);
         let inactive = inactive_max(self.n(k)) as u64;
-        // Both forms of the matrix and the rows by their number of unknowns; states, steps and places; what
-        // elimination takes.
+        // Both forms of the matrix and the rows by their number of unknowns; states, steps and places; memory
+        // of the elimination.
         let structure = 12 * entries + 76 * n + inactive * inactive / 2;
         structure + (n + inactive + 256) * width as u64
     }
 }
 
-/// Repair symbols are made all at once, as each is made of the one before.
+/// Repair symbols are made all at once, as each depends on the previous symbol.
 struct Encoder {
     shape: Shape,
     repair: Box<[u8]>,

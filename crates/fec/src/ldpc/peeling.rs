@@ -1,25 +1,27 @@
 //! Which unknown symbol each row yields, and in which order: on column numbers alone, before any byte is
 //! touched.
 //!
-//! The order of sending: neighbouring repair symbols say much the same, so that a receiver of few levels,
-//! which gets runs of them, needs up to a third more than k symbols; in a random order each symbol says
-//! something new.
+//! The order of sending: neighbouring repair symbols carry similar information, so a receiver of few levels,
+//! which gets runs of such symbols, needs up to a third more than k symbols; in a random order each symbol
+//! adds information.
 
 use std::sync::Arc;
 
 use super::matrix::{Columns, Generator, Matrix};
 
-/// A row with one unknown yields it; that may leave another row with one unknown; and so on.
+/// A row with a single unknown yields the unknown symbol; another row may then have a single unknown; and so
+/// on.
 pub(super) struct Peeling<'m> {
     matrix: &'m Matrix,
     columns: &'m Columns,
     states: Vec<State>,
-    /// Unknown columns of each row, and their numbers' exclusive or: with one left, its number.
+    /// Unknown columns of each row, and the exclusive or of the column numbers: with a single column left,
+    /// its number.
     unknown: Vec<u32>,
     sums: Vec<u32>,
-    /// Rows with one unknown.
+    /// Rows with a single unknown.
     ripe: Vec<u32>,
-    /// Rows by their number of unknowns, some out of date; filled once rows are wanted by it.
+    /// Rows by their number of unknowns, some out of date; filled when first needed.
     by_unknown: Vec<Vec<u32>>,
     steps: Vec<Step>,
     inactive: Vec<u32>,
@@ -27,7 +29,7 @@ pub(super) struct Peeling<'m> {
     left: usize,
 }
 
-/// What is known of a symbol.
+/// State of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Received.
@@ -35,7 +37,7 @@ pub(super) enum State {
     Unknown,
     /// Yielded by this step.
     Solved(u32),
-    /// Set aside, to be solved for at the end: its number among those.
+    /// Set aside, to be solved for at the end: index among the columns set aside.
     Inactive(u32),
 }
 
@@ -79,7 +81,7 @@ impl<'m> Peeling<'m> {
         peeling
     }
 
-    /// Goes on until every source symbol has its step, or no row has just one unknown.
+    /// Peels until every source symbol has its step, or no row has a single unknown.
     pub(super) fn run(&mut self) -> bool {
         while self.sources_left > 0
             && let Some(row) = self.ripe.pop()
@@ -99,12 +101,12 @@ impl<'m> Peeling<'m> {
     /// `inactive_max` would be.
     pub(super) fn run_with_inactivation(&mut self, inactive_max: usize) -> bool {
         self.sort_rows();
-        // What rows say of the columns set aside is needed in full: no symbol is left out.
+        // Rows' coefficients in the columns set aside are needed in full: no symbol is left out.
         self.sources_left = self.left;
         while !self.run() {
             let Some(row) = self.thinnest_row() else { return false };
             let mut open: Vec<u32> = self.open_columns(row).collect();
-            // The column that is in fewest rows stays: those set aside make the most rows thinner.
+            // The column that is in fewest rows stays: setting the rest aside makes the most rows thinner.
             open.sort_by_key(|column| self.columns.rows(*column).len());
             for column in &open[1..] {
                 let number = u32::try_from(self.inactive.len()).expect("below 2^20 columns");
@@ -174,7 +176,7 @@ impl<'m> Peeling<'m> {
         self.states[column as usize]
     }
 
-    /// Rows that yield nothing: what they say must hold as well.
+    /// Rows that yield no symbol: their equations must hold as well.
     pub(super) fn spare_rows(&self) -> impl Iterator<Item = u32> {
         let mut used = vec![false; self.matrix.rows() as usize];
         for step in &self.steps {
@@ -183,7 +185,7 @@ impl<'m> Peeling<'m> {
         (0..self.matrix.rows()).filter(move |row| !used[*row as usize])
     }
 
-    /// The steps that lead to a source symbol, in their order; the others are left out.
+    /// The steps that lead to a source symbol, in their order; other steps are left out.
     pub(super) fn needed(&self) -> Vec<Step> {
         let mut is_needed = vec![false; self.matrix.n() as usize];
         let mut needed = Vec::with_capacity(self.steps.len());
@@ -200,12 +202,12 @@ impl<'m> Peeling<'m> {
     }
 }
 
-/// What a seed of a matrix is turned into one of an order by.
+/// Constant combined by XOR with the seed of a matrix to seed the sending order.
 const TURN: u32 = 0x5EED;
 
-/// The ESIs 0..n in the order in which a sender sends them: symbol ESI stands at pi(ESI), where pi is a
-/// Fisher-Yates shuffle drawn from the code's own generator, seeded with the seed of the matrix XOR 0x5EED,
-/// modulo 2^31 - 1 and not 0 (our choice: receivers need nothing of it).
+/// Returns the ESIs 0..n in the order in which a sender sends the symbols: symbol ESI stands at pi(ESI),
+/// where pi is a Fisher-Yates shuffle drawn from the code's own generator, seeded with the seed of the matrix
+/// XOR 0x5EED, modulo 2^31 - 1 and not 0 (our choice: receivers do not need the order).
 ///
 /// Memory: 4 bytes a symbol.
 pub fn sending_order(seed: u32, n: u32) -> Arc<[u32]> {

@@ -1,5 +1,5 @@
 //! A block's decoding as steps, each the sum of some symbols: followed for whole symbols or, as bits do not
-//! mix, for strips of them.
+//! mix, for strips of symbols.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use super::peeling::{Peeling, Step};
 use crate::FecError;
 use crate::codec::Recipe;
 
-/// Columns set aside at most, whatever the block: a few seconds on one core (m^3 / 32 operations on words),
-/// 34 MB of bits.
+/// Maximum number of columns set aside in any block: a few seconds on a single core (m^3 / 32 operations on
+/// words), 34 MB of bits.
 const INACTIVE_MAX: usize = 8_192;
-/// What shorter blocks may set aside in any case.
+/// Columns that a block of any length may set aside.
 const INACTIVE_ANY: usize = 1_024;
 /// Right sides that are added up by a table of all their sums.
 const TABLE_BITS: usize = 8;
 const NOWHERE: u32 = u32::MAX;
 
-/// Columns that may be set aside in a block of n symbols. Where more would have to be, more symbols are
-/// waited for: of k symbols they are 6 % where n = 2k, with 5 % more symbols 2 %.
+/// Columns that may be set aside in a block of n symbols. If a block needs more, the decoder waits for more
+/// symbols: with k symbols 6 % are set aside at n = 2k, with 5 % more symbols 2 %.
 pub(super) fn inactive_max(n: u32) -> usize {
     INACTIVE_MAX.min(n as usize / 32 + INACTIVE_ANY)
 }
@@ -30,19 +30,19 @@ pub(super) struct Program {
     graph: Arc<Graph>,
     /// Repair symbols that are handed over.
     received: u32,
-    /// By ESI - k: where a repair symbol is, first those handed over, then those made on the way.
+    /// By ESI - k: place of a repair symbol; received symbols first, then symbols made during decoding.
     places: Vec<u32>,
     made: usize,
-    /// Columns set aside, and all steps with those at zero.
+    /// Columns set aside, and all steps with these columns at zero.
     dense: Option<(Vec<u32>, Vec<Step>, Dense)>,
-    /// What remains to be done then: the steps that lead to source symbols.
+    /// The remaining steps, which lead to source symbols.
     steps: Vec<Step>,
 }
 
 impl Program {
-    /// The steps by which a block's `missing` source symbols follow from the others and the repair symbols
-    /// `repairs`, distinct ESIs. When they do not follow: how many more symbols it takes at least, if that is
-    /// known.
+    /// Returns the steps by which a block's `missing` source symbols follow from the other source symbols and
+    /// the repair symbols `repairs`, distinct ESIs. If the symbols do not suffice, returns the minimum number
+    /// of further symbols, if known.
     pub(super) fn new(
         graph: Arc<Graph>,
         missing: &[u32],
@@ -124,7 +124,7 @@ struct Symbols<'a> {
 }
 
 impl Symbols<'_> {
-    /// Makes the symbol of each step of the others in its row.
+    /// Makes the symbol of each step from the other symbols in its row.
     fn follow(&mut self, steps: &[Step]) {
         let matrix = &self.program.graph.matrix;
         let mut scratch = core::mem::take(&mut self.scratch);
@@ -141,7 +141,7 @@ impl Symbols<'_> {
             self.place(*column).fill(0);
         }
         self.follow(steps);
-        // With the columns set aside at zero, what is missing for a row to hold is what they must add up to.
+        // With the columns set aside at zero, the sum of a row is the right side for these columns.
         let matrix = &self.program.graph.matrix;
         let mut right = vec![0; dense.rows.len() * self.width];
         for (row, right) in dense.rows.iter().zip(right.chunks_exact_mut(self.width)) {
@@ -158,7 +158,7 @@ impl Symbols<'_> {
         }
     }
 
-    /// The sum of the symbols of a row, but for one.
+    /// The sum of the symbols of a row, except `but`.
     fn add_up(&self, row: &[u32], but: u32, sum: &mut [u8]) {
         sum.fill(0);
         for column in row.iter().filter(|column| **column != but) {
@@ -174,7 +174,7 @@ impl Symbols<'_> {
         }
     }
 
-    /// Where a symbol is written that is made.
+    /// Returns the place to write the symbol of `column`.
     fn place(&mut self, column: u32) -> &mut [u8] {
         match self.locate(column) {
             SymbolLocation::Source(start) => &mut self.block[start..start + self.width],
@@ -202,7 +202,7 @@ enum SymbolLocation {
     Made(usize),
 }
 
-/// All sums of up to eight symbols, by which of them are in it.
+/// All sums of up to eight symbols, indexed by the set of symbols in the sum.
 fn fill_table(table: &mut [u8], symbols: &[u8], width: usize) {
     for (bit, symbol) in symbols.chunks_exact(width).enumerate() {
         let (without, with) = table.split_at_mut(width << bit);
@@ -214,7 +214,7 @@ fn fill_table(table: &mut [u8], symbols: &[u8], width: usize) {
     }
 }
 
-/// Adds a symbol to another. The compiler makes vector code of it.
+/// Adds a symbol to another. The compiler vectorizes this loop.
 pub(super) fn xor(target: &mut [u8], source: &[u8]) {
     for (target, source) in target.iter_mut().zip(source) {
         *target ^= source;

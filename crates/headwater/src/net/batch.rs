@@ -13,30 +13,30 @@ use headwater_proto::{ChannelId, Datagram, Ecn};
 use super::endpoint::Endpoint;
 use super::sys::{Incoming, MESSAGES_MAX};
 
-/// Largest message: a UDP payload, or a run of them that the kernel coalesced (GRO).
+/// Largest message: a UDP payload, or a run of payloads that the kernel coalesced (GRO).
 const MESSAGE_BYTES_MAX: usize = 65_535;
 
-/// From one buffer to the next. At a multiple of a page all of them would compete for the same lines of a
-/// cache, of which single datagrams fill the first few only.
+/// Distance between buffers. At a multiple of a page all buffers would compete for the same cache lines, as
+/// single datagrams fill only the first few lines of a buffer.
 const BUFFER_STRIDE: usize = MESSAGE_BYTES_MAX + 1 + 33 * 64;
 
-/// Messages that are longer are runs, of which so many are read at a time: half a megabyte.
+/// Longer messages are runs; at most [`RUNS_MAX`] runs are read at a time: half a megabyte.
 const RUN_BYTES_MIN: usize = 16 << 10;
 const RUNS_MAX: usize = 8;
 
 /// A reusable buffer that a socket fills with the datagrams that are waiting.
 ///
-/// It holds at most 32 messages of 65 535 bytes (2 MB, of which only what is written to is backed by memory),
-/// each of up to 64 datagrams.
+/// The buffer holds at most 32 messages of 65 535 bytes (2 MB, of which only the written pages are backed by
+/// memory), each of up to 64 datagrams.
 #[derive(Debug)]
 pub struct RecvBatch {
     buffer: Vec<u8>,
     incoming: Vec<Incoming>,
     messages: Vec<Message>,
-    /// Leading buffers in use; dropped messages hold theirs until the next read.
+    /// Leading buffers in use; dropped messages occupy their buffers until the next read.
     filled: usize,
-    /// Buffers that a read may use: few where each is filled by a run, so that all stay in a processor's
-    /// cache.
+    /// Buffers that a read may use: few while runs fill the buffers, so that all buffers stay in a
+    /// processor's cache.
     usable: usize,
     datagrams: usize,
 }
@@ -53,21 +53,21 @@ struct Message {
     arrived: Instant,
 }
 
-/// A message as it came, before it is known what it belongs to.
+/// A message as received, before its session and channel are known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IncomingMessage {
     pub(super) bytes: usize,
     stride: usize,
-    /// Who sent it.
+    /// Source address.
     pub(super) source: SocketAddr,
-    /// Where it was sent to.
+    /// Destination address.
     pub(super) destination: Option<IpAddr>,
     ecn: Ecn,
     arrived: Instant,
 }
 
 impl RecvBatch {
-    /// An empty batch.
+    /// Returns an empty batch.
     pub fn new() -> Self {
         Self {
             buffer: vec![0; MESSAGES_MAX * BUFFER_STRIDE],
@@ -79,24 +79,24 @@ impl RecvBatch {
         }
     }
 
-    /// Number of datagrams in it.
+    /// Returns the number of datagrams in the batch.
     pub const fn len(&self) -> usize {
         self.datagrams
     }
 
-    /// Whether nothing is in it.
+    /// Whether the batch is empty.
     pub const fn is_empty(&self) -> bool {
         self.datagrams == 0
     }
 
-    /// The datagrams, in the order in which each socket got them. `channel` is `None` for those sent to the
-    /// socket's own address.
+    /// Returns the datagrams, in the order in which each socket received them. `channel` is `None` for
+    /// datagrams sent to the socket's own address.
     pub fn iter(&self) -> impl Iterator<Item = Datagram<'_>> {
         self.arrivals().map(|(_, datagram)| datagram)
     }
 
-    /// The datagrams and when each came to this machine, by the kernel's clock: that they were read later
-    /// makes no difference. Those of a run that the kernel coalesced came with its first.
+    /// Returns the datagrams with their time of arrival at this machine, by the kernel's clock: a late read
+    /// makes no difference. All datagrams of a coalesced run have the arrival time of the first.
     pub fn arrivals(&self) -> impl Iterator<Item = (Instant, Datagram<'_>)> {
         self.messages.iter().flat_map(|message| {
             (0..message.datagrams()).map(|i| {
@@ -111,7 +111,7 @@ impl RecvBatch {
         })
     }
 
-    /// Puts what several sockets have got in the order in which it came.
+    /// Sorts the messages of several sockets by time of arrival.
     pub(super) fn sort(&mut self) {
         self.messages.sort_unstable_by_key(|message| (message.arrived, message.buffer_index));
     }
@@ -127,11 +127,11 @@ impl RecvBatch {
         self.filled >= self.usable
     }
 
-    /// Reads what waits at `endpoint` into the free buffers. `accept` says of each message which channel it
-    /// belongs to (`None` within: this end's own address), or drops it.
+    /// Reads the waiting messages of `endpoint` into the free buffers. `accept` returns the channel of each
+    /// message (`None` within: this end's own address), or drops the message.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub(super) fn read(
         &mut self,
         endpoint: &Endpoint,
@@ -211,37 +211,37 @@ impl IncomingMessage {
         })
     }
 
-    /// How many datagrams it carries.
+    /// Returns the number of datagrams in the message.
     pub(super) fn datagrams(&self) -> u64 {
         datagrams(self.bytes, self.stride) as u64
     }
 }
 
-/// How many datagrams a message of so many bytes carries. An empty datagram is a datagram too.
+/// Returns the number of datagrams in a message of so many bytes. An empty datagram is a datagram too.
 fn datagrams(bytes: usize, stride: usize) -> usize {
     if stride == 0 { 1 } else { bytes.div_ceil(stride).max(1) }
 }
 
-/// `cmsg_len`, `cmsg_level`, `cmsg_type` as the kernel declares them.
+/// `cmsg_len`, `cmsg_level`, `cmsg_type` as the kernel declares these fields.
 const HEADER_BYTES: usize = size_of::<usize>() + 2 * size_of::<libc::c_int>();
-/// Messages start at multiples of this.
+/// Alignment of control messages.
 const ALIGNMENT_BYTES: usize = size_of::<usize>();
 
-/// What is told of a message.
+/// Ancillary data of a received message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct MessageMetadata {
-    /// Where it was sent to.
+    /// Destination address.
     pub(super) destination: Option<IpAddr>,
     /// Traffic class octet: differentiated services (6 bits), ECN (2 bits).
     pub(super) traffic_class: u8,
     /// Bytes of each datagram of a run but the last.
     pub(super) segment_bytes: Option<usize>,
-    /// When the first of its datagrams came to the machine, since 1970.
+    /// Time of arrival of the first datagram at the machine, since 1970.
     pub(super) arrived: Option<Duration>,
 }
 
 impl MessageMetadata {
-    /// Reads control messages. What is unknown or makes no sense tells nothing.
+    /// Reads control messages. Unknown or malformed control messages are ignored.
     pub(super) fn parse(mut control: &[u8]) -> Self {
         let mut metadata = Self::default();
         while let Some((header, _)) = control.split_at_checked(HEADER_BYTES) {
@@ -297,9 +297,9 @@ fn time(data: &[u8]) -> Option<Duration> {
     Some(Duration::new(u64::try_from(number(seconds)?).ok()?, nanos))
 }
 
-/// What waited longer than this to be read, by the wall clock, did not: the clock was set meanwhile.
+/// Longest credible wait for a read, by the wall clock. A longer wait means that the clock was set meanwhile.
 const AGE_MAX: Duration = Duration::from_secs(10);
-/// The two clocks are read again if that took longer: the thread was held up in between.
+/// The two clocks are read again if the reading took longer: the thread was interrupted in between.
 const TOGETHER: Duration = Duration::from_micros(20);
 const TRIES: usize = 3;
 
@@ -311,7 +311,7 @@ pub(super) struct Wall {
 }
 
 impl Wall {
-    /// Reads them.
+    /// Reads both clocks.
     pub(super) fn now() -> Self {
         let read = || {
             let before = Instant::now();
@@ -329,7 +329,7 @@ impl Wall {
         best.1
     }
 
-    /// When it was so late by the wall clock; never later than now.
+    /// Converts a time of the wall clock to the monotonic clock; never later than now.
     pub(super) fn monotonic(&self, since_1970: Duration) -> Instant {
         let age = self.since_1970.saturating_sub(since_1970);
         if age > AGE_MAX { self.monotonic } else { self.monotonic.checked_sub(age).unwrap_or(self.monotonic) }

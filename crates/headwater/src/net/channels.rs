@@ -1,10 +1,12 @@
-//! The multicast groups of a session: one base address, and one group per channel counting up from it.
+//! Multicast groups of a session: a base address, and one group per channel counting up from the base
+//! address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use headwater_proto::ChannelId;
 
-/// Most channels of a session: what the short congestion control information can name (RFC 3738, section 5).
+/// Maximum number of channels of a session: the range of the short congestion control information (RFC 3738,
+/// section 5).
 pub const CHANNELS_MAX: u16 = 256;
 
 /// The groups of a session: channel `i` is sent to the base address plus `i`, always to the same port.
@@ -14,7 +16,7 @@ pub struct Channels {
     count: u16,
 }
 
-/// Why a base address and a count are no set of channels.
+/// Reasons why a base address and a count are no set of channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelsError {
     /// The base address is a unicast address.
@@ -33,13 +35,13 @@ pub enum ChannelsError {
     OutOfRange {
         /// Address of channel 0.
         base: IpAddr,
-        /// How many channels were asked for.
+        /// Requested number of channels.
         count: u16,
     },
 }
 
 impl Channels {
-    /// `count` channels from `base`, the group and port of channel 0.
+    /// Returns `count` channels from `base`, the group and port of channel 0.
     ///
     /// # Errors
     /// When `base` is not multicast or has no port, or the channels do not fit above it. An IPv6 set may not
@@ -59,8 +61,8 @@ impl Channels {
         }
     }
 
-    /// As many channels as a session can have, `CHANNELS_MAX`, or as there is room for above `base`: for
-    /// whoever is yet to learn how many there are.
+    /// Returns the maximum number of channels of a session, `CHANNELS_MAX`, or as many as fit above `base`:
+    /// for receivers that do not know the number of channels yet.
     ///
     /// # Errors
     /// When `base` is not multicast or has no port.
@@ -70,17 +72,17 @@ impl Channels {
         Ok((2..=CHANNELS_MAX).rev().find_map(fits).unwrap_or(one))
     }
 
-    /// Group and port of channel 0.
+    /// Returns group and port of channel 0.
     pub const fn base(&self) -> SocketAddr {
         self.base
     }
 
-    /// Number of channels, at least 1.
+    /// Returns the number of channels, at least 1.
     pub const fn count(&self) -> u16 {
         self.count
     }
 
-    /// The port that all channels share.
+    /// Returns the port that all channels share.
     pub const fn port(&self) -> u16 {
         self.base.port()
     }
@@ -96,7 +98,7 @@ impl Channels {
         is_source_specific(self.base.ip())
     }
 
-    /// Group and port of a channel; `None` when the session has no such channel.
+    /// Returns group and port of a channel; `None` when the session has no such channel.
     pub fn address(&self, channel: ChannelId) -> Option<SocketAddr> {
         if channel.0 >= self.count {
             return None;
@@ -110,7 +112,7 @@ impl Channels {
         })
     }
 
-    /// The channel that a destination address belongs to; `None` when it is none of the session's groups.
+    /// Returns the channel of a destination address; `None` for an address outside the session's groups.
     pub fn channel_of(&self, address: IpAddr) -> Option<ChannelId> {
         let distance = match (address, self.base.ip()) {
             (IpAddr::V4(address), IpAddr::V4(base)) => {

@@ -1,4 +1,4 @@
-//! What the sending and the receiving socket share: opening, buffers, reading.
+//! Common parts of the sending and the receiving socket: opening, buffers, reading.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -11,26 +11,26 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::interface::InterfaceError;
 use super::sys::{Incoming, receive_messages};
 
-/// Why a socket could not be opened.
+/// Reasons why a socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No interface to open it on.
+    /// No interface to open the socket on.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// The address or port is not free, or not ours.
+    /// The address or port is not free, or the address is not an address of this machine.
     #[error("cannot bind UDP {address}; {}", why_not_bound(source))]
     Bind {
-        /// What was to be bound.
+        /// The address to bind.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A socket option was refused.
     #[error("the kernel refused to {attempt}")]
     Option {
-        /// What was tried.
+        /// The attempted action.
         attempt: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The differentiated services code point has more than 6 bits.
@@ -41,7 +41,7 @@ pub enum OpenError {
         "source {from} and group {group} are not of one IP version; give an address of the group's version"
     )]
     SourceFamily {
-        /// The source asked for.
+        /// The requested source.
         from: IpAddr,
         /// The first group.
         group: IpAddr,
@@ -56,14 +56,14 @@ fn why_not_bound(error: &io::Error) -> &'static str {
     }
 }
 
-/// A socket buffer: what was asked for and what the kernel granted, in bytes. Linux counts its own overhead
-/// against it: a datagram of 1.4 kB takes about 2.3 kB.
+/// A socket buffer: the requested and the granted size, in bytes. Linux counts its overhead against the
+/// buffer: a datagram of 1.4 kB takes about 2.3 kB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSize {
-    /// Asked for.
+    /// Requested size.
     pub asked_bytes: usize,
-    /// Granted. Less than asked for when `net.core.rmem_max` or `wmem_max` is lower and the process may not
-    /// exceed it.
+    /// Granted size. Smaller than the requested size when `net.core.rmem_max` or `wmem_max` is lower and the
+    /// process may not exceed the limit.
     pub granted_bytes: usize,
 }
 
@@ -74,13 +74,13 @@ pub(super) struct Endpoint {
     state: UdpSocketState,
 }
 
-/// Names what was being tried when the kernel refused.
+/// Adds the attempted action to an error of the kernel.
 pub(super) fn trying<T>(attempt: &'static str, result: io::Result<T>) -> Result<T, OpenError> {
     result.map_err(|source| OpenError::Option { attempt, source })
 }
 
 impl Endpoint {
-    /// Opens and binds. With `shared`, others on this machine may bind the same port.
+    /// Opens and binds a socket. With `shared`, other sockets on this machine may bind the same port.
     ///
     /// # Errors
     /// [`OpenError::Bind`], [`OpenError::Option`].
@@ -96,7 +96,7 @@ impl Endpoint {
         trying("set SO_REUSEADDR", socket.set_reuse_address(shared))?;
         socket.bind(&address.into()).map_err(|source| OpenError::Bind { address, source })?;
         let state = trying("report addresses and ECN of datagrams", UdpSocketState::new((&socket).into()))?;
-        // quinn-udp asks for it, but lets a kernel refuse.
+        // quinn-udp requests the option, but lets a kernel refuse.
         trying(
             "set SO_TIMESTAMPNS",
             setsockopt(&socket, sockopt::ReceiveTimestampns, &true).map_err(io::Error::from),
@@ -104,7 +104,7 @@ impl Endpoint {
         Ok(Self { socket, state })
     }
 
-    /// Asks for a receive buffer, beyond `net.core.rmem_max` when the process may.
+    /// Requests a receive buffer, beyond `net.core.rmem_max` when the process may.
     ///
     /// # Errors
     /// [`OpenError::Option`].
@@ -116,7 +116,7 @@ impl Endpoint {
         Ok(BufferSize::granted(asked_bytes, held))
     }
 
-    /// Asks for a send buffer, beyond `net.core.wmem_max` when the process may.
+    /// Requests a send buffer, beyond `net.core.wmem_max` when the process may.
     ///
     /// # Errors
     /// [`OpenError::Option`].
@@ -128,7 +128,7 @@ impl Endpoint {
         Ok(BufferSize::granted(asked_bytes, held))
     }
 
-    /// The address that it is bound to.
+    /// Returns the local address of the socket.
     ///
     /// # Errors
     /// [`OpenError::Option`].
@@ -137,15 +137,15 @@ impl Endpoint {
         Ok(address.as_socket().expect("bound to an IP address"))
     }
 
-    /// Most segments that one call may send; 1 without segmentation offload.
+    /// Returns the maximum number of segments per call; 1 without segmentation offload.
     pub(super) fn segments_max(&self) -> usize {
         self.state.max_gso_segments()
     }
 
-    /// Reads what is waiting, up to one message per buffer; 0 when nothing is.
+    /// Reads waiting messages, at most one per buffer. Returns 0 when no message waits.
     ///
     /// # Errors
-    /// What `recvmmsg` says, but for "nothing is waiting".
+    /// The error of `recvmmsg`, except "nothing is waiting".
     pub(super) fn receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -162,7 +162,8 @@ impl AsFd for Endpoint {
 }
 
 impl BufferSize {
-    /// Linux doubles what it grants, to hold its overhead (socket(7), `SO_RCVBUF`), and reports the double.
+    /// Halves the reported size: Linux doubles the granted size to hold its overhead (socket(7),
+    /// `SO_RCVBUF`), and reports the double.
     fn granted(asked_bytes: usize, held_bytes: usize) -> Self {
         Self { asked_bytes, granted_bytes: held_bytes / 2 }
     }

@@ -1,8 +1,8 @@
-//! Network interfaces: which exist, which one was meant, and which one the kernel would use for a group.
+//! Network interfaces: list, look-up by name or address, and the kernel's choice for a group.
 //!
-//! The kernel answers by its routing table (rtnetlink(7)). Connecting a socket and looking at its address is
-//! shorter but wrong where a route names the address of another interface, as hosts that run a routing
-//! protocol do.
+//! The kernel's choice comes from its routing table (rtnetlink(7)). Connecting a socket and reading its
+//! address is shorter, but wrong where a route names the address of another interface, as on hosts that run a
+//! routing protocol.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::{fmt, io};
@@ -16,24 +16,25 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 /// A network interface of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, such as `eth0`.
+    /// Name, such as `eth0`.
     pub name: String,
-    /// The kernel's index of it, from 1.
+    /// The kernel's index of the interface, from 1.
     pub index: u32,
-    /// The IPv4 address to send from: the one it was looked up by, else its first.
+    /// IPv4 address to send from: the address of the look-up, else the first.
     pub ipv4: Option<Ipv4Addr>,
-    /// The IPv6 address to send from: the one it was looked up by, else its first that is not link-local,
-    /// else its first.
+    /// IPv6 address to send from: the address of the look-up, else the first that is not link-local, else the
+    /// first.
     pub ipv6: Option<Ipv6Addr>,
-    /// All its addresses, in the kernel's order.
+    /// All addresses, in the kernel's order.
     pub addresses: Vec<IpAddr>,
-    /// Whether it is up.
+    /// Whether the interface is up.
     pub up: bool,
-    /// Whether it has a link, as far as its driver knows.
+    /// Whether the interface has a link, as far as the driver knows.
     pub running: bool,
-    /// Whether it claims to carry multicast. Loopback interfaces do not claim it, yet they do.
+    /// Whether the interface claims to carry multicast. Loopback interfaces carry multicast without the
+    /// claim.
     pub multicast: bool,
-    /// Whether it reaches this machine only.
+    /// Whether the interface reaches this machine only.
     pub loopback: bool,
 }
 
@@ -55,37 +56,37 @@ impl Interface {
     }
 }
 
-/// Why no interface could be chosen.
+/// Reasons why no interface could be chosen.
 #[derive(Debug, thiserror::Error)]
 pub enum InterfaceError {
     /// The kernel would not list its interfaces.
     #[error("the network interfaces could not be listed")]
     List(#[source] io::Error),
-    /// Nothing has that name or address.
+    /// No interface has that name or address.
     #[error("no interface has the name or address `{wanted}`; there are: {}", Candidates(.candidates))]
     Unknown {
-        /// What was asked for.
+        /// The requested name or address.
         wanted: String,
-        /// What there is.
+        /// The existing interfaces.
         candidates: Vec<Interface>,
     },
     /// The interface exists but is down.
     #[error("interface {name} is down; bring it up with `ip link set dev {name} up`")]
     Down {
-        /// Its name.
+        /// Name of the interface.
         name: String,
     },
     /// The interface has no address of the group's family to send from.
     #[error("interface {name} has no {family} address to send from; give it one, or choose among: {}", Candidates(.candidates))]
     NoAddress {
-        /// Its name.
+        /// Name of the interface.
         name: String,
         /// `IPv4` or `IPv6`.
         family: &'static str,
-        /// Interfaces that have one.
+        /// Interfaces with an address of the family.
         candidates: Vec<Interface>,
     },
-    /// The routing table does not say where the group is.
+    /// The routing table has no route to the group.
     #[error(
         "the routing table has no route to {group}; name an interface, or add a route to it. There are: {}",
         Candidates(.candidates)
@@ -93,12 +94,12 @@ pub enum InterfaceError {
     NoRoute {
         /// The group.
         group: IpAddr,
-        /// What there is.
+        /// The existing interfaces.
         candidates: Vec<Interface>,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The route to the group leads to loopback, which nobody else can hear.
+    /// The route to the group leads to loopback, which reaches no other machine.
     #[error(
         "the route to {group} leads to {name}, which reaches this machine only; name an interface: {}",
         Candidates(.candidates)
@@ -108,19 +109,20 @@ pub enum InterfaceError {
         group: IpAddr,
         /// The loopback interface.
         name: String,
-        /// What there is.
+        /// The existing interfaces.
         candidates: Vec<Interface>,
     },
 }
 
 impl Interface {
-    /// Longest IP packet that leaves it unfragmented, in bytes; `None` where the system does not tell.
+    /// Returns the length of the longest IP packet that leaves the interface unfragmented, in bytes; `None`
+    /// if the system does not tell.
     pub fn mtu(&self) -> Option<u32> {
         let text = std::fs::read_to_string(format!("/sys/class/net/{}/mtu", self.name)).ok()?;
         text.trim().parse().ok()
     }
 
-    /// All interfaces, in the kernel's order.
+    /// Returns all interfaces, in the kernel's order.
     ///
     /// # Errors
     /// [`InterfaceError::List`].
@@ -131,7 +133,7 @@ impl Interface {
             let position = match known {
                 Some(position) => position,
                 None => {
-                    // Gone since it was listed: as if it had never been there.
+                    // Gone since the listing: as if never there.
                     let Some(interface) = Self::unaddressed(&entry) else {
                         continue;
                     };
@@ -146,11 +148,12 @@ impl Interface {
         Ok(interfaces)
     }
 
-    /// The interface with this name or address, such as `eth0` or `192.0.2.1`. An address chooses what to
-    /// send from.
+    /// Returns the interface with this name or address, such as `eth0` or `192.0.2.1`. An address also
+    /// becomes the address to send from.
     ///
     /// # Errors
-    /// [`InterfaceError::Unknown`] with all that exist, [`InterfaceError::Down`], [`InterfaceError::List`].
+    /// [`InterfaceError::Unknown`] with all existing interfaces, [`InterfaceError::Down`],
+    /// [`InterfaceError::List`].
     pub fn find(wanted: &str) -> Result<Self, InterfaceError> {
         let interfaces = Self::list()?;
         let address = wanted.parse::<IpAddr>().ok();
@@ -170,7 +173,7 @@ impl Interface {
         Ok(interface)
     }
 
-    /// The interface that the kernel's route to `group` leads to. Never a loopback interface: those must be
+    /// Returns the interface of the kernel's route to `group`. Never a loopback interface: loopback must be
     /// named.
     ///
     /// # Errors
@@ -191,10 +194,10 @@ impl Interface {
         }
     }
 
-    /// The address to bind for groups of the given family, with its scope, and `port`.
+    /// Returns the address to bind for groups of the given family, with its scope, and `port`.
     ///
     /// # Errors
-    /// [`InterfaceError::NoAddress`] when the interface has none.
+    /// [`InterfaceError::NoAddress`] when the interface has no such address.
     pub fn bind_address(&self, ipv4: bool, port: u16) -> Result<SocketAddr, InterfaceError> {
         let address = if ipv4 {
             self.ipv4.map(|address| SocketAddr::from((address, port)))
@@ -302,15 +305,15 @@ const HEADER_BYTES: usize = 16;
 const ROUTE_BYTES: usize = 12;
 /// Bytes of `struct rtattr`, without the value.
 const ATTRIBUTE_BYTES: usize = 4;
-/// Attributes start at multiples of this.
+/// Alignment of attributes.
 const ALIGNMENT_BYTES: usize = 4;
 /// Room for the answer, one route without its statistics.
 const ANSWER_BYTES_MAX: usize = 4096;
 
-/// Index of the interface that the route to `destination` leads to.
+/// Returns the index of the interface of the route to `destination`.
 ///
 /// # Errors
-/// [`io::ErrorKind::NetworkUnreachable`] when there is no route, and what netlink says otherwise.
+/// [`io::ErrorKind::NetworkUnreachable`] when there is no route, else the error of netlink.
 pub(super) fn interface_towards(destination: IpAddr) -> io::Result<u32> {
     // Protocol 0 is NETLINK_ROUTE.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
@@ -334,7 +337,7 @@ fn route_request(destination: IpAddr) -> Vec<u8> {
     message.extend(u32::from(octet(total)).to_ne_bytes());
     message.extend(libc::RTM_GETROUTE.to_ne_bytes());
     message.extend(request.to_ne_bytes());
-    // Sequence number and port: one request, one answer, on a socket of its own.
+    // Sequence number and port: a single request and a single answer, on a separate socket.
     message.extend([0; 8]);
     let family = u8::try_from(family).expect("families are small");
     message.extend([family, octet(8 * address.len())]);
@@ -359,7 +362,7 @@ fn answered_interface(answer: &[u8]) -> io::Result<u32> {
     attribute(answer, libc::RTA_OIF).map(u32::from_ne_bytes).ok_or_else(malformed)
 }
 
-/// The value of the first attribute of a kind.
+/// Returns the value of the first attribute of a kind.
 fn attribute<const N: usize>(answer: &[u8], wanted: u16) -> Option<[u8; N]> {
     let mut at = HEADER_BYTES + ROUTE_BYTES;
     loop {

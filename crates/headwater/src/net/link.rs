@@ -1,5 +1,4 @@
-//! State of a socket's interface as it changes while a session runs, and sending that outlasts an interface
-//! that is down.
+//! State of a socket's interface during a session, and sending that survives an interface outage.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -9,41 +8,41 @@ use tracing::{info, warn};
 use super::interface::Interface;
 use super::send_error::SendError;
 
-/// What an interface can carry.
+/// Ability of an interface to carry packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
-    /// Everything.
+    /// Carries packets.
     Up,
-    /// Nothing: it is up, but has no link (no cable, no access point, the other end down).
+    /// Carries nothing: the interface is up, but has no link (no cable, no access point, the other end down).
     NoLink,
-    /// Nothing: it has lost the address that the session sends from.
+    /// Carries nothing: the interface has lost the address that the session sends from.
     NoAddress,
-    /// Nothing: it is down.
+    /// Carries nothing: the interface is down.
     Down,
-    /// Nothing: there is no interface of that name.
+    /// Carries nothing: there is no interface of that name.
     Gone,
 }
 
-/// An interface's state has changed.
+/// Change of an interface's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkChange {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
-    /// Its state now.
+    /// New state.
     pub state: LinkState,
     /// The address that the session sends from, if it sends.
     pub address: Option<IpAddr>,
 }
 
 impl LinkChange {
-    /// What is wrong with the interface, and what to do; nothing when it is up.
+    /// Returns the fault of the interface and the remedy; `None` when the interface is up.
     pub fn complaint(&self) -> Option<String> {
         self.state.complaint(&self.interface, self.address)
     }
 }
 
 impl LinkState {
-    /// One word for the event log.
+    /// Returns the state as a word for the event log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -54,8 +53,8 @@ impl LinkState {
         }
     }
 
-    /// What is wrong with the interface, and what to do; nothing when it is up. `address` is the one that the
-    /// session sends from, if it sends.
+    /// Returns the fault of the interface and the remedy; `None` when the interface is up. `address` is the
+    /// address that the session sends from, if the session sends.
     pub(super) fn complaint(self, interface: &str, address: Option<IpAddr>) -> Option<String> {
         Some(match self {
             Self::Up => return None,
@@ -89,34 +88,35 @@ impl LinkState {
     }
 }
 
-/// Looks after the interface of a socket.
+/// Watches the interface of a socket.
 #[derive(Debug)]
 pub(super) struct LinkWatch {
-    /// The address that the socket sends from, if it sends.
+    /// The address that the socket sends from, if the socket sends.
     address: Option<IpAddr>,
     state: LinkState,
 }
 
-/// What a look at the interface brought.
+/// Result of an inspection of the interface.
 #[derive(Debug)]
 pub(super) struct LinkInspection {
-    /// Its state now.
+    /// Current state.
     pub(super) state: LinkState,
-    /// It as it is now, where what was bound to it must be bound again: another interface of the same name,
-    /// or one that was gone in between. The kernel has forgotten the memberships and options that named the
-    /// old one.
+    /// The current interface, if sockets must be bound again: another interface of the same name, or an
+    /// interface that was gone in between. The kernel has dropped the memberships and options of the old
+    /// interface.
     pub(super) renewed: Option<Interface>,
 }
 
 impl LinkWatch {
-    /// Begins with an interface that is up.
+    /// Starts with an interface that is up.
     pub(super) const fn new(address: Option<IpAddr>) -> Self {
         Self { address, state: LinkState::Up }
     }
 
-    /// What became of `interface`. Without a change there is nothing to tell.
+    /// Inspects `interface`. Returns `None` without a change.
     pub(super) fn inspect_link(&self, interface: &Interface) -> Option<LinkInspection> {
-        // A system that lists nothing now, for want of descriptors or memory, tells nothing of the interface.
+        // If the system lists nothing, for want of descriptors or memory, the state of the interface is
+        // unknown.
         let mut interfaces = Interface::list().ok()?;
         let same = interfaces.iter().position(|other| other.index == interface.index);
         let named = || interfaces.iter().position(|other| other.name == interface.name);
@@ -126,19 +126,19 @@ impl LinkWatch {
         (state != self.state || renewed.is_some()).then_some(LinkInspection { state, renewed })
     }
 
-    /// Takes the new state. Something to tell if it is another than before.
+    /// Sets the new state. Returns a change if the state differs from the previous state.
     pub(super) fn on_state(&mut self, interface: &Interface, state: LinkState) -> Option<LinkChange> {
         let changed = std::mem::replace(&mut self.state, state) != state;
         changed.then(|| LinkChange { interface: interface.name.clone(), state, address: self.address })
     }
 
-    /// The state last told.
+    /// Returns the state last reported.
     pub(super) const fn state(&self) -> LinkState {
         self.state
     }
 }
 
-/// How long nothing could be sent, and how long that may last.
+/// Duration of the current outage, and its maximum.
 #[derive(Debug)]
 pub(super) struct Outage {
     longest: Duration,
@@ -146,15 +146,17 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    /// None yet; none may last longer than `longest`.
+    /// Starts without an outage; an outage may last at most `longest`.
     pub(super) const fn new(longest: Duration) -> Self {
         Self { longest, since: None }
     }
 
-    /// What a refusal means for the session: nothing while it may still pass, else why it ends.
+    /// Handles a refusal to send: ignored while the cause may still pass, else an error that ends the
+    /// session.
     ///
     /// # Errors
-    /// The refusal itself when it is no outage, or that the outage lasts too long.
+    /// The refusal itself when the cause is no outage, or [`SendError::Outage`] when the outage lasts too
+    /// long.
     pub(super) fn refused(
         &mut self,
         refusal: SendError,
@@ -179,7 +181,7 @@ impl Outage {
         })
     }
 
-    /// Something was sent.
+    /// Ends the outage after a successful send.
     pub(super) fn ended(&mut self, interface: &str) {
         if let Some(since) = self.since.take() {
             info!("sending on {interface} again after {:.1} s", since.elapsed().as_secs_f64());

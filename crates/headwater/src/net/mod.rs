@@ -1,20 +1,20 @@
-//! UDP sockets: one that sends to groups, one that receives many channels, one of a relay, and the wait
-//! between them. Linux.
+//! UDP sockets: a sender to groups, a receiver of many channels, a unicast socket, and a poller for all
+//! sockets. Linux.
 //!
 //! Reading is batched (`recvmmsg`, GRO), with destination address, ECN and time of arrival; sending hands
-//! many runs of datagrams to the kernel at once (`sendmmsg`, GSO). Nothing here blocks but [`Poller::wait`],
-//! and [`SenderSocket::send`] while the send buffer is full.
+//! many runs of datagrams to the kernel at once (`sendmmsg`, GSO). Only [`Poller::wait`] blocks, and
+//! [`SenderSocket::send`] while the send buffer is full.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `interface` | which interfaces exist, which one was meant, which one the kernel would use |
-//! | `link` | an interface that goes away and comes back: noticed, and ridden out |
+//! | `interface` | network interfaces: list, look-up, the kernel's choice for a group |
+//! | `link` | detection of an interface outage, and recovery |
 //! | `channels` | the groups of a session |
 //! | `sender`, `send_error`, `receiver`, `unicast` | the sockets |
 //! | `batch` | datagrams read in one call, their ancillary data and time of arrival |
 //! | `observed` | a group's datagrams with their TTL and traffic class, for `doctor` |
 //! | `poller` | waiting |
-//! | `endpoint`, `sys` | what they share: a bound socket, control messages, options without a safe wrapper |
+//! | `endpoint`, `sys` | common parts: a bound socket, control messages, options without a safe wrapper |
 
 mod batch;
 mod channels;

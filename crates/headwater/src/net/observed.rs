@@ -1,5 +1,5 @@
-//! A socket that tells with which TTL and traffic class each datagram of a group arrived. For looking at
-//! paths, not for speed: one datagram per call.
+//! A socket that reports the TTL and traffic class of each datagram of a group. For path inspection, not for
+//! speed: one datagram per call.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -12,33 +12,34 @@ use super::endpoint::{OpenError, trying};
 use super::interface::Interface;
 use super::sys;
 
-/// Room for the TTL and the traffic class: two messages of one word each.
+/// Room for the TTL and the traffic class: two messages of a word each.
 const CONTROL_BYTES: usize = 64;
 
-/// Receives what is sent to one group, and nothing else; answers by unicast from the group's port.
+/// Receives the datagrams of one group only; answers by unicast from the group's port.
 #[derive(Debug)]
 pub struct ObservedSocket {
     socket: Socket,
 }
 
-/// A datagram as it arrived.
+/// A received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedDatagram {
-    /// Bytes of its payload; what exceeds the buffer is cut off.
+    /// Bytes of the payload; bytes beyond the buffer are cut off.
     pub bytes: usize,
-    /// Who sent it.
+    /// Source address.
     pub source: SocketAddr,
-    /// Time to live or hop limit that was left.
+    /// Remaining time to live or hop limit.
     pub ttl: Option<u8>,
     /// Traffic class octet: differentiated services (6 bits), ECN (2 bits).
     pub traffic_class: Option<u8>,
 }
 
 impl ObservedSocket {
-    /// Joins a group on an interface, from one source or from anyone. The port may be shared with receivers.
+    /// Joins a group on an interface, from one source or from any source. The port may be shared with
+    /// receivers.
     ///
     /// # Errors
-    /// [`OpenError`]: the port is held by someone who does not share it, or the group cannot be joined.
+    /// [`OpenError`]: another process holds the port without sharing, or the group cannot be joined.
     pub fn open(group: SocketAddr, interface: &Interface, source: Option<IpAddr>) -> Result<Self, OpenError> {
         let opened = Socket::new(Domain::for_address(group), Type::DGRAM, Some(Protocol::UDP));
         let socket = trying("open a UDP socket", opened)?;
@@ -57,20 +58,21 @@ impl ObservedSocket {
                 trying("set IPV6_RECVHOPLIMIT", socket.set_recv_hoplimit_v6(true))?;
             }
         }
-        // Bound to the group rather than to any address: what is sent to this machine itself is none of ours.
+        // Bound to the group rather than to any address, so that unicast datagrams to this machine are not
+        // received.
         let address = scoped(group, interface.index);
         socket.bind(&address.into()).map_err(|source| OpenError::Bind { address, source })?;
         trying("join the group", join(&socket, group.ip(), interface.index, source))?;
         Ok(Self { socket })
     }
 
-    /// The next datagram, its payload written to `buffer`; nothing when none is waiting.
+    /// Returns the next datagram, its payload written to `buffer`; `None` when no datagram waits.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<ObservedDatagram>> {
         let mut buffers = [IoSliceMut::new(buffer)];
-        // On the heap, which is aligned as the kernel's structures are.
+        // On the heap, which is aligned like the kernel's structures.
         let mut control = vec![0; CONTROL_BYTES];
         let received = recvmsg::<SockaddrStorage>(
             self.socket.as_raw_fd(),
@@ -100,10 +102,10 @@ impl ObservedSocket {
         Ok(Some(observed))
     }
 
-    /// Answers.
+    /// Sends an answer by unicast.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn send_to(&self, payload: &[u8], destination: SocketAddr) -> io::Result<()> {
         self.socket.send_to(payload, &destination.into()).map(|_| ())
     }
@@ -125,7 +127,7 @@ fn join(socket: &Socket, group: IpAddr, index: u32, source: Option<IpAddr>) -> i
     }
 }
 
-/// Groups of link-local scope are bound on an interface.
+/// Adds the interface as scope to an IPv6 group: groups of link-local scope are bound on an interface.
 fn scoped(group: SocketAddr, index: u32) -> SocketAddr {
     match group {
         SocketAddr::V6(group) => SocketAddrV6::new(*group.ip(), group.port(), 0, index).into(),

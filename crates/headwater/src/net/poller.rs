@@ -9,29 +9,29 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-/// Waits until something is readable, a deadline has come, or a [`Waker`] is used.
+/// Waits until a socket is readable, a deadline has come, or a [`Waker`] is used.
 #[derive(Debug)]
 pub struct Poller {
     wake: Arc<OwnedFd>,
     readable: Vec<bool>,
 }
 
-/// Ends the wait of a [`Poller`] from any thread, or the next one when it is not waiting.
+/// Ends the wait of a [`Poller`] from any thread, or the next wait when the poller is not waiting.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
-/// What ended a wait. Neither of both: the deadline, or a signal.
+/// Cause of the end of a wait. Without readable sockets or a waker: the deadline, or a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
-    /// How many of the sockets are readable.
+    /// Number of readable sockets.
     pub readable: usize,
     /// Whether a waker was used since the last wait.
     pub woken: bool,
 }
 
 impl Poller {
-    /// A poller for the calling thread, whose timer slack becomes 1 ns: with Linux's 50 us each deadline
-    /// would be met that much late.
+    /// Creates a poller for the calling thread, whose timer slack becomes 1 ns: with Linux's 50 us each wait
+    /// would end that much late.
     ///
     /// # Errors
     /// When the process has no file descriptor left.
@@ -41,15 +41,15 @@ impl Poller {
         Ok(Self { wake: Arc::new(wake), readable: Vec::new() })
     }
 
-    /// What ends its waits.
+    /// Returns a waker for the poller.
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.wake))
     }
 
-    /// Waits for any of `fds`, the deadline (none: for ever) or a waker. May end early without a reason.
+    /// Waits for any of `fds`, the deadline (`None`: for ever) or a waker. May end early without a reason.
     ///
     /// # Errors
-    /// What `ppoll` says, but for an interruption by a signal, which ends the wait.
+    /// The error of `ppoll`, except an interruption by a signal, which ends the wait.
     pub fn wait<'a>(
         &mut self,
         fds: impl IntoIterator<Item = BorrowedFd<'a>>,
@@ -57,7 +57,8 @@ impl Poller {
     ) -> io::Result<Readiness> {
         let wake = PollFd::new(&*self.wake, PollFlags::IN);
         let sockets = fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        // One small allocation per system call: the list borrows the caller's sockets, so it cannot be kept.
+        // A small allocation per system call: the list borrows the caller's sockets, so the list cannot be
+        // kept.
         let mut polled = std::iter::once(wake).chain(sockets).collect::<Vec<_>>();
         let timeout = deadline.map(time_until);
         match poll(&mut polled, timeout.as_ref()) {
@@ -65,7 +66,7 @@ impl Poller {
             Err(Errno::INTR) => polled.iter_mut().for_each(PollFd::clear_revents),
             Err(errno) => return Err(errno.into()),
         }
-        // Errors are for the next read to report.
+        // The next read reports errors.
         self.readable.clear();
         self.readable.extend(polled[1..].iter().map(|fd| !fd.revents().is_empty()));
         let woken = !polled[0].revents().is_empty();
@@ -92,7 +93,7 @@ impl Poller {
 impl Waker {
     /// Ends the wait.
     pub fn wake(&self) {
-        // It fails only when the counter is full of wake-ups that nobody has taken yet; one is enough.
+        // The write fails only when the counter is full of pending wake-ups; a single wake-up is enough.
         let _full = rustix::io::write(self.0.as_fd(), &1_u64.to_ne_bytes());
     }
 }

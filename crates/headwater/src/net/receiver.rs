@@ -1,4 +1,5 @@
-//! The receiving socket: joins and leaves channels, reads what arrives on them, and asks senders by unicast.
+//! Receiving socket: joins and leaves channels, reads arriving datagrams, and sends requests to senders by
+//! unicast.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,16 +18,16 @@ use super::link::{LinkChange, LinkState, LinkWatch};
 use super::sender::Run;
 use super::sys;
 
-/// How a receiving socket is opened.
+/// Options of a receiving socket.
 #[derive(Clone, Debug)]
 pub struct ReceiverOptions {
-    /// Where to receive. Default: where the kernel's route to the group leads.
+    /// Interface to receive on. Default: the interface of the kernel's route to the group.
     pub interface: Option<Interface>,
-    /// Receive from this address only (source-specific multicast, RFC 4607). Default: from anyone.
+    /// Receive from this address only (source-specific multicast, RFC 4607). Default: from any source.
     pub source: Option<IpAddr>,
     /// Receive buffer in bytes. Default: 32 MiB, about a second of 150 Mbit/s in full datagrams, or 60 ms of
-    /// 2.5 Gbit/s: as long as a busy machine may keep a receiver from running. It takes memory only while
-    /// datagrams wait.
+    /// 2.5 Gbit/s: as long as a busy machine may keep a receiver from running. The buffer takes memory only
+    /// while datagrams wait.
     pub receive_buffer_bytes: usize,
 }
 
@@ -36,25 +37,25 @@ impl Default for ReceiverOptions {
     }
 }
 
-/// Why a channel could not be joined or left.
+/// Reasons why a channel could not be joined or left.
 #[derive(Debug, thiserror::Error)]
 pub enum MembershipError {
     /// The session has no such channel.
     #[error("there is no channel {channel}: the session has {count}, counted from 0")]
     NoSuchChannel {
-        /// The channel asked for.
+        /// The requested channel.
         channel: u16,
-        /// How many there are.
+        /// Number of channels of the session.
         count: u16,
     },
-    /// Not even a fresh socket may join.
+    /// Even a new socket cannot join.
     #[error(
         "the kernel lets a socket join no group ({group}); raise net.ipv4.igmp_max_memberships or net.core.optmem_max"
     )]
     Exhausted {
         /// The group.
         group: IpAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The kernel refused.
@@ -66,32 +67,32 @@ pub enum MembershipError {
         group: IpAddr,
         /// The interface.
         interface: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The channel needs one more socket, and that could not be opened.
+    /// The channel needs one more socket, which could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
-/// What a receiving socket has counted since it was opened.
+/// Counters of a receiving socket since the socket was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverCounters {
-    /// Datagrams handed over.
+    /// Datagrams delivered to the caller.
     pub datagrams: u64,
-    /// Bytes of their payloads.
+    /// Payload bytes of the datagrams.
     pub bytes: u64,
-    /// Datagrams dropped because they were sent to none of the session's groups.
+    /// Datagrams dropped because their destination is no group of the session.
     pub foreign_group: u64,
-    /// Datagrams dropped because they came from another source than the one wanted.
+    /// Datagrams dropped because their source is not the requested source.
     pub foreign_source: u64,
-    /// Messages that the kernel dropped, mostly because the receive buffer was full: datagrams, but a run
-    /// that it had coalesced (GRO, up to 64 datagrams) counts as one.
+    /// Messages dropped by the kernel, mostly because the receive buffer was full. A message is a datagram; a
+    /// run that the kernel coalesced (GRO, up to 64 datagrams) counts once.
     pub kernel_drops: u64,
 }
 
-/// Receives the channels that are joined. Under the name of one it may be several sockets: the kernel limits
-/// the memberships of each, and a group is joined on exactly one, so that each datagram arrives once.
+/// Receives the joined channels. A `ReceiverSocket` may hold several kernel sockets, as the kernel limits the
+/// memberships of each. A group is joined on exactly one socket, so that each datagram arrives once.
 #[derive(Debug)]
 pub struct ReceiverSocket {
     channels: Channels,
@@ -99,51 +100,51 @@ pub struct ReceiverSocket {
     interface: Interface,
     link: LinkWatch,
     receive_buffer: BufferSize,
-    /// At least one. Grows to what the most memberships held at once need and does not shrink.
+    /// At least one socket. Grows to the most memberships ever held at the same time, and does not shrink.
     sockets: Vec<MemberSocket>,
     /// By channel.
     memberships: Vec<Option<Membership>>,
-    /// Who sends the session, where that was not said but heard.
+    /// Source of the session as heard, where no source was given.
     expected: Option<IpAddr>,
-    /// Socket to read first, so that none starves the others.
+    /// Socket to read first, so that no socket starves.
     next: usize,
-    /// From where senders are asked, once one was.
+    /// Socket for requests to senders, opened by the first request.
     asking: Option<QuerySocket>,
     counters: ReceiverCounters,
 }
 
-/// How a channel is joined.
+/// Membership of a joined channel.
 #[derive(Clone, Copy, Debug)]
 struct Membership {
-    /// Index in `sockets` of the one that has joined it.
+    /// Index in `sockets` of the socket that has joined the channel.
     socket: usize,
     /// The only source.
     source: Option<IpAddr>,
 }
 
-/// A socket of its own, on a port that no one else shares: the groups' port would give an answer to any
-/// receiver of this machine.
+/// Socket for requests to senders, on an unshared port: on the groups' port, any receiver of this machine
+/// could get the answer.
 #[derive(Debug)]
 struct QuerySocket {
     endpoint: Endpoint,
-    /// Whom was asked last; what others send there is dropped.
+    /// Destination of the last request; datagrams from other sources are dropped.
     of: SocketAddr,
 }
 
 #[derive(Debug)]
 struct MemberSocket {
     endpoint: Endpoint,
-    /// It refused a membership for want of room and has left none since.
+    /// The socket has refused a membership for want of room, and has left no channel since.
     full: bool,
 }
 
 impl ReceiverSocket {
-    /// Opens the socket on the groups' port, which other receivers of this machine may share. Nothing is
+    /// Opens the socket on the groups' port, which other receivers of this machine may share. No channel is
     /// joined yet.
     ///
     /// # Errors
-    /// When there is no such interface, the port is held by someone who does not share it, or the source's IP
-    /// version is not the groups'.
+    /// When there is no such interface, another process holds the port without sharing, or the source's IP
+    /// version differs from the groups'.
     pub fn open(channels: &Channels, options: &ReceiverOptions) -> Result<Self, OpenError> {
         let group = channels.base().ip();
         if let Some(from) = options.source.filter(|from| from.is_ipv4() != group.is_ipv4()) {
@@ -173,11 +174,11 @@ impl ReceiverSocket {
         })
     }
 
-    /// Sends datagrams by unicast, and says how many the kernel did not take: a question that is lost is
-    /// asked again.
+    /// Sends datagrams by unicast. Returns the number of datagrams that the kernel refused: the machine
+    /// repeats a lost request.
     ///
     /// # Errors
-    /// When the socket that this needs cannot be opened.
+    /// When the socket for requests cannot be opened.
     pub fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, OpenError> {
         let mut unsent = 0;
         for run in runs {
@@ -197,8 +198,8 @@ impl ReceiverSocket {
         Ok(unsent)
     }
 
-    /// Joins a channel; joining it twice changes nothing. Opens another socket when those there are can join
-    /// no more.
+    /// Joins a channel; joining a joined channel changes nothing. Opens another socket when no existing
+    /// socket can join more groups.
     ///
     /// # Errors
     /// [`MembershipError`]. The channel is then not joined.
@@ -224,8 +225,8 @@ impl ReceiverSocket {
         self.join_on_another(channel, group, source)
     }
 
-    /// Leaves a channel; leaving one that is not joined changes nothing. What had arrived before may still be
-    /// read.
+    /// Leaves a channel; leaving a channel that is not joined changes nothing. Datagrams that arrived before
+    /// may still be read.
     ///
     /// # Errors
     /// [`MembershipError`]. The channel then counts as left: its interface is gone.
@@ -249,27 +250,28 @@ impl ReceiverSocket {
     /// Leaves all channels.
     pub fn leave_all(&mut self) {
         for channel in (0..self.channels.count()).map(ChannelId) {
-            // It is left all the same: the interface is gone.
+            // The channel counts as left despite the error: the interface is gone.
             let _refused = self.leave(channel);
         }
     }
 
-    /// From here on channels other than the base are joined by this source (source-specific multicast), so
-    /// that routers build and prune the way from there alone; `None` for any. What is joined stays as it is.
-    /// No effect where a source was named.
+    /// Sets the source by which channels other than the base are joined from now on (source-specific
+    /// multicast), so that routers build and prune the path from that source alone; `None` for any. Existing
+    /// memberships stay unchanged. No effect if the options name a source.
     pub fn expect_source(&mut self, source: Option<IpAddr>) {
         self.expected = source;
     }
 
-    /// Looks whether the interface is still there, and joins again what was joined on one that came back.
-    /// Tells of a change. A list of the interfaces from the kernel: for once a second, not for each packet.
+    /// Checks whether the interface still exists, and repeats all joins on an interface that came back.
+    /// Returns a change of state. Lists the interfaces from the kernel: call once a second, not for each
+    /// packet.
     pub fn inspect_link(&mut self) -> Option<LinkChange> {
         let inspection = self.link.inspect_link(&self.interface)?;
         let mut state = inspection.state;
         if let Some(renewed) = inspection.renewed
             && !self.join_again(renewed)
         {
-            // It went away again: the next look will tell.
+            // The interface went away again: the next inspection reports the loss.
             state = LinkState::Gone;
         }
         self.link.on_state(&self.interface, state)
@@ -280,11 +282,11 @@ impl ReceiverSocket {
         self.memberships.get(usize::from(channel.0)).is_some_and(Option::is_some)
     }
 
-    /// Replaces what is in `batch` by the datagrams that are waiting, and says how many. Never blocks. On 0
-    /// wait for readability; more may be waiting after any other result.
+    /// Replaces the contents of `batch` by waiting datagrams. Returns the number of datagrams. Never blocks.
+    /// On 0 wait for readability; more datagrams may be waiting after any other result.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn recv(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
         batch.clear();
         let first = self.next;
@@ -309,19 +311,19 @@ impl ReceiverSocket {
         Ok(batch.len())
     }
 
-    /// What to wait on until there is something to read. Changes when channels are joined and when something
-    /// is sent.
+    /// Returns the descriptors to wait on for readability. The set changes after a join and after a send.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let asking = self.asking.iter().map(|asking| asking.endpoint.as_fd());
         self.sockets.iter().map(|socket| socket.endpoint.as_fd()).chain(asking)
     }
 
-    /// The groups.
+    /// Returns the groups.
     pub const fn channels(&self) -> &Channels {
         &self.channels
     }
 
-    /// From where senders are asked, once one was; the port counts, the address is one of the interface.
+    /// Returns the local address of requests, after the first request. The port is the socket's; the address
+    /// is an address of the interface.
     pub fn asks_from(&self) -> Option<SocketAddr> {
         let port = self.asking.as_ref()?.endpoint.socket.local_addr().ok()?.as_socket()?.port();
         let any = any_address(&self.channels);
@@ -329,17 +331,17 @@ impl ReceiverSocket {
         Some(SocketAddr::new(own.copied().unwrap_or(any), port))
     }
 
-    /// The interface it receives on.
+    /// Returns the interface of the socket.
     pub const fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// The receive buffer of each of its sockets.
+    /// Returns the size of the receive buffer of each kernel socket.
     pub const fn receive_buffer(&self) -> BufferSize {
         self.receive_buffer
     }
 
-    /// What it has counted. Asks the kernel for its drops.
+    /// Returns the counters. Reads the drops from the kernel.
     pub fn counters(&self) -> ReceiverCounters {
         let drops = |socket: &MemberSocket| sys::messages_dropped(socket.endpoint.as_fd()).unwrap_or(0);
         ReceiverCounters {
@@ -355,8 +357,8 @@ impl ReceiverSocket {
             .ok_or(MembershipError::NoSuchChannel { channel: channel.0, count: self.channels.count() })
     }
 
-    /// The only source to join a channel by. On the base channel another session may come in the place of
-    /// this one, so what was heard there binds the other channels only.
+    /// Returns the only source to join a channel by. On the base channel another session may replace this
+    /// session, so a heard source binds the other channels only.
     fn source_of(&self, channel: ChannelId) -> Option<IpAddr> {
         let expected = self.expected.filter(|_| channel != ChannelId::BASE);
         self.options.source.or(expected)
@@ -393,7 +395,7 @@ impl ReceiverSocket {
         Ok(())
     }
 
-    /// Moves all memberships to another interface; false when it takes one of them no more.
+    /// Moves all memberships to another interface. Returns false if the interface refuses a membership.
     fn join_again(&mut self, interface: Interface) -> bool {
         let channels = 0..self.channels.count();
         let joined: Vec<_> = channels.map(ChannelId).filter(|channel| self.is_joined(*channel)).collect();
@@ -406,7 +408,7 @@ impl ReceiverSocket {
         for channel in joined {
             if let Err(error) = self.join(channel) {
                 debug!(%error, "cannot join again");
-                // Counts as joined, so that the next look tries again.
+                // Counts as joined, so that the next inspection tries again.
                 let source = self.source_of(channel);
                 self.memberships[usize::from(channel.0)] = Some(Membership { socket: 0, source });
                 all = false;
@@ -433,7 +435,7 @@ fn any_address(channels: &Channels) -> IpAddr {
 }
 
 impl ReceiverCounters {
-    /// Counts what came where answers are expected, and says whether it is to be handed over.
+    /// Counts a message on the request socket. Returns whether to deliver the message.
     fn admit_answer(&mut self, of: SocketAddr, heard: &IncomingMessage) -> bool {
         let count = heard.datagrams();
         let is_theirs = (heard.source.ip(), heard.source.port()) == (of.ip(), of.port());
@@ -446,7 +448,7 @@ impl ReceiverCounters {
         is_theirs
     }
 
-    /// Counts a message, and says which channel it belongs to or that it is to be dropped.
+    /// Counts a message. Returns the channel of the message, or `None` if the message is to be dropped.
     fn admit(
         &mut self,
         channels: &Channels,
@@ -468,8 +470,8 @@ impl ReceiverCounters {
     }
 }
 
-/// Whether a socket can join no more: IPv4 says `ENOBUFS`, both say `ENOMEM` when `net.core.optmem_max` is
-/// reached.
+/// Whether a socket can join no more groups: IPv4 returns `ENOBUFS`, both versions return `ENOMEM` when
+/// `net.core.optmem_max` is reached.
 fn is_exhausted(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOBUFS | Errno::NOMEM))
 }

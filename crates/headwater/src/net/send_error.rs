@@ -1,4 +1,4 @@
-//! Why the kernel would not send a datagram, and what to do about it.
+//! Reasons why the kernel refuses to send a datagram, with the remedies.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,17 +8,17 @@ use rustix::io::Errno;
 
 use super::interface::Interface;
 
-/// Why a datagram could not be sent.
+/// Reasons why a datagram could not be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     /// No route (`ENETUNREACH`, `EHOSTUNREACH`).
     #[error("no route to {destination} on {interface}; add one: `{}`", route_advice(*.destination, .interface))]
     Unreachable {
-        /// Where it should have gone.
+        /// Destination of the datagram.
         destination: SocketAddr,
         /// The interface of the socket.
         interface: Box<Interface>,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The interface went away or down (`ENETDOWN`, `ENODEV`, `ENXIO`, `EADDRNOTAVAIL`).
@@ -26,15 +26,15 @@ pub enum SendError {
     InterfaceDown {
         /// The interface.
         interface: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A packet filter or security policy forbids it (`EPERM`, `EACCES`).
+    /// A packet filter or security policy forbids sending (`EPERM`, `EACCES`).
     #[error("this machine's firewall or policy forbids sending to {destination}; see `nft list ruleset`")]
     Forbidden {
-        /// Where it should have gone.
+        /// Destination of the datagram.
         destination: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The datagram exceeds the interface's MTU (`EMSGSIZE`): datagrams are never fragmented.
@@ -42,11 +42,11 @@ pub enum SendError {
         "a datagram of {bytes} bytes does not fit the MTU of {interface}; send smaller symbols, or raise the MTU"
     )]
     TooLarge {
-        /// Length of its payload.
+        /// Length of the payload.
         bytes: usize,
         /// The interface.
         interface: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The send buffer stayed full for a second.
@@ -58,30 +58,30 @@ pub enum SendError {
     /// Nothing could be sent for as long as an outage may last.
     #[error("nothing could be sent for {longest:?}; {}", .advice.as_deref().unwrap_or("then this machine still refused"))]
     Outage {
-        /// How long it was tried.
+        /// Duration of the attempts.
         longest: Duration,
-        /// What is wrong with the interface, and what to do, if that is known.
+        /// The fault of the interface and the remedy, if known.
         advice: Option<String>,
         /// The last refusal.
         source: Box<SendError>,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("cannot send to {destination}")]
     Other {
-        /// Where it should have gone.
+        /// Destination of the datagram.
         destination: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl SendError {
-    /// Whether it may pass by itself: the interface is gone, down, or without address or route.
+    /// Whether the error may pass: the interface is gone, down, or without address or route.
     pub(super) const fn may_pass(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::InterfaceDown { .. })
     }
 
-    /// What the kernel's refusal of a datagram of so many bytes means.
+    /// Classifies the kernel's refusal of a datagram of so many bytes.
     pub(super) fn new(destination: SocketAddr, bytes: usize, on: &Interface, source: io::Error) -> Self {
         let interface = on.name.clone();
         match Errno::from_io_error(&source) {
@@ -99,13 +99,13 @@ impl SendError {
     }
 }
 
-/// The kernel has no room for a datagram now: the interface's queue is full, or memory is short.
+/// Whether the kernel has no room for a datagram now: the interface's queue is full, or memory is short.
 pub(super) fn is_shortage(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOBUFS | Errno::NOMEM))
 }
 
-/// What ICMP, or a neighbour that does not answer, makes of a datagram sent before: the next call fails with
-/// it, whatever that is for.
+/// Whether the error reports on an earlier datagram, by ICMP or for a silent neighbour: the next call of any
+/// kind fails with such an error.
 pub(super) fn is_report(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -124,18 +124,18 @@ pub(super) fn is_report(error: &io::Error) -> bool {
     )
 }
 
-/// What Linux answers when the route, the device or the length does not go with segmentation offload.
+/// Whether the error is Linux's refusal of segmentation offload for the route, the device or the length.
 pub(super) fn is_segmentation_refusal(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::INVAL | Errno::OPNOTSUPP | Errno::MSGSIZE))
 }
 
-/// The command that makes a destination reachable.
+/// Returns the command that makes a destination reachable.
 fn route_advice(destination: SocketAddr, interface: &Interface) -> String {
     let name = &interface.name;
     match destination.ip() {
         IpAddr::V4(address) if address.is_multicast() => format!("ip route add 224.0.0.0/4 dev {name}"),
-        // Linux turns other routes through loopback into "unreachable", and gives it no multicast route of
-        // its own.
+        // Linux turns other routes through loopback into "unreachable", and gives loopback no multicast
+        // route.
         IpAddr::V6(address) if address.is_multicast() && interface.loopback => {
             format!("ip -6 route add local ff00::/8 dev {name} table local")
         }

@@ -1,4 +1,4 @@
-//! The sending socket: options, runs of datagrams to groups, cut into pieces of one message, and packets of
+//! Sending socket: options, runs of datagrams to groups (cut into pieces of one message), and packets from
 //! receivers.
 
 use std::io;
@@ -24,37 +24,37 @@ use super::sys::{Control, Outgoing, send_messages};
 
 /// A differentiated services code point has 6 bits (RFC 2474).
 const DSCP_MAX: u8 = 63;
-/// How long a full send buffer may stay as full as it is before sending fails.
+/// Longest time that a full send buffer may stay at the same fill before sending fails.
 const STALL_MAX: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// How often a call that failed is made again, in case that it told of something else.
+/// Maximum number of repeats of a failed call, in case the error concerned an earlier datagram.
 const REPORTS_MAX: u32 = 3;
 
-/// Datagrams for one destination, written one after the other: all of `segment_bytes` but the last, which may
-/// be shorter.
+/// Consecutive datagrams for one destination. All datagrams have `segment_bytes` but the last, which may be
+/// shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// Where they go.
+    /// Destination of the datagrams.
     pub destination: SocketAddr,
-    /// Their payloads.
+    /// Payloads of the datagrams.
     pub contents: &'a [u8],
-    /// Length of each in bytes; 0 counts as the length of `contents`.
+    /// Length of each datagram in bytes; 0 stands for the length of `contents`.
     pub segment_bytes: usize,
-    /// The ECN field to send them with.
+    /// ECN field of the datagrams.
     pub ecn: Ecn,
 }
 
-/// What a sending socket has counted since it was opened.
+/// Counters of a sending socket since the socket was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderCounters {
     /// Datagrams sent.
     pub datagrams: u64,
-    /// Bytes of their payloads.
+    /// Payload bytes of the datagrams sent.
     pub bytes: u64,
-    /// Calls to the kernel that sent them (`sendmmsg`): each takes up to 32 messages of a datagram, or of a
-    /// run of them where segmentation offload is used.
+    /// Kernel calls that sent datagrams (`sendmmsg`). Each call takes up to 32 messages; a message is a
+    /// datagram, or a run of datagrams with segmentation offload.
     pub calls: u64,
-    /// Datagrams that the kernel dropped before they left, for want of memory or of room in the interface's
+    /// Datagrams dropped by the kernel before departure, for want of memory or of room in the interface's
     /// queue (`ENOBUFS`, `ENOMEM`), or while the interface could not send: lost to all receivers.
     pub unsent: u64,
     /// Times that sending waited for room in the send buffer.
@@ -74,21 +74,21 @@ pub struct SenderSocket {
     outage: Outage,
     /// Whether the caller wants segmentation offload.
     segmentation_wanted: bool,
-    /// Most segments per call that the kernel has not refused; 1 once it has.
+    /// Most segments per call that the kernel has not refused; 1 after a refusal.
     segments_max: usize,
     /// Set when sending is to end.
     stop: Arc<AtomicBool>,
-    /// It was set, and there was no room for a while: nothing is waited for any more.
+    /// Set when `stop` was set and the send buffer had no room for a while: sending no longer waits.
     given_up: bool,
     counters: SenderCounters,
 }
 
 impl SenderSocket {
-    /// Opens a socket to send to these groups.
+    /// Opens a socket to send to `channels`.
     ///
     /// # Errors
-    /// When there is no such interface, it has no address of the groups' IP version, the port is taken, or
-    /// the code point is none.
+    /// When there is no such interface, the interface has no address of the groups' IP version, the port is
+    /// taken, or the code point is invalid.
     pub fn open(channels: &Channels, options: &SenderOptions) -> Result<Self, OpenError> {
         if options.dscp > DSCP_MAX {
             return Err(OpenError::CodePoint(options.dscp));
@@ -126,9 +126,9 @@ impl SenderSocket {
         })
     }
 
-    /// Sends runs in order. When the send buffer is full, waits for room, for a second at most. What finds no
-    /// room in the interface's queue is counted as unsent, and the rest is sent; so is what comes while the
-    /// interface cannot send, for [`SenderOptions::outage_max`].
+    /// Sends runs in order. When the send buffer is full, waits for room, for a second at most. Datagrams
+    /// that find no room in the interface's queue count as unsent, and the rest is sent. Datagrams also count
+    /// as unsent while the interface cannot send, for [`SenderOptions::outage_max`].
     ///
     /// # Errors
     /// The first refusal; the counters tell what was sent before. An empty run sends nothing.
@@ -151,8 +151,8 @@ impl SenderSocket {
         Ok(())
     }
 
-    /// Looks whether the interface is still there, and sends on one that came back. Tells of a change. A list
-    /// of the interfaces from the kernel: for once a second, not for each packet.
+    /// Checks whether the interface still exists, and sends on an interface that came back. Returns a change
+    /// of state. Lists the interfaces from the kernel: call once a second, not for each packet.
     pub fn inspect_link(&mut self) -> Option<LinkChange> {
         let inspection = self.link.inspect_link(&self.interface)?;
         let mut state = inspection.state;
@@ -162,24 +162,24 @@ impl SenderSocket {
                 set_options(&self.endpoint, self.channels.is_ipv4(), &self.interface, &self.options)
             {
                 debug!(%error, "cannot send on the interface that came back");
-                // It went away again: the next look will tell.
+                // The interface went away again: the next inspection reports the loss.
                 state = LinkState::Gone;
             }
         }
         self.link.on_state(&self.interface, state)
     }
 
-    /// Replaces what is in `batch` by what receivers have sent to this socket, and says how many datagrams.
-    /// Never blocks; 0 when nothing is waiting.
+    /// Replaces the contents of `batch` by datagrams that receivers have sent to this socket. Returns the
+    /// number of datagrams. Never blocks; 0 when no datagram waits.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn recv(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
         batch.clear();
-        // What is told by ICMP would wake every wait until it is taken.
+        // An ICMP report would wake every wait until the report is taken.
         super::sys::discard_reports(self.endpoint.as_fd());
         let channels = self.channels;
-        // One that was left, or came since, fails one read.
+        // A report left over, or arrived since, fails one read.
         for _ in 0..=REPORTS_MAX {
             let read = batch.read(&self.endpoint, |heard| {
                 Some(heard.destination.and_then(|group| channels.channel_of(group)))
@@ -193,44 +193,45 @@ impl SenderSocket {
         Ok(batch.len())
     }
 
-    /// Allows or forbids segmentation offload (GSO): the kernel then cuts a run of up to 64 datagrams, which
-    /// saves most of the cost but lets the run out as one burst. Allowed at first.
+    /// Allows or forbids segmentation offload (GSO). With offload the kernel cuts a run of up to 64
+    /// datagrams, which saves most of the cost but sends the run as one burst. Initially allowed.
     pub fn set_segmentation(&mut self, wanted: bool) {
         self.segmentation_wanted = wanted;
     }
 
-    /// Once `stop` is set, a send buffer that has no room for a second is not waited for any more: what does
-    /// not fit counts as unsent. Without it a slow link holds up sending for as long as it takes to empty.
+    /// Sets the stop flag. Once `stop` is set, sending no longer waits for a send buffer that has no room for
+    /// a second; datagrams without room count as unsent. Without a stop flag a slow link delays sending until
+    /// the buffer empties.
     pub fn set_stop(&mut self, stop: Arc<AtomicBool>) {
         self.stop = stop;
     }
 
-    /// Whether runs are sent with segmentation offload: it is allowed, and the kernel has not refused it.
+    /// Whether runs are sent with segmentation offload: allowed by the caller, and not refused by the kernel.
     pub const fn segmentation(&self) -> bool {
         self.segmentation_wanted && self.segments_max > 1
     }
 
-    /// The address and port it sends from, to which receivers answer.
+    /// Returns the local address and port, to which receivers answer.
     pub const fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// The interface it sends on.
+    /// Returns the interface of the socket.
     pub const fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// The groups.
+    /// Returns the groups.
     pub const fn channels(&self) -> &Channels {
         &self.channels
     }
 
-    /// The send buffer.
+    /// Returns the size of the send buffer.
     pub const fn send_buffer(&self) -> BufferSize {
         self.send_buffer
     }
 
-    /// What it has counted.
+    /// Returns the counters.
     pub const fn counters(&self) -> SenderCounters {
         self.counters
     }
@@ -239,8 +240,8 @@ impl SenderSocket {
         if self.segmentation() { self.segments_max } else { 1 }
     }
 
-    /// Sends the datagrams of a piece one by one, as the kernel would not segment it. If that works, it was
-    /// the segmentation that it refused, and it is not asked again.
+    /// Sends the datagrams of a piece singly after the kernel refused to segment the piece. If that works,
+    /// segmentation was the cause, and segmentation is not tried again.
     fn send_singly(&mut self, piece: &Piece<'_>, refusal: &io::Error) -> Result<(), SendError> {
         for run in piece.singly() {
             for datagram in Pieces::new(&[run], 1) {
@@ -255,8 +256,8 @@ impl SenderSocket {
         Ok(())
     }
 
-    /// One `sendmmsg` of the first pieces, repeated while the send buffer is full. Says how many were sent,
-    /// one at least.
+    /// Sends the first pieces in one `sendmmsg`, repeated while the send buffer is full. Returns the number
+    /// of pieces sent, at least 1.
     fn transmit(&mut self, mut pieces: Pieces<'_>) -> io::Result<usize> {
         let messages = std::array::from_fn(|_| {
             let piece = pieces.next()?;
@@ -268,7 +269,7 @@ impl SenderSocket {
                 Ok(sent) => break sent,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for_room()?,
-                // It may speak of an earlier datagram, by ICMP; that is told once.
+                // The error may concern an earlier datagram (ICMP); such an error is reported once.
                 Err(error) if reports == REPORTS_MAX || is_shortage(&error) => return Err(error),
                 Err(_) => reports += 1,
             }
@@ -283,8 +284,9 @@ impl SenderSocket {
         self.counters.bytes += piece.contents.len() as u64;
     }
 
-    /// A full queue is congestion on this machine: packets are lost, sending goes on. So it does while an
-    /// interface that has sent before may come back. Anything else ends it.
+    /// Counts a piece as unsent. A full queue is congestion on this machine: packets are lost, sending
+    /// continues. Sending also continues while an interface that has sent before may come back. Any other
+    /// error ends sending.
     fn give_up(&mut self, piece: &Piece<'_>, error: io::Error) -> Result<(), SendError> {
         if !self.given_up && !is_shortage(&error) {
             let bytes = piece.segment_bytes.min(piece.contents.len());
@@ -326,7 +328,7 @@ impl SenderSocket {
                 Ok(_) | Err(Errno::INTR) => return Ok(()),
                 Err(errno) => return Err(errno.into()),
             }
-            // The kernel tells of room when half of the buffer is free: on a slow link that takes seconds.
+            // The kernel reports room when half of the buffer is free: on a slow link that takes seconds.
             let left = super::sys::unsent_bytes(self.endpoint.as_fd())?;
             self.given_up = self.stop.load(Ordering::Acquire);
             if left >= waiting || self.given_up {
@@ -343,27 +345,28 @@ impl AsFd for SenderSocket {
     }
 }
 
-/// How a sending socket is opened.
+/// Options of a sending socket.
 #[derive(Clone, Debug)]
 pub struct SenderOptions {
-    /// Where to send. Default: where the kernel's route to the group leads.
+    /// Interface to send on. Default: the interface of the kernel's route to the group.
     pub interface: Option<Interface>,
-    /// Port to send from. Default: 0, any free one.
+    /// Port to send from. Default: 0, any free port.
     pub port: u16,
-    /// Routers that a multicast packet may pass, plus 1. Default: 1, so that nothing leaves the link unasked.
+    /// Maximum number of routers on the path of a multicast packet, plus 1. Default: 1, so that no packet
+    /// leaves the link unasked.
     pub ttl: u8,
     /// Differentiated services code point, 0 to 63 (RFC 2474). Default: 0, best effort.
     pub dscp: u8,
-    /// Whether receivers on this machine hear it. Default: yes.
+    /// Whether receivers on this machine receive the datagrams. Default: yes.
     pub loopback: bool,
-    /// Send buffer in bytes. Default: 256 KiB. A larger one only makes packets wait in this machine.
+    /// Send buffer in bytes. Default: 256 KiB. A larger buffer only makes packets wait in this machine.
     pub send_buffer_bytes: usize,
-    /// Whether datagrams carry the ECN field asked for. Default: yes. If not, all are sent as not
-    /// ECN-capable, for networks that drop the others.
+    /// Whether datagrams carry the requested ECN field. Default: yes. If not, all datagrams are sent as not
+    /// ECN-capable, for networks that drop ECN-capable datagrams.
     pub ecn: bool,
-    /// How long the interface may be gone, down or without its address before that is an error. Default: 60
-    /// s, in which a switch or a driver starts again. Only once something was sent: a wrong start is an error
-    /// at once.
+    /// Longest time for which the interface may be gone, down or without its address. Default: 60 s, enough
+    /// for a switch or a driver to restart. Applies only after the first datagram was sent: a wrong start is
+    /// an error at once.
     pub outage_max: Duration,
 }
 
@@ -382,7 +385,7 @@ impl Default for SenderOptions {
     }
 }
 
-/// Sets them on a socket that sends on the interface, for groups of either IP version.
+/// Sets the options on a socket that sends on the interface, for groups of either IP version.
 ///
 /// # Errors
 /// [`OpenError::Option`].
@@ -416,7 +419,7 @@ fn set_options_v4(
         )
         .map_err(io::Error::from),
     )?;
-    // Without it a full queue of the interface goes unnoticed.
+    // Without IP_RECVERR a full queue of the interface goes unnoticed.
     trying("set IP_RECVERR", setsockopt(socket, sockopt::Ipv4RecvErr, &true).map_err(io::Error::from))?;
     trying("set IP_MULTICAST_TTL", socket.set_multicast_ttl_v4(u32::from(options.ttl)))?;
     trying("set IP_MULTICAST_LOOP", socket.set_multicast_loop_v4(options.loopback))?;
@@ -443,12 +446,12 @@ pub(super) const fn traffic_class(dscp: u8, ecn: Ecn) -> u8 {
     (dscp << 2) | ecn as u8
 }
 
-/// Most bytes of a run in one message. With its headers (Ethernet 14 and two tags of 4, IPv6 40, UDP 8) a run
-/// is then shorter than 64 KiB, the longest that an interface takes whole (`gso_max_size`): a byte more, and
-/// the kernel cuts every run itself, at five times the cost.
+/// Maximum bytes of a run in one message. With its headers (Ethernet 14 and two tags of 4, IPv6 40, UDP 8) a
+/// run is then shorter than 64 KiB, the longest packet that an interface takes whole (`gso_max_size`). With a
+/// byte more, the kernel cuts every run in software, at five times the cost.
 pub(crate) const RUN_BYTES_MAX: usize = 65_535 - (14 + 8 + 40 + 8);
 
-/// What one message carries: datagrams of a run, all of `segment_bytes` but the last, which may be shorter.
+/// Contents of one message: datagrams of a run, all of `segment_bytes` but the last, which may be shorter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece<'a> {
     pub(super) destination: SocketAddr,
@@ -463,14 +466,14 @@ impl<'a> Piece<'a> {
         self.contents.len().div_ceil(self.segment_bytes) as u64
     }
 
-    /// Its datagrams, each as a run of its own.
+    /// Returns the datagrams, each as a separate run.
     pub(super) fn singly(&self) -> impl Iterator<Item = Run<'a>> {
         let Self { destination, contents, segment_bytes, ecn } = *self;
         contents.chunks(segment_bytes).map(move |contents| Run { destination, contents, segment_bytes, ecn })
     }
 }
 
-/// The pieces of runs, in order. Empty runs have none.
+/// Pieces of runs, in order. An empty run has no piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pieces<'a> {
     runs: &'a [Run<'a>],
@@ -485,7 +488,7 @@ impl<'a> Pieces<'a> {
         Self { runs, taken: 0, segments_max }
     }
 
-    /// The same from here on, with as many datagrams in a piece.
+    /// Returns the remaining pieces, with at most `segments_max` datagrams in a piece.
     pub(super) fn with_segments_max(self, segments_max: usize) -> Self {
         Self { segments_max, ..self }
     }

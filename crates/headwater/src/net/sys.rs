@@ -1,10 +1,10 @@
 //! Calls and socket options that neither `rustix`, `socket2` nor `nix` wrap.
 //!
-//! Control messages of a datagram to send: the traffic class octet and the segment size, as the kernel reads
-//! them (cmsg(3)).
+//! Control messages of a datagram to send: the traffic class octet and the segment size, in the kernel's
+//! format (cmsg(3)).
 //!
 //! `quinn-udp` writes the ECN field as the whole octet, which clears the code point of differentiated
-//! services; hence this.
+//! services; hence this module.
 #![expect(
     unsafe_code,
     reason = "sendmmsg and recvmmsg with messages that differ, and options with structures, that no safe crate offers"
@@ -22,10 +22,10 @@ use super::batch::MessageMetadata;
 
 /// `SO_MEMINFO` of `asm-generic/socket.h`, which `libc` lacks.
 const SO_MEMINFO: libc::c_int = 55;
-/// Index of the drop counter in what `SO_MEMINFO` returns (`linux/sock_diag.h`).
+/// Index of the drop counter in the result of `SO_MEMINFO` (`linux/sock_diag.h`).
 const SK_MEMINFO_DROPS: usize = 8;
 
-/// Most messages of one `sendmmsg` or `recvmmsg`: with segmentation offload 2 MB.
+/// Most messages per `sendmmsg` or `recvmmsg`: with segmentation offload 2 MB.
 pub(super) const MESSAGES_MAX: usize = 32;
 
 /// A message to send.
@@ -40,7 +40,7 @@ impl<'a> Outgoing<'a> {
         Self { destination: destination.into(), contents: IoSlice::new(contents), control }
     }
 
-    /// The message as the kernel reads it, for as long as `self` stays where it is.
+    /// Returns the message in the kernel's format, valid as long as `self` is not moved.
     fn header(&self) -> libc::mmsghdr {
         // SAFETY: all-zero is a valid `mmsghdr`: null pointers, no lengths.
         let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
@@ -57,10 +57,11 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// Sends messages, those before the first `None`, in one call (`sendmmsg`), and says how many were sent.
+/// Sends the messages before the first `None` in one call (`sendmmsg`). Returns the number of messages sent.
 ///
 /// # Errors
-/// What the kernel says of the first message; of a later one it says nothing but that it was not sent.
+/// The kernel's error for the first message. For a later message the kernel gives no error: the message is
+/// only not counted as sent.
 pub(super) fn send_messages(
     fd: BorrowedFd<'_>,
     messages: &[Option<Outgoing<'_>>; MESSAGES_MAX],
@@ -73,24 +74,24 @@ pub(super) fn send_messages(
         count += 1;
     }
     // SAFETY: the first `count` headers point to addresses, buffers and control messages of `messages`, which
-    // outlive the call and are only read; an `IoSlice` has the layout of an `iovec`; `fd` is open for as long
-    // as it is borrowed.
+    // outlive the call and are only read; an `IoSlice` has the layout of an `iovec`; the borrow keeps `fd`
+    // open.
     let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, 0) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Words of control messages with one received: with words of 8 bytes destination (5 words for IPv6), traffic
-/// class (3), segment size (3), time of arrival (4), and one more; with words of 4 bytes they take 84 bytes.
-/// Nothing is ever cut off.
+/// Words of control messages per received message. With words of 8 bytes: destination (5 words for IPv6),
+/// traffic class (3), segment size (3), time of arrival (4), and one spare word. With words of 4 bytes the
+/// control messages take 84 bytes. No control message is ever cut off.
 const CONTROL_WORDS: usize = 128 / size_of::<usize>();
 
-/// A message received, but for its contents.
+/// A received message, without its contents.
 pub(super) struct Incoming {
     source: libc::sockaddr_storage,
     source_bytes: libc::socklen_t,
     control: [usize; CONTROL_WORDS],
     control_bytes: usize,
-    /// Bytes of its contents.
+    /// Length of the contents in bytes.
     pub(super) bytes: usize,
 }
 
@@ -101,16 +102,16 @@ impl Incoming {
         Self { source, source_bytes: 0, control: [0; CONTROL_WORDS], control_bytes: 0, bytes: 0 }
     }
 
-    /// Who sent it; nothing when that is no address of IP.
+    /// Returns the source address; `None` if the address is not an IP address.
     pub(super) fn source(&self) -> Option<SocketAddr> {
         let mut storage = SockAddrStorage::zeroed();
-        // SAFETY: `sockaddr_storage` is what the storage wraps.
+        // SAFETY: the storage wraps a `sockaddr_storage`.
         unsafe { *storage.view_as::<libc::sockaddr_storage>() = self.source };
         // SAFETY: the kernel wrote an address of so many bytes.
         unsafe { SockAddr::new(storage, self.source_bytes) }.as_socket()
     }
 
-    /// What the kernel tells of it.
+    /// Returns the ancillary data of the message.
     pub(super) fn metadata(&self) -> MessageMetadata {
         let mut bytes = [0; size_of::<[usize; CONTROL_WORDS]>()];
         for (bytes, word) in bytes.chunks_exact_mut(size_of::<usize>()).zip(&self.control) {
@@ -119,7 +120,7 @@ impl Incoming {
         MessageMetadata::parse(&bytes[..self.control_bytes.min(bytes.len())])
     }
 
-    /// Where the kernel is to write, for as long as `self` and `contents` stay where they are.
+    /// Returns a header that the kernel fills in, valid as long as `self` and `contents` are not moved.
     fn header(&mut self, contents: &mut IoSliceMut<'_>) -> libc::mmsghdr {
         // SAFETY: as in `Outgoing::header`.
         let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
@@ -139,11 +140,11 @@ impl fmt::Debug for Incoming {
     }
 }
 
-/// Receives the messages that wait, one for each buffer at most, in one call (`recvmmsg`), and says how many;
-/// 0 when none does. Never blocks.
+/// Receives waiting messages, at most one per buffer, in one call (`recvmmsg`). Returns the number of
+/// messages; 0 when no message waits. Never blocks.
 ///
 /// # Errors
-/// What the kernel says of the first message.
+/// The kernel's error for the first message.
 pub(super) fn receive_messages(
     fd: BorrowedFd<'_>,
     buffers: &mut [IoSliceMut<'_>],
@@ -158,7 +159,7 @@ pub(super) fn receive_messages(
     }
     // SAFETY: the first `count` headers point to as many addresses, buffers and control buffers with their
     // lengths, which outlive the call, are borrowed mutably, and may hold any bytes; an `IoSliceMut` has the
-    // layout of an `iovec`; `fd` is open for as long as it is borrowed.
+    // layout of an `iovec`; the borrow keeps `fd` open.
     let received = unsafe {
         libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT, std::ptr::null_mut())
     };
@@ -175,15 +176,14 @@ pub(super) fn receive_messages(
     Ok(received)
 }
 
-/// Takes what the kernel has told of datagrams sent before (`IP_RECVERR`), and forgets it: ICMP may be
-/// forged, and what one receiver's machine answers says nothing of the others. Never blocks.
+/// Discards the kernel's error reports on datagrams sent before (`IP_RECVERR`): ICMP may be forged, and an
+/// error at one receiver's machine concerns no other receiver. Never blocks.
 pub(super) fn discard_reports(fd: BorrowedFd<'_>) {
-    /// More are left for the next time, so that a flood of them stops nothing.
+    /// Further reports wait for the next call, so that a flood of reports delays nothing.
     const AT_ONCE: usize = 16;
     for _ in 0..AT_ONCE {
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        // SAFETY: nothing is written, as the buffer has no length; `fd` is open for as long as it is
-        // borrowed.
+        // SAFETY: nothing is written, as the buffer has no length; the borrow keeps `fd` open.
         let taken = unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 0, flags) };
         if taken < 0 {
             return;
@@ -195,7 +195,7 @@ pub(super) fn discard_reports(fd: BorrowedFd<'_>) {
 /// interface with that index. IPv4 and IPv6 alike.
 ///
 /// # Errors
-/// What `setsockopt` says; `ENOBUFS` or `ENOMEM` when the socket has all the memberships that it may have.
+/// The error of `setsockopt`; `ENOBUFS` or `ENOMEM` when the socket has the maximum number of memberships.
 pub(super) fn join_source(
     fd: BorrowedFd<'_>,
     interface_index: u32,
@@ -205,10 +205,10 @@ pub(super) fn join_source(
     set_source(fd, libc::MCAST_JOIN_SOURCE_GROUP, interface_index, group, source)
 }
 
-/// Leaves what [`join_source`] joined.
+/// Leaves a channel joined by [`join_source`].
 ///
 /// # Errors
-/// What `setsockopt` says.
+/// The error of `setsockopt`.
 pub(super) fn leave_source(
     fd: BorrowedFd<'_>,
     interface_index: u32,
@@ -236,8 +236,8 @@ fn set_source(
     };
     let bytes = libc::socklen_t::try_from(size_of::<libc::group_source_req>())
         .expect("a structure of some 260 bytes");
-    // SAFETY: the pointer and the length are those of `request`, a plain C structure that lives through the
-    // call and that the kernel only reads; `fd` is open for as long as it is borrowed.
+    // SAFETY: pointer and length describe `request`, a plain C structure that lives through the call and that
+    // the kernel only reads; the borrow keeps `fd` open.
     let result =
         unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const request).cast(), bytes) };
     checked(result)
@@ -245,20 +245,20 @@ fn set_source(
 
 fn storage(address: IpAddr) -> libc::sockaddr_storage {
     let mut storage = SockAddr::from(SocketAddr::new(address, 0)).as_storage();
-    // SAFETY: `sockaddr_storage` is what the storage wraps, and every bit pattern of it is valid.
+    // SAFETY: the storage wraps a `sockaddr_storage`, for which every bit pattern is valid.
     unsafe { *storage.view_as::<libc::sockaddr_storage>() }
 }
 
-/// How many messages the kernel dropped at this socket since it was opened, mostly for want of receive
-/// buffer. A run of datagrams that it had coalesced counts once. Wraps.
+/// Returns the number of messages that the kernel dropped at this socket since the socket was opened, mostly
+/// for want of receive buffer. A coalesced run of datagrams counts once. Wraps.
 ///
 /// # Errors
-/// What `getsockopt` says: kernels before 4.12 do not know the option.
+/// The error of `getsockopt`: kernels before 4.12 do not know the option.
 pub(super) fn messages_dropped(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let mut counters = [0_u32; SK_MEMINFO_DROPS + 1];
     let mut bytes = libc::socklen_t::try_from(size_of_val(&counters)).expect("36 bytes");
     // SAFETY: the kernel writes at most `bytes` bytes, which is the size of `counters`; any bytes are valid
-    // `u32`s; `fd` is open for as long as it is borrowed.
+    // `u32`s; the borrow keeps `fd` open.
     let result = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -276,13 +276,13 @@ fn checked(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Bytes in a socket's send buffer that have not left it (`SIOCOUTQ`), bookkeeping included.
+/// Returns the unsent bytes in a socket's send buffer (`SIOCOUTQ`), bookkeeping included.
 ///
 /// # Errors
-/// What `ioctl` says.
+/// The error of `ioctl`.
 pub(super) fn unsent_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the request writes one int, and `bytes` is one that outlives the call.
+    // SAFETY: the request writes one int; the int `bytes` outlives the call.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -290,14 +290,14 @@ pub(super) fn unsent_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// `cmsg_len`, `cmsg_level`, `cmsg_type` as the kernel declares them.
+/// `cmsg_len`, `cmsg_level`, `cmsg_type` as the kernel declares these fields.
 const HEADER_BYTES: usize = size_of::<usize>() + 2 * size_of::<libc::c_int>();
-/// Messages start at multiples of this.
+/// Alignment of control messages.
 const ALIGNMENT_BYTES: usize = size_of::<usize>();
 /// Two messages, each of at most one aligned word of data.
 const CAPACITY_BYTES: usize = 2 * (HEADER_BYTES + ALIGNMENT_BYTES);
 
-/// The control messages of one datagram or run of datagrams.
+/// Control messages of a datagram or of a run of datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Control {
     buffer: [u8; CAPACITY_BYTES],
@@ -305,7 +305,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// None yet.
+    /// Returns an empty list of control messages.
     pub(super) const fn new() -> Self {
         Self { buffer: [0; CAPACITY_BYTES], bytes: 0 }
     }
@@ -325,7 +325,7 @@ impl Control {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &bytes.to_ne_bytes());
     }
 
-    /// What the kernel is given.
+    /// Returns the bytes for the kernel.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.buffer[..self.bytes]
     }

@@ -1,5 +1,5 @@
-//! A socket of an end that is one among many: it hears by unicast, and sends to addresses, and to groups on
-//! one interface.
+//! Socket of an end among several: receives by unicast, and sends to addresses and to groups on one
+//! interface.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,18 +15,19 @@ use super::interface::Interface;
 use super::sender::{Piece, Pieces, Run, SenderOptions, set_options, traffic_class};
 use super::sys::{Control, Outgoing, messages_dropped, send_messages};
 
-/// How often a call that failed is made again, in case that it told of something else.
+/// Maximum number of repeats of a failed call, in case the error concerned an earlier datagram.
 const REPORTS_MAX: u32 = 3;
 
-/// How a [`UnicastSocket`] is opened.
+/// Options of a [`UnicastSocket`].
 #[derive(Clone, Debug)]
 pub struct UnicastOptions {
-    /// Interface that multicast leaves by, and for how far. `None`: nothing is sent to groups.
+    /// Interface and TTL of multicast. `None`: nothing is sent to groups.
     pub multicast: Option<(Interface, u8)>,
-    /// Whether what is sent to groups is heard on this machine. Default: yes.
+    /// Whether datagrams sent to groups are received on this machine. Default: yes.
     pub loopback: bool,
-    /// Whether only what comes by the interface of `multicast` is heard: Linux gives a socket what is sent to
-    /// its address by whatever interface. No privilege is needed from Linux 5.7 on. Default: no.
+    /// Whether only datagrams that arrive on the interface of `multicast` are received: Linux otherwise
+    /// delivers datagrams for the socket's address from any interface. No privilege is needed from Linux 5.7
+    /// on. Default: no.
     pub is_bound: bool,
     /// Send and receive buffer in bytes. Default: 4 MiB.
     pub buffer_bytes: usize,
@@ -40,7 +41,8 @@ impl Default for UnicastOptions {
     }
 }
 
-/// Sends without ever waiting: what finds no room in the send buffer, or no way, is lost as on any link.
+/// Sends without ever waiting: a datagram without room in the send buffer, or without a route, is lost as on
+/// any link.
 #[derive(Debug)]
 pub struct UnicastSocket {
     endpoint: Endpoint,
@@ -52,10 +54,10 @@ pub struct UnicastSocket {
 }
 
 impl UnicastSocket {
-    /// Opens a socket at an address of this machine, or at all of one IP version (0.0.0.0, ::).
+    /// Opens a socket at an address of this machine, or at all addresses of one IP version (0.0.0.0, ::).
     ///
     /// # Errors
-    /// When the address is not ours, or the port is taken.
+    /// When the address is not an address of this machine, or the port is taken.
     pub fn open(address: SocketAddr, options: &UnicastOptions) -> Result<Self, OpenError> {
         let endpoint = Endpoint::open(address, false)?;
         if let Some((interface, ttl)) = &options.multicast {
@@ -66,8 +68,8 @@ impl UnicastSocket {
             }
             let sender = SenderOptions { ttl: *ttl, dscp, loopback, ..SenderOptions::default() };
             set_options(&endpoint, address.is_ipv4(), interface, &sender)?;
-            // What ICMP tells of one peer must not fail what is read from all. A full queue of the interface
-            // is not told of then, as it is not without groups.
+            // An ICMP report on one peer must not fail reads from all peers. As on a socket without groups, a
+            // full queue of the interface then goes unreported.
             let untold = match address {
                 SocketAddr::V4(_) => setsockopt(&endpoint.socket, sockopt::Ipv4RecvErr, &false),
                 SocketAddr::V6(_) => setsockopt(&endpoint.socket, sockopt::Ipv6RecvErr, &false),
@@ -87,43 +89,45 @@ impl UnicastSocket {
         Ok(Self { endpoint, local_addr, dscp: options.dscp, receive_buffer, send_buffer, calls: 0 })
     }
 
-    /// The address and port that it is bound to.
+    /// Returns the address and port that the socket is bound to.
     pub const fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// The receive buffer that the kernel granted.
+    /// Returns the size of the receive buffer that the kernel granted.
     pub const fn receive_buffer(&self) -> BufferSize {
         self.receive_buffer
     }
 
-    /// The send buffer that the kernel granted.
+    /// Returns the size of the send buffer that the kernel granted.
     pub const fn send_buffer(&self) -> BufferSize {
         self.send_buffer
     }
 
-    /// Calls to the kernel that were to send something.
+    /// Returns the number of kernel calls to send.
     pub const fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Messages that the kernel dropped, mostly because the receive buffer was full. Asks the kernel.
+    /// Returns the number of messages that the kernel dropped, mostly because the receive buffer was full.
+    /// Asks the kernel.
     pub fn kernel_drops(&self) -> u64 {
         messages_dropped(self.endpoint.as_fd()).map_or(0, u64::from)
     }
 
-    /// Replaces what is in `batch` by what is waiting, and says how many datagrams. Never blocks; 0 when
-    /// nothing is waiting.
+    /// Replaces the contents of `batch` by waiting datagrams. Returns the number of datagrams. Never blocks;
+    /// 0 when no datagram waits.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn recv(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
         batch.clear();
         batch.read(&self.endpoint, |_| Some(None))?;
         Ok(batch.len())
     }
 
-    /// Sends runs in order, up to 32 datagrams in a call, and says how many the kernel did not take.
+    /// Sends runs in order, up to 32 datagrams in a call. Returns the number of datagrams that the kernel
+    /// refused.
     pub fn send(&mut self, runs: &[Run<'_>]) -> u64 {
         let (mut pieces, mut unsent) = (Pieces::new(runs, 1), 0);
         while let Some(first) = pieces.clone().next() {
@@ -140,7 +144,7 @@ impl UnicastSocket {
         unsent
     }
 
-    /// One `sendmmsg` of the first pieces. Says how many were sent, one at least.
+    /// Sends the first pieces in one `sendmmsg`. Returns the number of pieces sent, at least 1.
     fn transmit(&self, mut pieces: Pieces<'_>) -> io::Result<usize> {
         let messages = std::array::from_fn(|_| {
             let piece = pieces.next()?;
@@ -149,7 +153,7 @@ impl UnicastSocket {
         let mut reports = 0;
         loop {
             match send_messages(self.endpoint.as_fd(), &messages) {
-                // It may speak of an earlier datagram, by ICMP; that is told once.
+                // The error may concern an earlier datagram (ICMP); such an error is reported once.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock || reports == REPORTS_MAX => {
                     return Err(error);
                 }

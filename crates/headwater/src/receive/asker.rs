@@ -1,4 +1,4 @@
-//! Where a session is asked for, packet by packet: a socket, and a group for replies where there is one.
+//! Socket of a session on request, and an optional group for replies.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -19,26 +19,27 @@ use crate::net::{
 };
 use crate::threads::stoppable;
 
-/// Receive buffer in bytes: what a busy machine may let wait of a window of the most labels.
+/// Receive buffer in bytes: the packets of a window of the most labels that a busy machine may leave
+/// waiting.
 const BUFFER_BYTES: usize = 16 << 20;
-/// A source or relay that was away is asked again within this.
+/// Maximum time until a source or relay that was away is asked again.
 const TIMEOUT_MOST: Duration = Duration::from_secs(3);
 
-/// The socket that asks, and one for the group of replies.
+/// Socket that sends requests, and the socket of the reply group.
 #[derive(Debug)]
 pub(super) struct AskingPort {
-    /// Whom requests go to.
+    /// Address that requests are sent to.
     upstream: SocketAddr,
     unicast: UnicastSocket,
     group: Option<ReceiverSocket>,
-    /// Whether the group's is read next, so that each has its turn.
+    /// Whether the last turn read the group's socket first; the two sockets take turns.
     is_groups_turn: bool,
 }
 
-/// Opens the sockets. Nothing is asked for yet.
+/// Opens the sockets. Nothing is requested yet.
 ///
 /// # Errors
-/// When an option is out of range, or there is no way to receive from the group.
+/// If an option is out of range, or no interface can receive from the group.
 pub(super) fn open(options: ListenOptions, ask: &PullOptions) -> Result<Listener<AskingPort>, ReceiveError> {
     options.check()?;
     let (source, upstream) = (options.group, ask.upstream);
@@ -54,8 +55,8 @@ pub(super) fn open(options: ListenOptions, ask: &PullOptions) -> Result<Listener
     };
     let asked = UnicastOptions { buffer_bytes: BUFFER_BYTES, ..UnicastOptions::default() };
     let unicast = UnicastSocket::open(any, &asked)?;
-    // It sends nothing: the kernel says whether there is a way. One may come later, as the relay or source
-    // may.
+    // Connecting sends nothing: the kernel reports whether a route exists. A route may appear later, like
+    // the relay or source.
     let way = UdpSocket::bind(any).and_then(|socket| socket.connect(upstream));
     if let Err(error) = way {
         warn!("requests cannot be sent to {upstream}: {error}; they are tried again and again");
@@ -64,7 +65,7 @@ pub(super) fn open(options: ListenOptions, ask: &PullOptions) -> Result<Listener
         None => None,
         Some((group, interface)) => {
             let interface = interface.as_deref().map(Interface::find).transpose()?;
-            // Others on that network could make replies without forging an address.
+            // Other hosts on that network could otherwise create replies without forging an address.
             let source = Some(upstream.ip());
             let asked = ReceiverOptions { interface, source, ..ReceiverOptions::default() };
             Some(ReceiverSocket::open(&Channels::new(*group, 1)?, &asked)?)
@@ -143,7 +144,7 @@ impl Port for AskingPort {
     }
 
     fn inspect_link(&mut self) -> Option<LinkChange> {
-        // What is asked in vain is asked again.
+        // Lost requests are sent again.
         self.group.as_mut().and_then(ReceiverSocket::inspect_link)
     }
 }

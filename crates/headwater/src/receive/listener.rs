@@ -1,4 +1,4 @@
-//! What receiving files and receiving streams have in common: where to listen, and the socket that does.
+//! Options and socket common to receiving files and receiving streams.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -19,9 +19,9 @@ use crate::net::{Channels, Interface, Poller, ReceiverCounters, ReceiverOptions,
 use crate::system::{self, InputLosses};
 use crate::threads::{StopHandle, stoppable};
 
-/// Where and how to listen. [`crate::ReceiveOptions`] says what each means.
+/// Options for listening, documented at [`crate::ReceiveOptions`].
 pub(crate) struct ListenOptions {
-    /// Of the base channel; where packets are asked for, the source.
+    /// Group of the base channel; for a session on request, the source.
     pub(crate) group: SocketAddr,
     pub(crate) source: Option<IpAddr>,
     pub(crate) interface: Option<String>,
@@ -49,7 +49,7 @@ impl ListenOptions {
     }
 
     /// # Errors
-    /// When the chance of loss is none.
+    /// If the loss probability is out of range.
     pub(crate) fn check(&self) -> Result<(), ReceiveError> {
         match self.loss {
             Some(loss) if !(0.0..=1.0).contains(&loss.probability) => {
@@ -59,7 +59,7 @@ impl ListenOptions {
         }
     }
 
-    /// A control for whatever the session describes. The one place where a receiver's control is made.
+    /// Creates a control for any described session. All controls of receivers are created here.
     pub(crate) fn control(&self) -> described::Receiver {
         let naks = carrier::ReceiverConfig::new(self.group.ip(), Seed(system::random_u64()));
         let config = described::ReceiverConfig::new()
@@ -72,40 +72,41 @@ impl ListenOptions {
     }
 }
 
-/// The options of everything that listens, for a type with [`ListenOptions`] in its field `listen`.
+/// Setters of the listening options, for a type with [`ListenOptions`] in its field `listen`.
 macro_rules! listen_setters {
     () => {
-        /// Receive from this address only (source-specific multicast, RFC 4607). Default: from whoever sends
-        /// first.
+        /// Receives from this address only (source-specific multicast, RFC 4607). Default: the first sender
+        /// heard.
         #[must_use]
         pub fn with_source(mut self, source: Option<std::net::IpAddr>) -> Self {
             self.listen.source = source;
             self
         }
 
-        /// The interface to receive on, by name or address. Default: where the kernel's route to the group
-        /// leads, but never a loopback interface.
+        /// Interface to receive on, by name or address. Default: the interface of the kernel's route to the
+        /// group, but never a loopback interface.
         #[must_use]
         pub fn with_interface(mut self, interface: Option<String>) -> Self {
             self.listen.interface = interface;
             self
         }
 
-        /// Give up when nothing that is needed came for so long. Default: never.
+        /// Time without any needed data after which the receiver gives up. Default: never.
         #[must_use]
         pub fn with_timeout(mut self, timeout: Option<std::time::Duration>) -> Self {
             self.listen.timeout = timeout;
             self
         }
 
-        /// Drop datagrams on purpose. Default: none.
+        /// Drops datagrams deliberately. Default: no drops.
         #[must_use]
         pub fn with_loss(mut self, loss: Option<crate::receive::Loss>) -> Self {
             self.listen.loss = loss;
             self
         }
 
-        /// Called for each datagram received, dropped on purpose or not. Default: none.
+        /// Hook called for each received datagram, including deliberately dropped datagrams. Default: no
+        /// hook.
         #[must_use]
         pub fn with_trace(mut self, trace: Option<crate::driver::TraceHook>) -> Self {
             self.listen.trace = trace;
@@ -114,28 +115,29 @@ macro_rules! listen_setters {
     };
 }
 
-/// The options of what receives sessions of channels, beside those of [`listen_setters`].
+/// Setters for receivers of sessions of channels, in addition to [`listen_setters`].
 macro_rules! session_setters {
     () => {
-        /// Only the session with this transport session identifier. Default: the first one heard.
+        /// Receives only the session with this transport session identifier. Default: the first session
+        /// heard.
         #[must_use]
         pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
             self.listen.tsi = tsi;
             self
         }
 
-        /// Most to take of a session in which each receiver has a rate of its own, in bit/s of UDP payload.
-        /// Default: what the path fairly carries.
+        /// Maximum rate to take of a session in which each receiver has a rate of its own, in bit/s of UDP
+        /// payload. Default: the fair rate of the path.
         #[must_use]
         pub fn with_max_rate(mut self, rate: Option<headwater_proto::Rate>) -> Self {
             self.listen.max_rate = rate;
             self
         }
 
-        /// The round-trip time to the sender on an idle path, where it is known: by it a receiver is as fast
-        /// as a TCP would be although its routers take long to join a group. Default: the sender is asked now
-        /// and then, by unicast (`docs/wire/rtt.md`); until it answers, and where it does not, the least that
-        /// a join took.
+        /// Round-trip time to the sender on an idle path, if known. With this value a receiver is as fast as
+        /// a TCP flow even if its routers take long to join a group. Default: the receiver queries the
+        /// sender occasionally by unicast (`docs/wire/rtt.md`); without an answer, the receiver uses the
+        /// shortest join time.
         #[must_use]
         pub fn with_rtt(mut self, rtt: Option<std::time::Duration>) -> Self {
             self.listen.rtt = rtt;
@@ -162,7 +164,7 @@ impl fmt::Debug for ListenOptions {
     }
 }
 
-/// Open sockets, and what drives a machine on them.
+/// Open sockets, and the poller for driving a machine.
 #[derive(Debug)]
 pub(crate) struct Listener<P = ReceiverSocket> {
     pub(crate) options: ListenOptions,
@@ -175,10 +177,10 @@ impl Listener {
     /// Opens the socket. Nothing is joined yet.
     ///
     /// # Errors
-    /// When an option is out of range, or there is no way to receive from the group.
+    /// If an option is out of range, or no interface can receive from the group.
     pub(crate) fn open(options: ListenOptions) -> Result<Self, ReceiveError> {
         options.check()?;
-        // How many there are the session itself tells.
+        // The session announces its number of channels.
         let channels = Channels::all_from(options.group)?;
         if channels.is_source_specific() && options.source.is_none() {
             let group = channels.base().ip();
@@ -191,7 +193,7 @@ impl Listener {
         Ok(Self { options, socket, poller, stop })
     }
 
-    /// Gives up what is still joined after a session that did not come to its own end.
+    /// Leaves all joined channels after a session that was aborted.
     pub(crate) fn leave(&mut self) {
         self.socket.leave_all();
     }
@@ -201,7 +203,7 @@ impl<P: Port> Listener<P> {
     /// Drives `machine` until `application` ends it.
     ///
     /// # Errors
-    /// When the network fails.
+    /// If the network fails.
     pub(crate) fn drive<M: Machine>(
         &mut self,
         machine: &mut M,
@@ -249,8 +251,8 @@ impl ContentPort for ReceiverSocket {
     }
 
     fn others(&self) -> Vec<HeardSession> {
-        // Of a source-specific group routers forward the source named alone, but senders on the same link and
-        // switch are heard.
+        // For a source-specific group, routers forward only the named source; other senders on the same link
+        // and switch are still heard.
         let deadline = Instant::now() + OTHERS_TIME;
         let heard = listen_to_all(self.channels(), ReceiverSocket::interface(self), deadline).into_iter();
         let session = |session: Session| Some(HeardSession { tsi: session.tsi?, source: session.source });

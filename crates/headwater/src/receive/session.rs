@@ -1,4 +1,4 @@
-//! A session that receives files: its options, opened, run, and its errors.
+//! Receiving session for files: options, opening, running, errors.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -18,66 +18,67 @@ use crate::store::DiskStore;
 use crate::system::InputLosses;
 use crate::threads::StopHandle;
 
-/// A session that receives files.
+/// Session that receives files.
 #[derive(Debug)]
 pub struct ReceiveSession {
     way: SessionListener,
     out: PathBuf,
-    /// Until the first run takes it.
+    /// `None` after the first run.
     store: Option<DiskStore>,
 }
 
-/// How packets come.
+/// Transport of packets to the receiver.
 #[derive(Debug)]
 enum SessionListener {
-    /// By groups that are joined.
+    /// Multicast groups that the receiver joins.
     Groups(Box<Listener>),
-    /// From who is asked for them.
+    /// Replies to requests of the receiver.
     Requests(Box<Listener<AskingPort>>),
 }
 
-/// How long others are listened for when nothing came from the source named.
+/// Time to listen for other senders after nothing came from the named source.
 pub(super) const OTHERS_TIME: Duration = Duration::from_secs(1);
 
-/// What a session of files asks of a receiver's sockets beside datagrams.
+/// Operations of a receiver's sockets that a session of files needs in addition to datagrams.
 pub(super) trait ContentPort: Port {
     type Control: ReceiverControl;
 
     fn started(&self, options: &ListenOptions) -> ReceiveStarted;
 
-    /// A control for a session that is not known yet.
+    /// Creates a control for a session that is not known yet.
     fn control(&self, options: &ListenOptions) -> Self::Control;
 
-    /// Who sends the session, once that is known.
+    /// Sets the source of the session, once known.
     fn expect_source(&mut self, _source: Option<IpAddr>) {}
 
     fn counters(&self) -> ReceiverCounters;
 
-    /// Where groups are received, if they are.
+    /// Returns the interface that groups are received on.
     fn interface(&self) -> Option<&Interface> {
         None
     }
 
-    /// Packets lost on their way into this machine, by whoever they were meant for.
+    /// Returns the packets lost on the way into this machine, for all destinations.
     fn input_losses(&self) -> InputLosses {
         InputLosses::default()
     }
 
-    /// Gives up what is still joined.
+    /// Leaves all joined channels.
     fn leave_all(&mut self);
 
-    /// Sessions of whoever sends, listened for during [`OTHERS_TIME`]; none where it cannot be listened.
+    /// Listens for [`OTHERS_TIME`] and returns the sessions of any senders; empty if listening is
+    /// impossible.
     fn others(&self) -> Vec<HeardSession> {
         Vec::new()
     }
 }
 
 impl ReceiveSession {
-    /// Opens the sockets and the folder. Nothing is joined or asked for yet.
+    /// Opens the sockets and the folder. Nothing is joined or requested yet.
     ///
     /// # Errors
-    /// When an option is out of range, the folder cannot be written to, or there is no way to receive from
-    /// the group.
+    /// If an option is out of range, the folder cannot be written to, or no interface can receive from the
+    /// group.
     pub fn open(options: ReceiveOptions) -> Result<Self, ReceiveError> {
         let ReceiveOptions { listen, out, ask } = options;
         let way = match ask {
@@ -88,7 +89,7 @@ impl ReceiveSession {
         Ok(Self { way, out, store: Some(store) })
     }
 
-    /// Stops it from any thread.
+    /// Returns a handle that stops the session from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         match &self.way {
             SessionListener::Groups(listener) => listener.stop.clone(),
@@ -96,7 +97,7 @@ impl ReceiveSession {
         }
     }
 
-    /// Where it receives.
+    /// Returns the parameters of the session at its start.
     pub fn started(&self) -> ReceiveStarted {
         match &self.way {
             SessionListener::Groups(listener) => listener.socket.started(&listener.options),
@@ -104,16 +105,14 @@ impl ReceiveSession {
         }
     }
 
-    /// Receives until every file is in place, the sender closes the session, the timeout is over, or it is
-    /// stopped. A session that falls silent makes way for another one on the group, if that is one that would
-    /// have been taken.
+    /// Receives until every file is in place, the sender closes the session, the timeout expires, or the
+    /// session is stopped. A silent session is replaced by another acceptable session on the group.
     ///
-    /// Whatever the end, nothing partial has its final name. What came of files that are not whole stays in a
-    /// working folder, and the next session that receives the same files into the same folder goes on from
-    /// there.
+    /// No incomplete file ever has its final name. Data of incomplete files stays in a working folder. The
+    /// next session that receives the same files into the same folder resumes from this data.
     ///
     /// # Errors
-    /// When the network fails.
+    /// If the network fails.
     pub fn run(&mut self, observer: &mut dyn FnMut(ReceiveUpdate)) -> Result<ReceiveSummary, ReceiveError> {
         observer(ReceiveUpdate::Started(self.started()));
         let store = self.store.take();
@@ -163,14 +162,14 @@ fn run_on<P: ContentPort>(
             && listener.options.source.is_some()
             && summary.others.is_empty()
         {
-            // A membership of the source named has kept all others out.
+            // A membership of the named source has kept all other senders out.
             summary.others.extend(listener.socket.others());
         }
         return Ok(summary);
     }
 }
 
-/// How a session is received.
+/// Options of a receiving session.
 #[derive(Debug)]
 pub struct ReceiveOptions {
     pub(super) listen: ListenOptions,
@@ -178,42 +177,42 @@ pub struct ReceiveOptions {
     pub(super) ask: Option<PullOptions>,
 }
 
-/// By what way to ask a source, whose address stands in place of the group, for packets.
+/// Path of requests to a source. The source's address takes the place of the group.
 #[derive(Clone, Debug)]
 pub(super) struct PullOptions {
-    /// Whom requests go to.
+    /// Address that requests are sent to.
     pub(super) upstream: SocketAddr,
-    /// A group by which replies may come, and the interface that it is joined on.
+    /// Group for replies and the interface to join the group on.
     pub(super) group: Option<(SocketAddr, Option<String>)>,
 }
 
-/// Datagrams dropped on purpose as they arrive, to see what loss does.
+/// Deliberate random drop of arriving datagrams, to test the effect of loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
-    /// Chance of each datagram to be dropped, from 0 to 1.
+    /// Probability that a datagram is dropped, from 0 to 1.
     pub probability: f64,
-    /// Which datagrams: the same seed drops the same ones.
+    /// Seed of the selection: the same seed drops the same datagrams.
     pub seed: u64,
 }
 
 impl ReceiveOptions {
-    /// Receives the first session heard on `group` (its base channel) into the folder `out`, which is made if
-    /// need be.
+    /// Receives the first session heard on `group` (the base channel) into the folder `out`, which is
+    /// created if missing.
     pub fn new(group: SocketAddr, out: impl Into<PathBuf>) -> Self {
         Self { listen: ListenOptions::new(group), out: out.into(), ask: None }
     }
 
-    /// Asks a source for its session, packet by packet, by way of a relay or directly, and receives it into
-    /// the folder `out`. Of the options of what listens TSI, timeout, loss and trace alone count; a source to
-    /// receive from must be the one that is asked.
+    /// Requests a session from `source` packet by packet, through a relay or directly, and receives the
+    /// session into the folder `out`. Of the listening options, only TSI, timeout, loss and trace apply. If
+    /// a source to receive from is set, the address must be that of `source`.
     pub fn asking(source: SocketAddr, via: Option<SocketAddr>, out: impl Into<PathBuf>) -> Self {
         let ask = PullOptions { upstream: via.unwrap_or(source), group: None };
         Self { ask: Some(ask), ..Self::new(source, out) }
     }
 
-    /// A group by which the relay replies to all on this network, where it does
-    /// ([`RelayGroup`](crate::relay::RelayGroup)), and the interface to join it on: by default where the
-    /// kernel's route to it leads. Nothing comes of it where no source is asked.
+    /// Group by which the relay replies to all receivers on this network, if the relay does so
+    /// ([`RelayGroup`](crate::relay::RelayGroup)), and the interface to join the group on. By default the
+    /// kernel's route to the group selects the interface. Has no effect on a session without requests.
     #[must_use]
     pub fn with_replies_to(mut self, group: SocketAddr, interface: Option<String>) -> Self {
         if let Some(ask) = &mut self.ask {
@@ -226,7 +225,7 @@ impl ReceiveOptions {
     session_setters!();
 }
 
-/// Why a session cannot be received. What goes wrong with its content is a
+/// Error that prevents receiving a session. Failures of the content are a
 /// [`ReceiveOutcome`](crate::ReceiveOutcome) instead.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
@@ -239,13 +238,13 @@ pub enum ReceiveError {
     /// The socket could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The chance of loss is no probability.
+    /// The loss probability is out of range.
     #[error("the loss probability is {0}, which must be from 0 to 1")]
     Loss(f64),
     /// The folder for the files cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The source, or the relay that it is to be asked by, is no address of a host.
+    /// The source, or the relay for its requests, is no address of a host.
     #[error(
         "nothing of {0} can be asked for by way of {1}: port 0, an unspecified address and a group are no host's"
     )]
@@ -253,9 +252,9 @@ pub enum ReceiveError {
     /// Receiving failed: the interface or a membership.
     #[error("receiving from {group} failed")]
     Network {
-        /// The base channel's group, or the source that is asked.
+        /// Group of the base channel; for a session on request, the source.
         group: IpAddr,
-        /// What went wrong.
+        /// Error of the driver.
         source: DriverError,
     },
 }

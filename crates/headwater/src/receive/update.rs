@@ -1,4 +1,4 @@
-//! What a receiving session tells its observer, and what it sums up at the end.
+//! Updates of a receiving session to its observer, and the summary at the end.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -11,230 +11,235 @@ use headwater_proto::delivery::{Digest, ReceiverStats, RelativePath, StoreError}
 use super::watch::LongPacketsMissing;
 use crate::net::{BufferSize, LinkChange};
 
-/// What a receiving session tells its observer, in order. Files are numbered from 0 as they are announced.
+/// Update of a receiving session to its observer, in order. Files are numbered from 0 in the order of
+/// announcement.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ReceiveUpdate {
-    /// It listens.
+    /// The session listens.
     Started(ReceiveStarted),
     /// A channel was joined.
     Joined(ChannelId),
     /// A channel was left.
     Left(ChannelId),
-    /// The interface went down or away, or came back: its channels are then joined again.
+    /// The interface went down, disappeared or came back. After the return its channels are joined again.
     LinkChanged(LinkChange),
-    /// The first packet of the session came.
+    /// The first packet of the session arrived.
     SessionFound {
         /// Transport session identifier.
         tsi: u64,
-        /// Who sends it.
+        /// Address and port of the sender.
         source: SocketAddr,
     },
-    /// Nothing has come for a while: of the session, or of any. Told once of each silence.
+    /// No packet has arrived for a while: of the session or, before a session is found, of any session.
+    /// Reported once per silence.
     Silent {
         /// Time without a packet so far.
         lasted: Duration,
         /// Whether a packet of the session had come before.
         is_found: bool,
     },
-    /// A session that was silent is heard again.
+    /// A packet arrived after a reported silence.
     HeardAgain {
         /// Time without a packet.
         lasted: Duration,
     },
-    /// Packets that are too long for the way do not arrive. Told once.
+    /// Packets that are too long for the path do not arrive. Reported once.
     LongPacketsMissing(LongPacketsMissing),
-    /// Somebody else sends on the group; it is not received. Told once of each of the first few.
+    /// Another session on the group, which is not received. Reported once for each of the first few
+    /// sessions.
     OtherSession {
-        /// Its transport session identifier.
+        /// Transport session identifier of the other session.
         tsi: u64,
-        /// Who sends it.
+        /// Address and port of the other session's sender.
         source: SocketAddr,
     },
-    /// The session has been silent for [`SILENCE`](headwater_proto::delivery::SILENCE) while another one that
-    /// would have been taken is being sent, mostly by the same sender, started again: it is received from
-    /// here on. Files are numbered, and everything is counted, from 0 again; what has come of files that both
-    /// carry is kept.
+    /// The session was silent for [`SILENCE`](headwater_proto::delivery::SILENCE) while another acceptable
+    /// session is being sent, usually by a restarted sender. From now on the receiver takes the new session.
+    /// File numbers and all counters start from 0 again. Data of files that both sessions carry is kept.
     SessionReplaced {
-        /// Transport session identifier of the one that replaces it.
+        /// Transport session identifier of the new session.
         tsi: u64,
-        /// Who sends it.
+        /// Address and port of the new session's sender.
         source: SocketAddr,
     },
-    /// The session's congestion control cannot be followed, so the session is not received.
+    /// The receiver cannot follow the session's congestion control, so the session is not received.
     ControlRefused {
-        /// Why.
+        /// Reason of the refusal.
         reason: String,
     },
-    /// A file will be received.
+    /// A file was announced and will be received.
     FileAnnounced {
-        /// Its number.
+        /// Number of the file.
         file: usize,
-        /// Its name below the folder.
+        /// Name below the folder.
         path: RelativePath,
-        /// Its length in bytes.
+        /// Length in bytes.
         bytes: u64,
     },
-    /// Something announced will not be received.
+    /// An announced file was refused.
     FileRefused {
-        /// Its name as the sender gave it: not to be trusted.
+        /// Name as the sender gave it: not to be trusted.
         location: String,
-        /// Why.
+        /// Reason of the refusal.
         reason: String,
     },
-    /// A file is whole, verified, and carries its final name.
+    /// A file is complete, verified, and carries its final name.
     FileCompleted {
-        /// Its number.
+        /// Number of the file.
         file: usize,
-        /// Its name below the folder.
+        /// Name below the folder.
         path: RelativePath,
-        /// Its length in bytes.
+        /// Length in bytes.
         bytes: u64,
-        /// What it was verified against, if the sender told: BLAKE3 over the digests of its blocks.
+        /// Digest that the file was verified against, if the sender announced a digest: BLAKE3 over the
+        /// digests of the blocks.
         digest: Option<Digest>,
-        /// Whether it was there already, and nothing of it had to be received.
+        /// Whether the file was already present and nothing had to be received.
         is_present: bool,
     },
-    /// A file came whole but is not what the sender promised: it was discarded.
+    /// A file is complete but differs from the sender's digest and was discarded.
     FileMismatch {
-        /// Its number.
+        /// Number of the file.
         file: usize,
-        /// Its name below the folder.
+        /// Name below the folder.
         path: RelativePath,
     },
-    /// Every file of the session has met its fate.
+    /// Every file of the session is completed, mismatched or refused.
     SessionCompleted {
         /// Files refused.
         refused: usize,
     },
-    /// The sender closed the session before every file was whole.
+    /// The sender closed the session before every file was complete.
     SessionClosed,
-    /// The folder cannot take any more.
+    /// The folder cannot store any more data.
     StoreFailed(StoreError),
-    /// How far it is; about ten times a second.
+    /// Progress of the session, about ten times a second.
     Progress(Box<ReceiveProgress>),
 }
 
-/// A receiving session as it starts.
+/// Parameters of a receiving session at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiveStarted {
-    /// Group and port of the base channel; where packets are asked for, the source.
+    /// Group and port of the base channel; for a session on request, the source.
     pub group: SocketAddr,
-    /// Whom requests go to, where packets are asked for.
+    /// Address that requests are sent to, for a session on request.
     pub via: Option<SocketAddr>,
-    /// The only source, if one was named.
+    /// Accepted source, if the options name a source.
     pub source: Option<IpAddr>,
-    /// The interface it receives on; nothing where that is whichever leads to whom it asks.
+    /// Interface that packets are received on; `None` if the route to the upstream address selects the
+    /// interface.
     pub interface: Option<String>,
-    /// The receive buffer that the kernel granted.
+    /// Receive buffer that the kernel granted.
     pub receive_buffer: BufferSize,
 }
 
-/// How far a receiving session is.
+/// Progress of a receiving session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceiveProgress {
-    /// Time since it began to listen.
+    /// Time since the session began to listen.
     pub elapsed: Duration,
     /// bit/s of UDP payload over the last second.
     pub rate_bits: u64,
-    /// Time without a packet of the session (of any, as long as none is found), once that is
-    /// [`SILENCE_SHOWN`].
+    /// Time without a packet of the session (of any session until a session is found), from
+    /// [`SILENCE_SHOWN`] on.
     pub silent: Option<Duration>,
-    /// What was received, and what was dropped and why.
+    /// Counters of received packets and, by reason, of dropped packets.
     pub stats: ReceiverStats,
-    /// Packets of the session received, and those missing in its sequence numbers.
+    /// Packets of the session received, and packets missing in the sequence numbers.
     pub reception: Reception,
-    /// The congestion control: what it holds to be fair, channels, join latency.
+    /// State of the congestion control: fair rate, channels, join latency.
     pub control: Status,
     /// Datagrams that the kernel dropped, mostly because the receive buffer was full.
     pub kernel_drops: u64,
     /// Datagrams of other groups or sources.
     pub foreign: u64,
-    /// Symbols held of all files announced.
+    /// Symbols held of all announced files.
     pub symbols_held: u64,
-    /// Symbols that all files announced need.
+    /// Symbols needed by all announced files.
     pub symbols: u64,
-    /// Every file announced, by its number.
+    /// All announced files, by number.
     pub files: Vec<FileStatus>,
 }
 
-/// Time without a packet from which on a session's progress tells of it.
+/// Time without a packet from which [`ReceiveProgress::silent`] shows a silence.
 pub const SILENCE_SHOWN: Duration = Duration::from_secs(2);
-/// Time without a packet that is told of by itself ([`ReceiveUpdate::Silent`]).
+/// Time without a packet from which [`ReceiveUpdate::Silent`] reports a silence.
 pub const SILENCE_TOLD: Duration = Duration::from_secs(10);
 
-/// A session that is sent on the group.
+/// Session that is sent on the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeardSession {
     /// Transport session identifier.
     pub tsi: u64,
-    /// Who sends it.
+    /// Address and port of the sender.
     pub source: SocketAddr,
 }
 
-/// How far a file is.
+/// Progress of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStatus {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Symbols that it needs, as far as it is announced.
+    /// Symbols that the announced part of the file needs.
     pub symbols: u64,
-    /// Symbols held; a few more than needed are possible.
+    /// Symbols held; may exceed the need by a few.
     pub symbols_held: u64,
-    /// Whether it is whole, verified and in place.
+    /// Whether the file is complete, verified and in place.
     pub is_done: bool,
-    /// Whether the folder refused it.
+    /// Whether the folder refused the file.
     pub is_refused: bool,
 }
 
-/// Why files are missing.
+/// Reason for missing files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncompleteReason {
-    /// Nothing needed came for as long as the timeout.
+    /// No needed symbol arrived within the timeout.
     TimedOut,
     /// The sender closed the session too early.
     SessionClosed,
-    /// Files were refused: their names or codings are not accepted, or the folder cannot take them.
+    /// Files were refused: the receiver does not accept the names or codings, or the folder cannot store the
+    /// files.
     Refused,
 }
 
-/// How a receiving session ended.
+/// Outcome of a receiving session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiveOutcome {
-    /// Every file is whole, verified and in place.
+    /// Every file is complete, verified and in place.
     Completed,
     /// No packet of a session came within the timeout.
     NothingReceived,
     /// Some files are missing.
     Incomplete(IncompleteReason),
-    /// A file was not what the sender promised, and was discarded.
+    /// A file differs from the sender's digest and was discarded.
     VerificationFailed,
-    /// The session's congestion control cannot be followed; why.
+    /// The receiver cannot follow the session's congestion control, for this reason.
     ControlRefused(String),
-    /// The folder could not take the files.
+    /// The folder could not store the files.
     StoreFailed(StoreError),
-    /// It was stopped.
+    /// The session was stopped.
     Interrupted,
 }
 
-/// A receiving session in numbers.
+/// Summary of a receiving session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceiveSummary {
-    /// How it ended.
+    /// Outcome of the session.
     pub outcome: ReceiveOutcome,
-    /// The last state.
+    /// Progress at the end.
     pub progress: ReceiveProgress,
-    /// Files announced that are whole, verified and in place.
+    /// Announced files that are complete, verified and in place.
     pub files_completed: usize,
-    /// Bytes of those.
+    /// Bytes of the completed files.
     pub bytes_completed: u64,
-    /// Files that were refused.
+    /// Refused files.
     pub files_refused: usize,
-    /// Other sessions that were heard on the group, the first few.
+    /// The first few other sessions on the group.
     pub others: Vec<HeardSession>,
-    /// Datagrams to the group, whatever was in them.
+    /// Datagrams to the group, with any content.
     pub datagrams: u64,
-    /// The working folder with what came of the files that are missing, if there is one: a session that
-    /// receives them into the same folder goes on from there.
+    /// Working folder with the data of incomplete files, if the folder exists. A session that receives the
+    /// files into the same folder resumes from this data.
     pub kept: Option<PathBuf>,
 }

@@ -1,7 +1,7 @@
-//! Watches a receiver's machine: reports what it does, ends it, and says how it ended.
+//! Application of a receiver's machine: reports events, ends the session, and derives the outcome.
 //!
-//! [`LongPacketsMissing`] reports packets that are too long for the path to a receiver, from the shorter ones
-//! that arrive.
+//! [`LongPacketsMissing`] reports packets that are too long for the path to a receiver, judged by the
+//! shorter packets that arrive.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,33 +26,33 @@ use crate::store::DiskStore;
 use crate::system::InputLosses;
 use crate::threads::StopHandle;
 
-/// How often the kernel is asked whether it dropped what was not read in time: a call for each socket.
+/// Interval at which the receiver reads the kernel's drop counter, with one system call for each socket.
 const DROPS_INTERVAL: headwater_proto::Duration = headwater_proto::Duration::from_millis(50);
 
-/// The application of a receiving session.
+/// Application of a receiving session.
 pub(super) struct Watch<'a> {
     stop: StopHandle,
     observer: &'a mut dyn FnMut(ReceiveUpdate),
     timeout: Option<headwater_proto::Duration>,
-    /// Whether only the packets of one source are received.
+    /// Whether only the packets of a named source are received.
     names_source: bool,
     progress: Progress,
-    /// Messages that the kernel had dropped at the last look, and when the next one is due.
+    /// Messages that the kernel had dropped by the last check.
     kernel_drops: u64,
     drops_due: Instant,
     end: Option<EndReason>,
-    /// Whether a session was ever heard.
+    /// Whether a session was ever found.
     session_found: bool,
     /// Other sessions heard, at most [`OTHERS_MAX`].
     others: Vec<HeardSession>,
-    /// When it began to listen for the session.
+    /// Start of listening for the session.
     began: Instant,
-    /// When the last packet came before a silence that was told of.
+    /// Arrival of the last packet before a reported silence.
     silent_since: Option<Instant>,
-    /// Packets lost on their way in before it began; `None` once the suspicion was told that they were too
-    /// long.
+    /// Packets lost on the way in before the start; `None` once the suspicion of too long packets was
+    /// reported.
     losses_before: Option<InputLosses>,
-    /// Names and lengths of the files announced, by number; those refused are not among them.
+    /// Names and lengths of the announced files, by number, without refused files.
     announced: BTreeMap<usize, (RelativePath, u64)>,
     mismatch: bool,
     files_completed: usize,
@@ -60,12 +60,12 @@ pub(super) struct Watch<'a> {
     files_refused: usize,
 }
 
-/// What ended it.
+/// Reason for the end of a run.
 #[derive(Clone, Debug)]
 enum EndReason {
     Completed,
     Closed,
-    /// Another session has come in its place.
+    /// Another session has replaced this session.
     Superseded,
     ControlRefused(String),
     StoreFailed(StoreError),
@@ -103,7 +103,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Whether another session is to be received now; if so, begins anew for it.
+    /// Whether another session replaces the session; if so, resets the state for the new session.
     pub(super) fn begins_anew(&mut self, now: Instant) -> bool {
         if !matches!(self.end, Some(EndReason::Superseded)) {
             return false;
@@ -117,7 +117,7 @@ impl<'a> Watch<'a> {
         true
     }
 
-    /// The session in numbers, and how it ended.
+    /// Returns the summary of the session with its outcome.
     pub(super) fn summary<C: ReceiverControl>(
         mut self,
         machine: &mut Receiver<C, DiskStore>,
@@ -191,7 +191,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Tells of a silence once it is long, and of its end.
+    /// Reports a long silence, and the end of a reported silence.
     fn watch_silence<C: ReceiverControl>(
         &mut self,
         machine: &Receiver<C, DiskStore>,
@@ -211,7 +211,7 @@ impl<'a> Watch<'a> {
             }
             Some(before) if since > before => {
                 self.silent_since = None;
-                // The session's first packet is told of by itself.
+                // The session's first packet has an update of its own.
                 if before > self.began {
                     let lasted = since.since(before).into();
                     (self.observer)(ReceiveUpdate::HeardAgain { lasted });
@@ -221,8 +221,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Tells of sessions of other sources than the one named, whose membership keeps all others out. The
-    /// receiver does nothing else meanwhile: nothing comes.
+    /// Reports sessions of other sources than the named source, whose membership excludes all other sources.
+    /// Blocks the receiver meanwhile, which is harmless because no packet arrives.
     fn listen_to_others(&mut self, socket: &impl ContentPort) {
         for other in socket.others() {
             if self.add_other(other) {
@@ -232,7 +232,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Notes a session that is not received. Returns whether it is a new one of the first few.
+    /// Records a session that is not received. Returns whether the session is new and within the limit.
     fn add_other(&mut self, other: HeardSession) -> bool {
         let is_new = self.others.len() < OTHERS_MAX && !self.others.contains(&other);
         if is_new {
@@ -241,7 +241,7 @@ impl<'a> Watch<'a> {
         is_new
     }
 
-    /// Tells once that packets are too long for the way, where it looks like that.
+    /// Reports once that packets are too long for the path, if the losses suggest so.
     fn watch_length<C: ReceiverControl>(
         &mut self,
         machine: &Receiver<C, DiskStore>,
@@ -264,9 +264,9 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// When nothing needed has come for too long; `None` while that cannot be said.
+    /// Returns the time at which the timeout expires; `None` without a timeout or while the store is busy.
     fn gives_up<C: ReceiverControl>(&self, machine: &Receiver<C, DiskStore>) -> Option<Instant> {
-        // Decoding and writing take their time: that is no silence of the sender's.
+        // Decoding and writing take time that is no silence of the sender.
         let idle = !machine.store().is_busy();
         self.timeout.filter(|_| idle).map(|timeout| machine.stats().last_progress + timeout)
     }
@@ -281,7 +281,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<Receiver<C, DiskStore>, P> 
                 machine.overrun(now);
             }
         }
-        // The base channel stays open to whoever may send on it next; the others are this sender's.
+        // The base channel accepts any next sender; the other channels belong to this sender.
         socket.expect_source(machine.session().map(|(source, _)| source));
     }
 
@@ -379,33 +379,33 @@ impl<C: ReceiverControl, P: ContentPort> Application<Receiver<C, DiskStore>, P> 
     }
 }
 
-/// Least packets missing before their length is suspected.
+/// Least number of missing packets for a suspicion of their length.
 const LOST_MIN: u64 = 20;
-/// LCT header and FEC payload id of a packet of content.
+/// LCT header and FEC payload id of a content packet.
 const HEADER_BYTES: u32 = 16;
 
-/// Long packets of a session are missing, while short ones arrive.
+/// Report that long packets of a session are missing while short packets arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LongPacketsMissing {
-    /// Bytes of an IP packet that carries a whole symbol of the session, at least.
+    /// Least bytes of an IP packet with a whole symbol of the session.
     pub packet_bytes: u32,
     /// UDP payload of the longest packet of the session that arrived, in bytes.
     pub longest: u64,
-    /// The interface that it is received on, and its MTU if the system tells; nothing where packets are asked
-    /// for by unicast.
+    /// Interface that the session is received on, and the MTU if the system reports the MTU; `None` for a
+    /// session on request by unicast.
     pub interface: Option<(String, Option<u32>)>,
-    /// Whether packets came in fragments, of which some are missing.
+    /// Whether packets arrived in incomplete sets of fragments.
     pub is_fragmented: bool,
     /// Symbol size with which a sender's packets fit the interface.
     symbol_size: u16,
 }
 
-/// What is known of a session's packets.
+/// Observations about a session's packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
-    /// Symbol size of the session's content, once the FDT has told.
+    /// Symbol size of the session's content, once an FDT has arrived.
     pub symbol_size: Option<u16>,
-    /// UDP payload of the longest packet that came, in bytes.
+    /// UDP payload of the longest received packet, in bytes.
     pub longest: u64,
     /// Packets received.
     pub packets: u64,
@@ -414,8 +414,8 @@ pub(super) struct Facts {
     pub is_ipv4: bool,
 }
 
-/// Judges whether long packets are missing: either none of them came, or the interface is too narrow for them
-/// and most are lost (runs that the kernel did not cut pass some drivers all the same).
+/// Judges whether long packets are missing: either no long packet came, or the interface is too narrow for
+/// long packets and most packets are lost (some drivers pass runs that the kernel did not cut all the same).
 pub(super) fn judge_long_packets(
     facts: Facts,
     interface: Option<&Interface>,
@@ -444,7 +444,7 @@ pub(super) fn judge_long_packets(
 }
 
 impl fmt::Display for LongPacketsMissing {
-    /// What is wrong, and what to do.
+    /// Formats the problem and advice for the user.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { packet_bytes, longest, symbol_size, .. } = self;
         write!(

@@ -1,4 +1,5 @@
-//! Jobs that threads do ahead, in order, the one that is waited for first; some only once one of them is.
+//! Jobs done ahead by threads, in order, with priority for the job that is waited for. Later jobs may be
+//! deferred until first requested.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,8 +10,8 @@ use headwater_proto::delivery::SourceError;
 
 use crate::threads::yield_to_session;
 
-/// Jobs numbered from 0, kept with their results until they are dropped. Those that are prompt are begun at
-/// once, the later ones when any of them is waited for.
+/// Jobs numbered from 0, kept with their results until dropped. Prompt jobs begin at once; later jobs begin
+/// when a later job is waited for.
 pub(super) struct Background<T> {
     shared: Arc<Shared<T>>,
     workers: Vec<JoinHandle<()>>,
@@ -23,11 +24,11 @@ struct Shared<T> {
 
 struct State<T> {
     jobs: Vec<Job<T>>,
-    /// All jobs before it are begun.
+    /// Index before which all jobs have begun.
     next: usize,
-    /// Jobs that may begin before any of the others is wanted: the first so many.
+    /// Number of first jobs that may begin before any later job is requested.
     prompt: usize,
-    /// The job that is waited for.
+    /// Job that is waited for.
     wanted: Option<usize>,
     failed: Option<SourceError>,
     ended: bool,
@@ -38,16 +39,16 @@ enum Job<T> {
     Waiting,
     Working,
     Done(T),
-    /// It failed by itself: its file is lost, others are not.
+    /// The job's file is lost; other files are not affected.
     Failed(SourceError),
 }
 
 impl<T: Clone + Send + 'static> Background<T> {
-    /// Begins the `prompt` first of `jobs` jobs on `threads` threads, each of which does them by a `worker`
-    /// of its own.
+    /// Starts `threads` threads for `jobs` jobs, of which the first `prompt` jobs begin at once. Each thread
+    /// runs jobs with a closure from `worker`.
     ///
     /// # Errors
-    /// When a thread cannot be started.
+    /// If a thread cannot be started.
     pub(super) fn start<W>(
         jobs: usize,
         prompt: usize,
@@ -71,10 +72,10 @@ impl<T: Clone + Send + 'static> Background<T> {
         Ok(background)
     }
 
-    /// The result of a job; waits for it.
+    /// Waits for a job and returns the result.
     ///
     /// # Errors
-    /// When it failed for its file, or any job has failed for the session.
+    /// If the job failed for its file, or any job failed for the session.
     pub(super) fn result(&self, job: usize) -> Result<T, SourceError> {
         let mut state = self.shared.lock();
         loop {
@@ -86,10 +87,10 @@ impl<T: Clone + Send + 'static> Background<T> {
         }
     }
 
-    /// The result of a job if it is there within `patience`. The job goes first from now on.
+    /// Returns the result of a job if ready within `patience`. The job has priority from now on.
     ///
     /// # Errors
-    /// When it failed for its file, or any job has failed for the session.
+    /// If the job failed for its file, or any job failed for the session.
     pub(super) fn result_within(&self, job: usize, patience: Duration) -> Result<Option<T>, SourceError> {
         let until = Instant::now() + patience;
         let mut state = self.shared.lock();
@@ -111,19 +112,19 @@ impl<T> Drop for Background<T> {
         self.shared.lock().ended = true;
         self.shared.changed.notify_all();
         for worker in self.workers.drain(..) {
-            // A worker that panicked has said so already.
+            // A panicking worker has already printed a message.
             let _panicked = worker.join();
         }
     }
 }
 
 impl<T> Shared<T> {
-    /// A panic of a worker leaves the state as it was before its job.
+    /// Ignores poisoning: a worker's panic leaves the state unchanged by the worker's job.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The job is wanted: it and all others may begin, if it was to wait for that.
+    /// Requests a job. If the job was deferred, the job and all other jobs may begin.
     fn let_begin(&self, state: &mut State<T>, job: usize) {
         if job >= state.prompt {
             state.prompt = state.jobs.len();
@@ -131,7 +132,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// The next job, once there is one that may begin; `None` at the end.
+    /// Waits for a job that may begin; returns `None` at the end.
     fn begin(&self) -> Option<usize> {
         let mut state = self.lock();
         loop {
@@ -166,7 +167,7 @@ impl<T> Shared<T> {
 }
 
 impl<T: Clone> State<T> {
-    /// The result of a job, which goes first if it is not begun.
+    /// Returns the result of a job, and gives the job priority if the job has not begun.
     fn want(&mut self, job: usize) -> Result<Option<T>, SourceError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -182,12 +183,12 @@ impl<T: Clone> State<T> {
 }
 
 impl<T> State<T> {
-    /// Whether there is nothing more to begin.
+    /// Whether no more jobs begin.
     fn is_over(&self) -> bool {
         self.ended || self.failed.is_some() || self.next == self.jobs.len()
     }
 
-    /// The next job to do, if one may begin.
+    /// Returns the next job, if a job may begin.
     fn begin(&mut self) -> Option<usize> {
         let is_waiting = |job: &usize| matches!(self.jobs[*job], Job::Waiting);
         let job = match self.wanted.filter(is_waiting) {
@@ -203,7 +204,7 @@ impl<T> State<T> {
     }
 }
 
-/// Nobody may wait for ever for a job whose worker is gone.
+/// Fails all jobs if a worker panics, so that no thread waits forever for the worker's job.
 struct FailOnPanic<'a, T>(&'a Shared<T>);
 
 impl<T> Drop for FailOnPanic<'_, T> {

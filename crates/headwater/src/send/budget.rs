@@ -1,4 +1,4 @@
-//! Where the repair symbols of a session are kept, so that coding stays within a bound of memory.
+//! Storage of a session's repair symbols, chosen so that coding stays within a memory limit.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,55 +12,57 @@ use super::layout::{Layout, StoredBlock, early_symbols};
 use super::options::{SendEnd, SendOptions};
 use super::repair_store::check_space;
 
-/// Memory for coding unless said otherwise.
+/// Default memory limit for coding.
 pub(super) const MEMORY_LIMIT_DEFAULT: u64 = 256 << 20;
-/// Up to this rate, in bit/s, all blocks are encoded at once: sending leaves most of a processor to it. Above
-/// it, encoders would take the processor from sending, for receivers that mostly do with the first passes.
+/// Rate in bit/s up to which all blocks are encoded at once: sending leaves most of a processor to encoding.
+/// Above this rate, encoders would take processor time from sending, and most receivers need only the first
+/// passes.
 const EAGER_RATE_MAX: u64 = 2_000_000_000;
-/// Blocks whose repair symbols are written together: enough for runs of 11 kB, few enough to be done soon.
+/// Maximum number of blocks whose repair symbols are written together: enough for runs of 11 kB, few enough
+/// for a short job.
 const GATHER_MAX: u64 = 8;
-/// Bytes of LDPC's matrix for each encoding symbol of the block that a thread is encoding, while it is made,
-/// and of the order of sending for each encoding symbol of a length of block.
+/// Bytes for each encoding symbol with LDPC: of the matrix while a thread encodes the block, and of the
+/// sending order of each block length.
 const MATRIX_BYTES: u64 = 64;
 const ORDER_BYTES: u64 = 4;
 
-/// Where a session keeps its repair symbols.
+/// Storage of a session's repair symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepairPlace {
-    /// Nowhere: it sends none.
+    /// The session sends no repair symbols.
     Nowhere,
-    /// In memory, as the encoders that make them: without end where the code is rateless.
+    /// In memory, as encoders that make the symbols: an unlimited number if the code is rateless.
     Memory {
-        /// What the encoders take.
+        /// Bytes of the encoders.
         bytes: u64,
     },
-    /// In a file without a name: as many as source symbols, in window order 47 % of that, sent in turns with
-    /// them.
+    /// In a file without a name: as many symbols as source symbols, in window order 47 % of that number,
+    /// sent in turns with the source symbols.
     Disk {
         /// Length of the file.
         bytes: u64,
-        /// The folder of the file.
+        /// Folder of the file.
         folder: PathBuf,
     },
 }
 
-/// How a session codes its blocks within its bound of memory.
+/// Plan for coding a session's blocks within the memory limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
     pub(super) place: RepairPlace,
-    /// Threads that encode, at least 1 where anything is encoded.
+    /// Number of encoding threads, at least 1 if anything is encoded.
     pub(super) threads: usize,
-    /// Blocks that a thread encodes before it writes to a store.
+    /// Number of blocks that a thread encodes before a write to the store.
     pub(super) gather: usize,
-    /// Whether encoders wait until they are needed, where a code makes the first symbols without.
+    /// Whether encoders wait until needed, if a code makes the first symbols without an encoder.
     pub(super) is_lazy: bool,
 }
 
 impl Budget {
-    /// At most `workers` threads.
+    /// Plans the coding with at most `workers` threads.
     ///
     /// # Errors
-    /// [`SendError::Memory`] when no block can be encoded within the bound, and what [`check_space`] says.
+    /// [`SendError::Memory`] if no block can be encoded within the limit, and errors of [`check_space`].
     pub(super) fn new(plan: &SessionPlan, options: &SendOptions, workers: usize) -> Result<Self, SendError> {
         let is_single = matches!(options.end, SendEnd::Passes(0 | 1));
         // A single pass in spread order sends each source symbol once and nothing else.
@@ -82,8 +84,8 @@ impl Budget {
     }
 }
 
-/// The store of a session's repair symbols: as many as source symbols where the code has them (n = 2k), in
-/// window order those of the passes that differ (n = 1.31 k).
+/// Returns the layout of a session's repair symbols: as many as source symbols if the code has enough (n =
+/// 2k), in window order the symbols of the distinct passes (n = 1.47 k).
 pub(super) fn store_layout(plan: &SessionPlan, gather: usize) -> Layout {
     let objects = plan.objects();
     let blocks = |object: &PlannedObject| {
@@ -99,18 +101,19 @@ pub(super) fn store_layout(plan: &SessionPlan, gather: usize) -> Layout {
     Layout::new(&blocks, symbol_size, gather, plan.order())
 }
 
-/// What coding takes, in bytes.
+/// Memory for coding, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Needs {
-    /// The longest block with its padding, at least 1.
+    /// Longest block with padding, at least 1.
     block: u64,
-    /// The encoder of the longest block, and its early symbols.
+    /// Encoder of the longest block, with the block's early symbols.
     encoder: u64,
-    /// The same of all blocks.
+    /// Encoders and early symbols of all blocks.
     encoders: u64,
-    /// What all threads share.
+    /// Memory shared by all threads.
     shared: u64,
-    /// What making it takes beside, where it is all made before the first encoder.
+    /// Additional memory while the shared part is made, if the shared part is complete before the first
+    /// encoder.
     making: u64,
 }
 
@@ -148,7 +151,7 @@ impl Needs {
         needs
     }
 
-    /// All encoders in memory, if they fit beside the blocks that are being encoded.
+    /// Returns a plan with all encoders in memory, if they fit next to the blocks being encoded.
     fn in_memory(&self, limit: u64, workers: u64) -> Option<Budget> {
         let left = limit.checked_sub(self.shared)?.checked_sub(self.encoders.max(self.making))?;
         let threads = (left / self.block).min(workers);
@@ -161,9 +164,9 @@ impl Needs {
         usize::try_from(threads).ok().filter(|threads| *threads > 0).map(budget)
     }
 
-    /// Threads, and blocks that each of them may gather.
+    /// Returns the number of threads, and the number of blocks that each thread may gather.
     fn on_disk(&self, limit: u64, workers: u64) -> Result<(usize, usize), SendError> {
-        // While the one plan of all is made, no thread has an encoder.
+        // While the single plan for all blocks is made, no thread has an encoder.
         let encoder = self.encoder.max(self.making);
         let left = limit.saturating_sub(self.shared);
         let least = encoder.saturating_add(self.block);
@@ -178,7 +181,8 @@ impl Needs {
     }
 }
 
-/// The lengths of an object's blocks, in symbols, and how many have them: two lengths at most.
+/// Returns the lengths of an object's blocks in symbols, at most two lengths, and the number of blocks of
+/// each length.
 fn lengths_of(partition: &Partition) -> [(u32, u64); 2] {
     let last = partition.blocks().checked_sub(1).and_then(|sbn| partition.block(sbn));
     let short = last.map_or(0, |block| block.symbols);

@@ -1,6 +1,7 @@
-//! The files of a session as blocks and symbols, read from disk.
+//! Files of a session as blocks and symbols, read from disk.
 //!
-//! `FileWatcher` notices files that change while a session sends them from memory, where no read finds out.
+//! `FileWatcher` detects files that change while a session sends from memory, where no read detects the
+//! change.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,38 +17,37 @@ use super::files::{PreparedFile, Stamp};
 use crate::system::{OPEN_FILES_MAX, OpenFiles, read_at};
 use crate::threads::yield_to_session;
 
-/// Bytes of a file read and hashed at once: what stays in a processor's cache.
+/// Bytes of a file that are read and hashed at once, which fit in a processor's cache.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Where the bytes of a session's objects are, and what is known of them. Shared by all threads of the
-/// session.
+/// Locations and state of the bytes of a session's objects. Shared by all threads of the session.
 ///
-/// A file that once changed or could not be read stays lost: each later use fails with the same error.
+/// A file that changed or could not be read stays lost: each later use fails with the same error.
 #[derive(Debug)]
 pub(super) struct Content {
     files: Vec<PreparedFile>,
     objects: Vec<Object>,
     open: OpenFiles<usize>,
-    /// By file: why it cannot be sent.
+    /// By file: reason why the file cannot be sent.
     faults: Vec<OnceLock<SourceError>>,
-    /// By block: what was read of it first.
+    /// By block: digest of the first read.
     digests: Vec<OnceLock<Digest>>,
 }
 
-/// An object of the plan.
+/// Object of the plan.
 #[derive(Debug)]
 pub(super) struct Object {
     file: usize,
-    /// Where it begins in the file, in bytes.
+    /// Start of the object in the file, in bytes.
     offset: u64,
-    /// How many blocks of the session come before its own.
+    /// Number of the session's blocks before the object's first block.
     first_block: usize,
     pub(super) partition: Partition,
     pub(super) codec: Arc<dyn BlockCodec>,
 }
 
 impl Content {
-    /// The planned objects of these files, which are those that were planned.
+    /// Maps the objects of `plan` to `files`, which must be the planned files.
     pub(super) fn new(files: &[PreparedFile], plan: &SessionPlan) -> Self {
         let mut blocks = 0;
         let objects = plan.objects().iter().map(|object| {
@@ -74,7 +74,7 @@ impl Content {
         &self.objects[object]
     }
 
-    /// All blocks of the session in order: object and block number.
+    /// Returns object and block number of all blocks of the session, in order.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (usize, u32)> {
         let blocks = |(index, object): (usize, &Object)| {
             let count = object.partition.blocks();
@@ -83,17 +83,17 @@ impl Content {
         self.objects.iter().enumerate().flat_map(blocks)
     }
 
-    /// How many blocks of [`Self::blocks`] come before those of each object.
+    /// Returns the index of each object's first block in [`Self::blocks`].
     pub(super) fn first_blocks(&self) -> Vec<usize> {
         self.objects.iter().map(|object| object.first_block).collect()
     }
 
-    /// Succeeds unless the file of an object is lost.
+    /// Fails if the file of an object is lost.
     pub(super) fn check_object(&self, object: usize) -> Result<(), SourceError> {
         self.faults[self.objects[object].file].get().map_or(Ok(()), |fault| Err(fault.clone()))
     }
 
-    /// Makes sure that a block read by whoever is what it was when it was first read.
+    /// Fails unless `digest` equals the digest of the first read of the block.
     pub(super) fn check_digest(&self, object: usize, sbn: u32, digest: Digest) -> Result<(), SourceError> {
         let place = &self.objects[object];
         let first = self.digests[place.first_block + sbn as usize].get_or_init(|| digest);
@@ -105,14 +105,14 @@ impl Content {
         self.files.len()
     }
 
-    /// Makes sure that a file's path still leads to what was prepared.
+    /// Fails unless a file's path still leads to the prepared file.
     pub(super) fn check_file(&self, index: usize) -> Result<(), SourceError> {
         let metadata = fs::metadata(&self.files[index].path);
         let metadata = metadata.map_err(|error| self.unreadable(index, &error))?;
         if Stamp::of(&metadata) == self.files[index].stamp { Ok(()) } else { Err(self.changed(index)) }
     }
 
-    /// Hashes a block piece by piece, through `room`; `None` once `is_cancelled` says so.
+    /// Hashes a block piece by piece in the buffer `room`. Returns `None` once `is_cancelled` returns true.
     pub(super) fn hash_block(
         &self,
         object: usize,
@@ -142,7 +142,7 @@ impl Content {
         Ok(Some(digest))
     }
 
-    /// Reads a block's own bytes, without padding, and makes sure that the file is still what was prepared.
+    /// Reads a block without padding. Fails unless the file is still the prepared file.
     pub(super) fn read_block(&self, object: usize, sbn: u32, block: &mut Vec<u8>) -> Result<(), SourceError> {
         self.check_object(object)?;
         let place = &self.objects[object];
@@ -155,8 +155,8 @@ impl Content {
         self.check(place.file, &file)
     }
 
-    /// Reads source symbols of a block from `esi` on, as many as `room` holds, and makes sure that the file
-    /// is still what was prepared. Past the end of the object they are zeros.
+    /// Reads source symbols of a block from `esi` on, as many as `room` holds. Fails unless the file is
+    /// still the prepared file. Bytes past the end of the block are zeros.
     pub(super) fn read_symbols(
         &self,
         object: usize,
@@ -229,30 +229,30 @@ fn too_long(bytes: u64) -> SourceError {
     ))
 }
 
-/// Time between two looks at a file, at least.
+/// Minimum time between two checks of a file.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Files looked at in a row.
+/// Number of files checked in a row.
 const BATCH: usize = 32;
-/// Time between two batches, at least: a session of thousands of files takes longer than [`INTERVAL`] to look
-/// at all.
+/// Minimum time between two batches. For thousands of files, a check of all files therefore takes longer
+/// than [`INTERVAL`].
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A thread that looks at each file about once a second.
+/// Thread that checks each file about once a second.
 ///
-/// Memory: one error for each file that is lost.
+/// Memory: one error for each lost file.
 #[derive(Debug)]
 pub(super) struct FileWatcher {
     lost: Receiver<SourceError>,
-    /// Dropped to end the thread.
+    /// Dropped to stop the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl FileWatcher {
-    /// Starts to look.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub(super) fn start(content: &Arc<Content>) -> Result<Self, SourceError> {
         let (told, lost) = channel();
         let (stop, stopped) = channel();
@@ -263,7 +263,7 @@ impl FileWatcher {
         Ok(Self { lost, stop: Some(stop), thread: Some(thread.map_err(cannot)?) })
     }
 
-    /// The next file that was lost.
+    /// Returns the next lost file.
     pub(super) fn poll(&self) -> Option<SourceError> {
         self.lost.try_recv().ok()
     }
@@ -273,13 +273,13 @@ impl Drop for FileWatcher {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so already.
+            // A panicking thread has already printed a message.
             let _panicked = thread.join();
         }
     }
 }
 
-/// Looks at all files, again and again, until `stopped` is at its end. A lost file is told once.
+/// Checks all files repeatedly until the sender of `stopped` is dropped. Each lost file is reported once.
 fn watch(content: &Content, told: &Sender<SourceError>, stopped: &Receiver<()>) {
     yield_to_session();
     let mut files: Vec<usize> = (0..content.files()).collect();

@@ -1,5 +1,5 @@
-//! Blocks encoded in the background, in the order in which the carousel needs them, and no sooner than it
-//! does.
+//! Encodes blocks in the background, in the order of the carousel, and no sooner than needed by the
+//! carousel.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use super::content::Content;
 use super::layout;
 
 impl Content {
-    /// Reads a block with its padding into `bytes`. Its file is what was announced by its stamp, as for
-    /// source symbols.
+    /// Reads a block with padding to whole symbols into `bytes`. The file's stamp confirms the announced
+    /// content, as for source symbols.
     pub(super) fn padded_block(
         &self,
         object: usize,
@@ -26,7 +26,8 @@ impl Content {
         Ok(())
     }
 
-    /// The encoder of a block. `bytes` is room for the block, which it holds with its padding in the end.
+    /// Creates the encoder of a block. `bytes` is a buffer for the block, and finally holds the block with
+    /// padding.
     pub(super) fn encoder(
         &self,
         object: usize,
@@ -42,8 +43,8 @@ impl Content {
         encoder.map_err(|error| SourceError::Session(error.to_string()))
     }
 
-    /// Makes room for a block, and says how long it is in whole symbols, and with those that its code pads it
-    /// with.
+    /// Reserves a buffer for a block. Returns the length in whole symbols, and the length with the code's
+    /// padding.
     fn reserve(&self, object: usize, sbn: u32, bytes: &mut Vec<u8>) -> [usize; 2] {
         let place = self.object(object);
         let symbols = place.block(sbn).symbols;
@@ -54,11 +55,11 @@ impl Content {
     }
 }
 
-/// The repair symbols of every block of a session, made by threads and kept in memory: without end where the
-/// code has them.
+/// Repair symbols of every block of a session, made by threads and kept in memory: an unlimited number if
+/// the code is rateless.
 ///
-/// Those of the first passes, where a code makes a few of them fast, are made for all blocks before any
-/// encoder is.
+/// If a code makes a few repair symbols fast, the symbols of the first passes are made for all blocks before
+/// any encoder.
 #[derive(Debug)]
 pub(super) struct Encoders {
     content: Arc<Content>,
@@ -66,23 +67,23 @@ pub(super) struct Encoders {
     /// First the early symbols of each block, then the encoders.
     coded: Background<BlockCode>,
     blocks: usize,
-    /// Index of each object's first block among all.
+    /// Index of each object's first block among all blocks.
     first: Vec<usize>,
 }
 
-/// What is kept of a block.
+/// Stored coding result of a block.
 #[derive(Clone)]
 enum BlockCode {
-    /// Its first repair symbols.
+    /// First repair symbols of the block.
     Early(Arc<[u8]>),
     Encoder(Arc<dyn BlockEncoder>),
 }
 
 impl Encoders {
-    /// Begins to encode. If `is_lazy`, encoders wait until one of them is wanted.
+    /// Starts to encode. If `is_lazy`, encoders wait until an encoder is requested.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub(super) fn start(
         content: &Arc<Content>,
         order: Order,
@@ -95,8 +96,8 @@ impl Encoders {
             let (content, blocks) = (Arc::clone(content), Arc::clone(&blocks));
             move |job: usize| {
                 let (object, sbn) = blocks[job % count];
-                // Not kept between blocks: room for a block would stay with each thread for the whole
-                // session.
+                // Not kept between blocks: each thread would otherwise hold a buffer for a block for the
+                // whole session.
                 let room = &mut Vec::new();
                 if job < count {
                     early(&content, order, object, sbn, room).map(BlockCode::Early)
@@ -111,11 +112,12 @@ impl Encoders {
         Ok(Self { content, order, coded, blocks: count, first })
     }
 
-    /// Whether a block's repair symbols can be had at once. In window order they are waited for: their passes
-    /// are short, and a source symbol in place of one helps nobody.
+    /// Whether a block's repair symbols are available at once. In window order always true, and the caller
+    /// waits in [`Self::symbol`]: passes are short, and a source symbol instead of a repair symbol is
+    /// useless.
     ///
     /// # Errors
-    /// When a block could not be encoded: the session ends.
+    /// If a block could not be encoded: the session ends.
     pub(super) fn is_ready(&self, object: usize, sbn: u32) -> Result<bool, SourceError> {
         match self.order {
             Order::Window => Ok(true),
@@ -126,7 +128,7 @@ impl Encoders {
         }
     }
 
-    /// Writes a repair symbol; waits for its block when that is not encoded yet.
+    /// Writes a repair symbol. Waits for the block's encoding if necessary.
     pub(super) fn symbol(
         &self,
         object: usize,
@@ -150,7 +152,7 @@ impl Encoders {
     }
 }
 
-/// The early symbols of a block, one after the other.
+/// Returns the early symbols of a block in sequence.
 fn early(
     content: &Content,
     order: Order,

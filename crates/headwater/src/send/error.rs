@@ -1,4 +1,4 @@
-//! Why a session cannot be sent.
+//! Errors of preparing and of sending a session.
 
 use std::fmt;
 use std::io;
@@ -13,13 +13,13 @@ use super::files::Skipped;
 use crate::driver::DriverError;
 use crate::net::{ChannelsError, InterfaceError, OpenError};
 
-/// Why files cannot be prepared for sending.
+/// Error of [`prepare`](super::prepare).
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     /// The selection holds no regular file.
     #[error("there is nothing to send: no regular file is among the paths given{}", Reasons(.skipped))]
     Empty {
-        /// What there is instead.
+        /// Paths that were found and are not regular files.
         skipped: Vec<Skipped>,
     },
     /// A file or folder could not be read.
@@ -27,7 +27,7 @@ pub enum PrepareError {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// Receivers would refuse the name.
@@ -35,7 +35,7 @@ pub enum PrepareError {
     Name {
         /// The file.
         path: PathBuf,
-        /// What is wrong with its name.
+        /// Rule that the name breaks.
         source: NameError,
     },
     /// The name is no UTF-8.
@@ -64,7 +64,7 @@ pub enum PrepareError {
     },
 }
 
-/// `; '/dev/null' is a device` for each of the first few.
+/// Formats `; '/dev/null' is a device` for each of the first few skipped paths.
 struct Reasons<'a>(&'a [Skipped]);
 
 impl fmt::Display for Reasons<'_> {
@@ -78,7 +78,7 @@ impl fmt::Display for Reasons<'_> {
     }
 }
 
-/// Why a session cannot be sent, or not to its end.
+/// Error that prevents a session or ends it early.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     /// The group is no multicast address, or its channels do not fit above it.
@@ -92,26 +92,26 @@ pub enum SendError {
         "a maximum of {max} is too low over a base rate of {base}: it must be at least {least}; or lower the base rate"
     )]
     Rates {
-        /// Of the base channel.
+        /// Rate of the base channel.
         base: Rate,
-        /// Of all channels.
+        /// Maximum rate of all channels together.
         max: Rate,
-        /// The least maximum.
+        /// Lowest possible maximum.
         least: Rate,
     },
-    /// Windows were asked for where each receiver has a rate of its own.
+    /// Window order was requested for a session in which each receiver has a rate of its own.
     #[error("the order 'window' is for receivers of one rate: leave the order out, or send at a fixed rate")]
     NoWindows,
-    /// Passes were asked for where each receiver has a rate of its own.
+    /// A number of passes was requested for a session in which each receiver has a rate of its own.
     #[error(
         "passes end a session of one rate; where each receiver has a rate of its own, slow ones would still miss most of it: \
          say for how long to send, or send at a fixed rate"
     )]
     NoPasses,
-    /// A stream was to be sent to those who ask.
+    /// A stream was given a congestion control that sends on request.
     #[error("a stream is sent unasked: choose another congestion control than '{0}'")]
     NotOnRequest(&'static str),
-    /// It was opened to be looked at only.
+    /// The session is a rehearsal, which never runs.
     #[error("a rehearsal is planned and never runs")]
     Rehearsal,
     /// Two addresses of one IP version.
@@ -126,14 +126,14 @@ pub enum SendError {
     /// An option is out of its range.
     #[error("{option} is {value}, which must be {range}")]
     Option {
-        /// Which.
+        /// Name of the option.
         option: &'static str,
-        /// What was asked for.
+        /// Value given.
         value: u64,
-        /// What is possible.
+        /// Range allowed.
         range: &'static str,
     },
-    /// The symbols asked for are longer than the interface can send.
+    /// The requested symbols are longer than the interface can send.
     #[error(
         "a packet with a symbol of {symbol_size} bytes does not fit the MTU of {interface}, {mtu} bytes; leave the size to \
          the MTU, or raise it"
@@ -158,41 +158,41 @@ pub enum SendError {
          pass, or use no erasure code"
     )]
     Memory {
-        /// What encoding takes at least.
+        /// Least memory that encoding takes.
         needed: Size,
-        /// What it may take.
+        /// Memory limit.
         limit: Size,
     },
-    /// Repair symbols that do not fit in memory find no room on disk either.
+    /// Repair symbols fit neither in memory nor on disk.
     #[error(
         "repair symbols need {needed} in '{}', where {free} are free; make room, choose another folder, allow more \
          memory, send a single pass, or use no erasure code", folder.display()
     )]
     Space {
-        /// Where they would be.
+        /// Folder for the repair symbols.
         folder: PathBuf,
-        /// What they take.
+        /// Bytes the repair symbols take.
         needed: Size,
-        /// What is there.
+        /// Bytes free in the folder.
         free: Size,
     },
-    /// The file for repair symbols could not be made.
+    /// The file for repair symbols could not be created.
     #[error("cannot {attempt} in '{}', where repair symbols are kept; choose another folder", folder.display())]
     Store {
-        /// What was tried.
+        /// Operation that failed.
         attempt: &'static str,
-        /// Where it would be.
+        /// Folder for the file.
         folder: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// A file could not be read, or changed.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The sockets at which receivers ask failed.
+    /// The sockets at which receivers send requests failed.
     #[error("answering receivers failed")]
     Asked {
-        /// What went wrong.
+        /// Error of the driver.
         source: DriverError,
     },
     /// Sending failed: the interface, a route, a firewall.
@@ -200,7 +200,7 @@ pub enum SendError {
     Network {
         /// The base channel's group.
         group: IpAddr,
-        /// What went wrong.
+        /// Error of the driver.
         source: DriverError,
     },
 }

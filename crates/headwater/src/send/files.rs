@@ -1,4 +1,4 @@
-//! From paths on the command line to files of a session.
+//! Converts paths from the command line to files of a session.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -10,23 +10,23 @@ use headwater_proto::delivery::{FileTime, FileToSend, RelativePath};
 
 use super::error::PrepareError;
 
-/// A file to send.
+/// File to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreparedFile {
-    /// Where it is.
+    /// Path on this machine.
     pub path: PathBuf,
-    /// Its name at the receivers.
+    /// Name at the receivers.
     pub name: RelativePath,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Its permission bits.
+    /// Permission bits.
     pub mode: u32,
-    /// When it was modified last, if its file system tells a time.
+    /// Time of the last modification, if the file system reports a time.
     pub modified: Option<FileTime>,
     pub(super) stamp: Stamp,
 }
 
-/// What tells whether a file changed.
+/// Identity and state of a file, compared to detect changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -35,36 +35,36 @@ pub(super) struct Stamp {
     modified: (i64, i64),
 }
 
-/// Treatment of symbolic links inside the folders to send. A link among the paths given is always followed.
+/// Treatment of symbolic links inside the folders to send. A link among the given paths is always followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// A link to a regular file is sent as that file, under the link's own name. Links to folders, to devices
-    /// and to nothing are left out.
+    /// A link to a regular file is sent as that file, under the link's own name. Links to folders, to
+    /// devices and to missing targets are left out.
     #[default]
     Follow,
     /// Every link is left out.
     Skip,
 }
 
-/// Something among the paths that is not sent.
+/// Path that is not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// Where it is.
+    /// Location of the file or link.
     pub path: PathBuf,
-    /// What it is: `a symbolic link`, `a device`.
+    /// Kind of file: `a symbolic link`, `a device`.
     pub kind: &'static str,
 }
 
-/// A symbolic link whose file is sent although it lies outside of the paths given.
+/// Symbolic link whose file is sent although the file lies outside of the given paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideLink {
     /// The link.
     pub path: PathBuf,
-    /// The file, without links on the way to it.
+    /// Path of the file, with all links resolved.
     pub target: PathBuf,
 }
 
-/// The files of a session, by name.
+/// Files of a session, by name.
 #[derive(Clone, Debug, Default)]
 pub struct FileSet {
     files: Vec<PreparedFile>,
@@ -74,27 +74,27 @@ pub struct FileSet {
 }
 
 impl FileSet {
-    /// The files, sorted by name.
+    /// Returns the files, sorted by name.
     pub fn files(&self) -> &[PreparedFile] {
         &self.files
     }
 
-    /// Names of the folders that hold no file, sorted; a folder that holds others is not among them.
+    /// Returns the sorted names of the folders without files. A folder with subfolders is not included.
     pub fn folders(&self) -> &[RelativePath] {
         &self.folders
     }
 
-    /// What was found and is not sent: devices, sockets and pipes, and symbolic links that are not followed.
+    /// Returns the skipped paths: devices, sockets, pipes, and symbolic links that are not followed.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
 
-    /// Symbolic links that are followed out of the paths given.
+    /// Returns the followed symbolic links that lead outside of the given paths.
     pub fn outside(&self) -> &[OutsideLink] {
         &self.outside
     }
 
-    /// Bytes of all files.
+    /// Returns the bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
@@ -121,7 +121,7 @@ impl Stamp {
     }
 }
 
-/// Finds the regular files that paths name, by the default treatment of symbolic links: [`prepare_with`].
+/// Finds the regular files at `paths`, with the default treatment of symbolic links: [`prepare_with`].
 ///
 /// # Errors
 /// As [`prepare_with`].
@@ -129,15 +129,15 @@ pub fn prepare<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Fil
     prepare_with(paths, Links::default())
 }
 
-/// Finds the regular files that paths name. A file is sent under its own name (`a/b.txt` as `b.txt`), a
-/// folder with all that is in it under the folder's name (`a/d` as `d/..`); the content of `.`, `..` and `/`
-/// without one. Folders without a file are kept, too.
+/// Finds the regular files at `paths`. A file is sent under its own name (`a/b.txt` as `b.txt`). A folder is
+/// sent with its whole content under the folder's name (`a/d` as `d/..`). The content of `.`, `..` and `/`
+/// is sent without a folder name. Folders without a file are kept, too.
 ///
-/// A path given that is a symbolic link is followed; `links` says what becomes of one inside a folder.
+/// A given path that is a symbolic link is followed; `links` decides about links inside folders.
 ///
 /// # Errors
-/// [`PrepareError`] when something cannot be read, receivers would refuse a name, two files would have the
-/// same one, or there is no file at all. The same file under the same name is sent once, however its path is
+/// [`PrepareError`] if a path cannot be read, receivers would refuse a name, two files would have the same
+/// name, or there is no file at all. The same file under the same name is sent once, however the path is
 /// spelled.
 pub fn prepare_with<P: AsRef<Path>>(
     paths: impl IntoIterator<Item = P>,
@@ -154,12 +154,12 @@ pub fn prepare_with<P: AsRef<Path>>(
 struct Walk {
     links: Links,
     files: BTreeMap<RelativePath, PreparedFile>,
-    /// Folders that hold nothing that is sent, and where they are.
+    /// Paths of the folders without any content to send.
     folders: BTreeMap<RelativePath, PathBuf>,
     skipped: Vec<Skipped>,
-    /// The paths given, without links on the way.
+    /// Given paths, with all links resolved.
     roots: Vec<PathBuf>,
-    /// Links that are followed, and the files that they lead to.
+    /// Followed links and their target files.
     followed: BTreeMap<PathBuf, PathBuf>,
 }
 
@@ -167,7 +167,7 @@ impl Walk {
     fn start(&mut self, path: &Path) -> Result<(), PrepareError> {
         let metadata = reading(path, fs::metadata(path))?;
         self.roots.push(reading(path, fs::canonicalize(path))?);
-        // `.`, `..` and `/` have no name: what is in them goes without one.
+        // `.`, `..` and `/` have no name: their content is sent without a folder name.
         let name = match path.file_name() {
             Some(name) => unicode(path, name)?,
             None => String::new(),
@@ -195,7 +195,7 @@ impl Walk {
         Ok(set)
     }
 
-    /// Whether something of it is sent.
+    /// Returns whether any part of `path` is kept.
     fn visit(&mut self, path: &Path, name: &str, metadata: &Metadata) -> Result<bool, PrepareError> {
         if metadata.is_dir() {
             self.folder(path, name)
@@ -220,7 +220,7 @@ impl Walk {
             let path = entry.path();
             let own = unicode(&path, &entry.file_name())?;
             let name = if name.is_empty() { own } else { format!("{name}/{own}") };
-            // Of the entry itself, not of what a link leads to.
+            // Metadata of the entry itself, not of a link's target.
             let metadata = reading(&path, entry.metadata())?;
             is_kept |= self.visit(&path, &name, &metadata)?;
         }
@@ -231,8 +231,8 @@ impl Walk {
         Ok(is_kept)
     }
 
-    /// Follows a link to a regular file, and to nothing else: a link to a folder may lead in a circle, or to
-    /// all there is.
+    /// Follows a link to a regular file only: a link to a folder may lead in a circle, or to the whole file
+    /// system.
     fn link(&mut self, path: &Path, name: &str) -> Result<bool, PrepareError> {
         if self.links == Links::Skip {
             return Ok(self.skip(path, "a symbolic link"));
@@ -268,7 +268,7 @@ impl Walk {
     }
 }
 
-/// Two paths may make one name a file and, with more after it, a folder.
+/// Refuses a file whose name is also a parent folder of `name`.
 fn refuse_file_above(files: &[PreparedFile], name: &RelativePath) -> Result<(), PrepareError> {
     let slashes = name.as_str().match_indices('/');
     slashes.map(|(slash, _)| &name.as_str()[..slash]).try_for_each(|above| refuse_file_at(files, above, name))
@@ -278,7 +278,7 @@ fn modified(metadata: &Metadata) -> Option<FileTime> {
     FileTime::new(metadata.mtime(), u32::try_from(metadata.mtime_nsec()).ok()?)
 }
 
-/// Refuses a file, the files being sorted, whose name is that of a folder that is, or holds, `below`.
+/// Refuses a file with the name `folder`, which is, or holds, `below`. The files must be sorted.
 fn refuse_file_at(files: &[PreparedFile], folder: &str, below: &RelativePath) -> Result<(), PrepareError> {
     match files.binary_search_by(|file| file.name.as_str().cmp(folder)) {
         Ok(found) => {
@@ -312,7 +312,7 @@ fn kind(metadata: &Metadata) -> &'static str {
     }
 }
 
-/// What a link is that leads to no regular file.
+/// Describes a link to a target that is no regular file.
 fn kind_of_target(metadata: &Metadata) -> &'static str {
     if metadata.is_dir() {
         return "a symbolic link to a folder";
@@ -324,7 +324,7 @@ fn kind_of_target(metadata: &Metadata) -> &'static str {
     }
 }
 
-/// What a link is that cannot be followed.
+/// Describes a link that cannot be followed.
 fn kind_of_failure(error: &io::Error) -> &'static str {
     match (error.kind(), error.raw_os_error()) {
         (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, _) => "a symbolic link to nothing",

@@ -1,5 +1,5 @@
-//! The digests of all blocks, on worker threads: before the session starts as far as half a second allows,
-//! then beside it.
+//! Digests of all blocks, made by worker threads: before the session starts for at most half a second, then
+//! in parallel with sending.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use headwater_proto::delivery::{Digest, SourceError};
 use super::content::Content;
 use crate::threads::{worker_count, yield_to_session};
 
-/// Time between two reports of progress.
+/// Time between two progress reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// Blocks that a worker may begin ahead of the next one to be told.
+/// Maximum number of blocks that workers may begin ahead of the next block to be returned.
 const AHEAD: usize = 64;
-/// Time after which a worker that is so far ahead looks again.
+/// Time between two checks of a worker that is too far ahead.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A block of an object, hashed or not.
+/// Digest of a block, or the error of hashing the block.
 type HashResult = Result<Digest, SourceError>;
 
-/// Threads that hash the blocks of a session in order, and what they have found.
+/// Threads that hash the blocks of a session in order, and their results.
 ///
 /// Memory: [`AHEAD`] results.
 #[derive(Debug)]
@@ -31,29 +31,29 @@ pub(super) struct HashingThreads {
     blocks: Arc<[(usize, u32)]>,
     content: Arc<Content>,
     results: Receiver<(usize, HashResult)>,
-    /// Results of blocks after the next one, by index.
+    /// Results of blocks after the next block, by index.
     early: BTreeMap<usize, HashResult>,
-    /// The next block to be told.
+    /// Next block to be returned.
     next: usize,
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
 }
 
-/// State shared by the threads and whoever takes their results.
+/// State shared by the threads and the consumer of the results.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Blocks that are begun.
+    /// Number of blocks begun.
     begun: AtomicUsize,
-    /// Blocks that are told.
+    /// Number of blocks returned.
     told: AtomicUsize,
     is_cancelled: AtomicBool,
 }
 
 impl HashingThreads {
-    /// Starts to hash.
+    /// Starts the threads.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub(super) fn start(content: &Arc<Content>) -> Result<Self, SourceError> {
         let workers = worker_count();
         let (sender, results) = channel();
@@ -81,8 +81,8 @@ impl HashingThreads {
         Ok(hashing)
     }
 
-    /// Takes results for at most `patience`, until all are there or `is_stopped` says so; each goes to `take`
-    /// with its object. `progress` gets the bytes done, about ten times a second.
+    /// Passes results with their objects to `take`, for at most `patience`, until all blocks are hashed or
+    /// `is_stopped` returns true. `progress` receives the bytes done, about ten times a second.
     pub(super) fn wait(
         &mut self,
         patience: Duration,
@@ -112,7 +112,7 @@ impl HashingThreads {
         }
     }
 
-    /// The next block in order, if it is hashed by now: its object and its digest.
+    /// Returns object and digest of the next block in order, if hashed.
     pub(super) fn poll(&mut self) -> Option<(usize, HashResult)> {
         loop {
             if let Some(next) = self.next_in_order(&mut 0) {
@@ -129,7 +129,7 @@ impl HashingThreads {
         }
     }
 
-    /// Whether all blocks were told.
+    /// Whether all blocks were returned.
     pub(super) fn is_done(&self) -> bool {
         self.next == self.blocks.len()
     }
@@ -143,7 +143,7 @@ impl HashingThreads {
         Some((object, hashed))
     }
 
-    /// All threads are gone before all blocks are hashed: one has panicked.
+    /// Records an error: all threads ended before all blocks were hashed, because a thread panicked.
     fn fail(&mut self) {
         let error = SourceError::Session("hashing the content failed unexpectedly".into());
         self.early.insert(self.next, Err(error));
@@ -154,7 +154,7 @@ impl Drop for HashingThreads {
     fn drop(&mut self) {
         self.shared.is_cancelled.store(true, Ordering::Relaxed);
         for worker in self.workers.drain(..) {
-            // A worker that panicked has said so already.
+            // A panicking worker has already printed a message.
             let _panicked = worker.join();
         }
     }

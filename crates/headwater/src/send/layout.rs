@@ -1,12 +1,12 @@
-//! Where repair symbols are in a store: in the order in which a carousel sends them, so that writing goes in
-//! runs and reading goes forward.
+//! Layout of repair symbols in a store: symbols are stored in the order of the carousel, so that writes form
+//! runs and reads go forward.
 //!
-//! In spread order, blocks of one size take turns, so their symbols do as well: the first repair symbol of
-//! each block, then the second of each, and so on, as many as source symbols. A session has few sizes; each
-//! has its part of the store.
+//! In spread order, blocks of equal size take turns, and so do their symbols: the first repair symbol of
+//! each block, then the second of each block, and so on, as many as source symbols. A session has few sizes;
+//! each size has a part of the store.
 //!
-//! In window order, the store holds the repair symbols of the first pass, block after block, then those of
-//! the second pass, and so on, as many passes as are stored (47 % of the content).
+//! In window order, the store holds the repair symbols of the first pass, block after block, then the repair
+//! symbols of the second pass, and so on, for all stored passes (47 % of the content).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,18 +14,18 @@ use std::ops::Range;
 use headwater_fec::Order;
 use headwater_proto::delivery::passes_end;
 
-/// A block as the store sees it.
+/// Symbol counts of a block that determine the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StoredBlock {
     /// k.
     pub(super) symbols: u32,
-    /// n - k at most: repair symbols that the code has.
+    /// n - k: maximum number of repair symbols of the code.
     pub(super) repairs_max: u32,
     /// Repair symbols that the code makes without an encoder.
     pub(super) few: u32,
 }
 
-/// The order of all repair symbols of a session.
+/// Order of all repair symbols of a session.
 #[derive(Debug)]
 pub(super) enum Layout {
     Spread(SpreadLayout),
@@ -33,8 +33,8 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    /// The places of the repair symbols of `blocks`, which are written by jobs of at most `gather` blocks at
-    /// once, so that each write has symbols of as many.
+    /// Lays out the repair symbols of `blocks`. A job writes at most `gather` blocks at once, so that each
+    /// write has symbols of `gather` blocks.
     pub(super) fn new(blocks: &[StoredBlock], symbol_size: u16, gather: usize, order: Order) -> Self {
         match order {
             Order::Spread { .. } => Self::Spread(SpreadLayout::new(blocks, symbol_size, gather)),
@@ -42,7 +42,7 @@ impl Layout {
         }
     }
 
-    /// Bytes of all repair symbols.
+    /// Returns the bytes of all repair symbols.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Spread(spread) => spread.bytes(),
@@ -50,7 +50,7 @@ impl Layout {
         }
     }
 
-    /// Number of jobs that write the store.
+    /// Returns the number of jobs that write the store.
     pub(super) fn jobs(&self) -> usize {
         match self {
             Self::Spread(spread) => spread.jobs(),
@@ -58,7 +58,7 @@ impl Layout {
         }
     }
 
-    /// The job that writes a block's repair symbols.
+    /// Returns the job that writes a block's repair symbols.
     pub(super) fn job_of(&self, block: usize) -> usize {
         match self {
             Self::Spread(spread) => spread.job_of(block),
@@ -66,7 +66,7 @@ impl Layout {
         }
     }
 
-    /// The blocks of a job, in the order in which their symbols stand in each of its runs.
+    /// Returns the blocks of a job in the order of their symbols in each run.
     pub(super) fn blocks_of(&self, job: usize) -> Vec<usize> {
         match self {
             Self::Spread(spread) => spread.blocks_of(job).iter().map(|block| *block as usize).collect(),
@@ -74,7 +74,7 @@ impl Layout {
         }
     }
 
-    /// The repair ESIs of a block that are stored.
+    /// Returns the stored repair ESIs of a block.
     pub(super) fn esis(&self, block: usize) -> Range<u32> {
         match self {
             Self::Spread(spread) => spread.esis(block),
@@ -82,7 +82,7 @@ impl Layout {
         }
     }
 
-    /// The runs of a job: where each begins, in bytes.
+    /// Returns the start of each run of a job, in bytes.
     pub(super) fn runs_of(&self, job: usize) -> Vec<u64> {
         match self {
             Self::Spread(spread) => spread.runs_of(job),
@@ -90,7 +90,8 @@ impl Layout {
         }
     }
 
-    /// How many runs of each job have symbols that are made before all others, without encoders.
+    /// Returns the number of runs of each job whose symbols are made before all other symbols, without
+    /// encoders.
     pub(super) fn early_runs(&self) -> usize {
         match self {
             Self::Spread(_) => 0,
@@ -98,7 +99,7 @@ impl Layout {
         }
     }
 
-    /// The ESI with which those symbols of a block end: k where it has none.
+    /// Returns the end ESI of the early symbols of a block; k for a block without early symbols.
     pub(super) fn early_end(&self, block: usize) -> u32 {
         match self {
             Self::Spread(spread) => spread.esis(block).start,
@@ -106,7 +107,8 @@ impl Layout {
         }
     }
 
-    /// The symbols of a block in a run of its job: those of the job's next block follow.
+    /// Returns the symbols of a block in a run of the block's job. The symbols of the job's next block
+    /// follow.
     pub(super) fn esis_of_run(&self, block: usize, run: usize) -> Range<u32> {
         match self {
             Self::Spread(spread) => spread.esis_of_run(block, run),
@@ -114,7 +116,8 @@ impl Layout {
         }
     }
 
-    /// The first ESI from `esi` on that does not stand behind the one before it: those of its run end there.
+    /// Returns the end of the stored run of `esi`: the first later ESI that is not stored directly after its
+    /// predecessor.
     pub(super) fn run_end(&self, block: usize, esi: u32) -> u32 {
         match self {
             Self::Spread(_) => esi + 1,
@@ -122,7 +125,7 @@ impl Layout {
         }
     }
 
-    /// Where repair symbol `esi` of a block is, in bytes.
+    /// Returns the offset of repair symbol `esi` of a block, in bytes.
     pub(super) fn offset(&self, block: usize, esi: u32) -> u64 {
         match self {
             Self::Spread(spread) => spread.offset(block, esi),
@@ -130,7 +133,7 @@ impl Layout {
         }
     }
 
-    /// Bytes of a symbol.
+    /// Returns the bytes of a symbol.
     pub(super) fn symbol_bytes(&self) -> usize {
         match self {
             Self::Spread(spread) => spread.symbol_bytes(),
@@ -139,27 +142,27 @@ impl Layout {
     }
 }
 
-/// Memory: 12 bytes a block.
+/// Layout in spread order. Memory: 12 bytes a block.
 #[derive(Debug)]
 pub(in crate::send) struct SpreadLayout {
     symbol_bytes: usize,
     gather: usize,
     classes: Vec<Class>,
-    /// By block: its class and its place in it.
+    /// By block: index of the class, and position within the class.
     places: Vec<(u32, u32)>,
     bytes: u64,
 }
 
-/// Blocks of one size.
+/// Blocks of equal size.
 #[derive(Debug)]
 struct Class {
     /// k.
     symbols: u32,
-    /// Repair symbols stored, those from ESI k on.
+    /// Number of stored repair symbols, from ESI k on.
     repairs: u32,
-    /// Where its part of the store begins, in bytes.
+    /// Start of the class in the store, in bytes.
     start: u64,
-    /// Its first job.
+    /// First job of the class.
     job: usize,
     /// In the order of the session.
     blocks: Vec<u32>,
@@ -241,33 +244,33 @@ impl SpreadLayout {
     }
 }
 
-/// Passes kept: the first one and those after it.
+/// Number of stored passes, including the first pass.
 const PASSES: usize = 21;
-/// Of these, passes whose symbols are needed soon: those of a loss of up to 1 %.
+/// Maximum number of passes whose symbols are needed soon: the passes for a loss of up to 1 %.
 const EARLY_PASSES: usize = 3;
-/// Blocks between two of which the sums are kept: they bound what finding a symbol adds up.
+/// Number of blocks between two stored sums, which bounds the additions for locating a symbol.
 const CHUNK: usize = 32;
 
-/// Memory: 9.25 bytes a block, 88 bytes for each length of blocks.
+/// Layout in window order. Memory: 9.25 bytes a block, 88 bytes for each length of blocks.
 #[derive(Debug)]
 pub(in crate::send) struct WindowLayout {
     symbol_bytes: usize,
     gather: usize,
     early: usize,
     lengths: Vec<Length>,
-    /// By block: its length.
+    /// By block: index of the length.
     blocks: Vec<u32>,
-    /// By pass and chunk: where the symbols of its first block begin, in symbols.
+    /// By pass and chunk: start of the first block's symbols, in symbols.
     starts: Vec<Vec<u64>>,
     symbols: u64,
 }
 
-/// Blocks of one length.
+/// Blocks of equal length.
 #[derive(Clone, Copy, Debug)]
 struct Length {
     /// k.
     symbols: u32,
-    /// The ESI with which each pass ends.
+    /// End ESI of each pass.
     ends: [u32; PASSES],
 }
 
@@ -347,7 +350,7 @@ impl WindowLayout {
         &self.lengths[self.blocks[block] as usize]
     }
 
-    /// Where the symbols of a block and pass begin, in symbols.
+    /// Returns the start of the symbols of a block and pass, in symbols.
     fn start(&self, block: usize, pass: usize) -> u64 {
         let chunk = block / CHUNK;
         let before = (chunk * CHUNK..block).map(|block| self.length(block).pass(pass).len() as u64);
@@ -355,14 +358,14 @@ impl WindowLayout {
     }
 }
 
-/// Repair symbols of a block of k source symbols that are made before all others, where a code makes `few`
-/// fast.
+/// Returns the number of repair symbols that are made before all other symbols, for a block of k source
+/// symbols and a code that makes `few` repair symbols fast.
 pub(in crate::send) fn early_symbols(symbols: u32, few: u32) -> u32 {
     let early = early_passes(symbols, few).checked_sub(1);
     early.and_then(|last| passes_end(symbols).nth(last)).map_or(0, |end| end - symbols)
 }
 
-/// The passes that these are for.
+/// Returns the number of passes that the early symbols serve.
 fn early_passes(symbols: u32, few: u32) -> usize {
     passes_end(symbols).take(EARLY_PASSES).take_while(|end| end - symbols <= few).count()
 }
@@ -376,12 +379,12 @@ impl Length {
         Self { symbols: block.symbols, ends }
     }
 
-    /// The pass that sends repair symbol `esi` first.
+    /// Returns the pass that sends repair symbol `esi` first.
     fn pass_of(&self, esi: u32) -> usize {
         self.ends.partition_point(|end| *end <= esi)
     }
 
-    /// The repair symbols of a pass.
+    /// Returns the repair symbols of a pass.
     fn pass(&self, pass: usize) -> Range<u32> {
         let start = pass.checked_sub(1).map_or(self.symbols, |before| self.ends[before]);
         start..self.ends[pass]

@@ -1,7 +1,6 @@
-//! What sending files, streams and messages have in common: where to send, and the socket that does.
+//! Options and socket common to sending files, streams and messages.
 //!
-//! Sessions on request, packet by packet, have sockets at addresses of this machine, with a driver of their
-//! own.
+//! Sessions on request have sockets at addresses of this machine and a driver for these sockets.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -19,7 +18,7 @@ use crate::net::{
 };
 use crate::threads::{StopHandle, stoppable};
 
-/// Where and how to send. [`crate::SendOptions`] says what each means.
+/// Options for sending, documented at [`crate::SendOptions`].
 pub(crate) struct LinkOptions {
     pub(crate) group: SocketAddr,
     pub(crate) interface: Option<String>,
@@ -46,18 +45,19 @@ impl LinkOptions {
     }
 }
 
-/// The options of everything that sends, for a type with [`LinkOptions`] at this path of fields.
+/// Setters of the sending options, for a type with [`LinkOptions`] at this path of fields.
 macro_rules! link_setters {
     ($($path:ident).+) => {
-        /// The interface to send on, by name or address. Default: where the kernel's route to the group
-        /// leads, but never a loopback interface.
+        /// Interface to send on, by name or address. Default: the interface of the kernel's route to the
+        /// group, but never a loopback interface.
         #[must_use]
         pub fn with_interface(mut self, interface: Option<String>) -> Self {
             self.$($path).+.interface = interface;
             self
         }
 
-        /// Routers that a packet may pass, plus 1. Default: 1, so that nothing leaves the link unasked.
+        /// Number of routers that a packet may pass, plus 1. Default: 1, so that no packet leaves the link
+        /// by default.
         #[must_use]
         pub fn with_ttl(mut self, ttl: u8) -> Self {
             self.$($path).+.ttl = ttl;
@@ -71,30 +71,30 @@ macro_rules! link_setters {
             self
         }
 
-        /// Whether receivers on this machine hear it. Default: yes.
+        /// Whether receivers on this machine get the packets. Default: yes.
         #[must_use]
         pub fn with_loopback(mut self, loopback: bool) -> Self {
             self.$($path).+.loopback = loopback;
             self
         }
 
-        /// Whether the kernel may cut runs of datagrams (segmentation offload), where it can: that saves most
-        /// of the cost, but lets each run out as one burst. Default: yes.
+        /// Whether the kernel may cut runs of datagrams (segmentation offload), if supported. Offload saves
+        /// most of the cost, but sends each run as a single burst. Default: yes.
         #[must_use]
         pub fn with_offload(mut self, offload: bool) -> Self {
             self.$($path).+.offload = offload;
             self
         }
 
-        /// How long the interface may be gone, down or unable to send before the session fails, once it has
-        /// sent something. What is not sent meanwhile is lost to all receivers. Default: 60 s.
+        /// Maximum time that the interface may be missing, down or unable to send before a session that has
+        /// already sent packets fails. Packets due meanwhile are lost to all receivers. Default: 60 s.
         #[must_use]
         pub fn with_outage_max(mut self, outage_max: std::time::Duration) -> Self {
             self.$($path).+.outage_max = outage_max;
             self
         }
 
-        /// Called for each datagram sent or received. Default: none.
+        /// Hook called for each datagram sent or received. Default: no hook.
         #[must_use]
         pub fn with_trace(mut self, trace: Option<crate::driver::TraceHook>) -> Self {
             self.$($path).+.trace = trace;
@@ -119,7 +119,7 @@ impl fmt::Debug for LinkOptions {
     }
 }
 
-/// An open socket, and what drives a machine on it.
+/// Open socket, and the poller for driving a machine.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) socket: SenderSocket,
@@ -128,11 +128,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Opens a socket for so many channels, counting up from the group, that sends from `port`; 0 is any free
-    /// one.
+    /// Opens a socket for `channels` channels, counting up from the group, that sends from `port`; with 0,
+    /// from any free port.
     ///
     /// # Errors
-    /// When an option is out of range, or there is no way to send to the group.
+    /// If an option is out of range, or no interface can send to the group.
     pub(crate) fn open(options: &LinkOptions, channels: u16, port: u16) -> Result<Self, SendError> {
         let channels = Channels::new(options.group, channels)?;
         let interface = options.interface.as_deref().map(Interface::find).transpose()?;
@@ -152,16 +152,17 @@ impl Link {
         Ok(Self { socket, poller, stop })
     }
 
-    /// Bytes of IP and UDP headers.
+    /// Returns the bytes of IP and UDP headers.
     pub(crate) fn header_bytes(&self) -> u32 {
         const UDP_BYTES: u32 = 8;
         UDP_BYTES + if self.socket.local_addr().is_ipv6() { 40 } else { 20 }
     }
 
-    /// Drives `machine` until `application` ends it. The options are those that it was opened with.
+    /// Drives `machine` until `application` ends the run. The options must be the options of
+    /// [`open`](Self::open).
     ///
     /// # Errors
-    /// When the network fails.
+    /// If the network fails.
     pub(crate) fn drive<M: Machine>(
         &mut self,
         options: &mut LinkOptions,
@@ -174,10 +175,10 @@ impl Link {
             .map_err(|source| failed(options, source))
     }
 
-    /// Waits until another thread wakes it.
+    /// Waits until another thread wakes the poller.
     ///
     /// # Errors
-    /// When waiting fails.
+    /// If waiting fails.
     pub(crate) fn wait(&mut self, options: &LinkOptions) -> Result<(), SendError> {
         let waited = self.poller.wait([], None);
         waited.map(|_| ()).map_err(|source| failed(options, DriverError::Read(source)))
@@ -188,31 +189,32 @@ const fn failed(options: &LinkOptions, source: DriverError) -> SendError {
     SendError::Network { group: options.group.ip(), source }
 }
 
-/// UDP port at which sources are asked unless told otherwise.
+/// Default UDP port for requests to sources.
 pub const SOURCE_PORT: u16 = 7_288;
 
-/// The MTU of paths of which nothing is known, and whose it is.
+/// MTU of an unknown path, and the name shown as the interface.
 const MTU_USUAL: (u32, &str) = (1_500, "Ethernet, which counts where no interface's address is listened at");
 
-/// Time to live of what it sends, for the trace: the system's.
+/// Time to live of sent packets, for the trace: the system's default.
 const TTL: u8 = 64;
 
-/// Open sockets, and what drives a machine on them.
+/// Open sockets, and the poller for driving a machine.
 #[derive(Debug)]
 pub(super) struct PullEndpoint {
     pub(super) port: UnicastPort,
-    /// Where it is asked.
+    /// Addresses at which requests are accepted.
     pub(super) listen: Vec<SocketAddr>,
     poller: Poller,
     pub(super) stop: StopHandle,
 }
 
 impl PullEndpoint {
-    /// Opens a socket at each address; without any, at all of this machine: of both IP versions, where it has
-    /// both. In a rehearsal no port is taken: sockets have any free one.
+    /// Opens a socket at each address. Without addresses, the sockets listen at all addresses of this
+    /// machine, for both IP versions if available. A rehearsal takes no request port: sockets bind to any
+    /// free port.
     ///
     /// # Errors
-    /// When an address is not ours, or its port is taken.
+    /// If an address does not belong to this machine, or the port is taken.
     pub(super) fn open(
         listen: &[SocketAddr],
         options: &LinkOptions,
@@ -224,11 +226,11 @@ impl PullEndpoint {
         let sockets: Vec<_> = if listen.is_empty() {
             let first = open((Ipv4Addr::UNSPECIFIED, SOURCE_PORT).into())?;
             let second = match open((Ipv6Addr::UNSPECIFIED, SOURCE_PORT).into()) {
-                // Who asks by IPv6 would get what another program sends.
+                // Requests by IPv6 would otherwise reach another program.
                 Err(OpenError::Bind { address, source }) if source.kind() == ErrorKind::AddrInUse => {
                     return Err(OpenError::Bind { address, source }.into());
                 }
-                // A machine may do without.
+                // A machine may lack IPv6.
                 second => second.ok(),
             };
             std::iter::once(first).chain(second).collect()
@@ -245,13 +247,13 @@ impl PullEndpoint {
         Ok(Self { port, listen: bound, poller, stop })
     }
 
-    /// Bytes of IP and UDP headers, at the most.
+    /// Returns the maximum bytes of IP and UDP headers.
     pub(super) fn header_bytes(&self) -> u32 {
         if self.port.local_addrs().iter().any(SocketAddr::is_ipv6) { 48 } else { 28 }
     }
 
-    /// The least MTU of the interfaces whose addresses it listens at, and whose it is. What is sent is not
-    /// cut on the way.
+    /// Returns the least MTU of the interfaces with listening addresses, and the name of that interface.
+    /// Sent packets are not fragmented on the path.
     pub(super) fn mtu(&self) -> (u32, String) {
         let of = |at: SocketAddr| {
             let interface = Interface::find(&at.ip().to_string()).ok();
@@ -262,10 +264,10 @@ impl PullEndpoint {
         each.min().unwrap_or_else(usual)
     }
 
-    /// Drives `machine` until `application` ends it.
+    /// Drives `machine` until `application` ends the run.
     ///
     /// # Errors
-    /// When its sockets fail.
+    /// If the sockets fail.
     pub(super) fn drive<M: Machine>(
         &mut self,
         options: &mut LinkOptions,

@@ -1,7 +1,6 @@
 //! Repair symbols on disk, for content whose encoders do not fit in memory.
 //!
-//! Symbols are read in runs: each block's next symbols are read together, whatever the order in which blocks
-//! take turns.
+//! Symbols are read in runs: the next symbols of a block are read together, in any order of blocks.
 
 use std::fs::File;
 use std::io;
@@ -21,15 +20,15 @@ use super::error::SendError;
 use super::layout::Layout;
 use crate::system::read_at;
 
-/// How long sending waits for the blocks of a job, once. After that it sends what is there.
+/// Maximum wait for the blocks of a job. Sending waits once, and afterwards sends symbols that are ready.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// Most memory for repair symbols that are read before they are sent.
+/// Maximum memory for repair symbols that are read before their turn.
 const READ_AHEAD_BYTES: usize = 4 << 20;
 
-/// Makes sure that a folder has room for a store.
+/// Checks the free space of a folder for a store.
 ///
 /// # Errors
-/// [`SendError::Space`] when it has not, [`SendError::Store`] when there is no such folder.
+/// [`SendError::Space`] if the space is too small, [`SendError::Store`] if the folder does not exist.
 pub(super) fn check_space(folder: &Path, bytes: u64) -> Result<(), SendError> {
     let free = rustix::fs::statvfs(folder)
         .map_err(|errno| failed(folder, "ask for the free space", errno.into()))
@@ -40,7 +39,8 @@ pub(super) fn check_space(folder: &Path, bytes: u64) -> Result<(), SendError> {
     Ok(())
 }
 
-/// A file without a name, with all the room that a store needs: it goes when it is closed, by whatever end.
+/// Creates a file without a name and allocates all bytes of a store. The file is removed when closed, even
+/// after a crash.
 ///
 /// # Errors
 /// [`SendError::Space`] and [`SendError::Store`].
@@ -50,12 +50,12 @@ pub(super) fn store_file(folder: &Path, bytes: u64) -> Result<File, SendError> {
     match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
         Ok(()) => Ok(file),
         Err(Errno::NOSPC | Errno::DQUOT) => {
-            // What it took is given back first.
+            // Closing the file first returns the allocated space.
             drop(file);
             check_space(folder, bytes)?;
             Err(no_space(folder, bytes, 0))
         }
-        // Not every file system can set room aside.
+        // Some file systems cannot allocate space ahead.
         Err(_) => {
             file.set_len(bytes).map_err(|error| failed(folder, "make room", error))?;
             Ok(file)
@@ -71,35 +71,35 @@ fn failed(folder: &Path, attempt: &'static str, source: io::Error) -> SendError 
     SendError::Store { attempt, folder: folder.to_owned(), source }
 }
 
-/// The repair symbols of a session, written by threads while its source symbols are being sent.
+/// Repair symbols of a session, written by threads while the source symbols are being sent.
 #[derive(Debug)]
 pub(super) struct RepairStore {
     file: Arc<File>,
     layout: Arc<Layout>,
     content: Arc<Content>,
-    /// Index of each object's first block among all.
+    /// Index of each object's first block among all blocks.
     first: Vec<usize>,
     writing: Background<()>,
-    /// By job: first those that write the early symbols, then those of the others.
+    /// By job: first the jobs that write early symbols, then the jobs for the remaining symbols.
     known: Vec<JobState>,
     ahead: ReadAhead,
 }
 
-/// What is known of a job without asking its thread.
+/// State of a job as known without a query of the job's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JobState {
     Nothing,
-    /// It was waited for in vain.
+    /// A wait for the job has timed out.
     Late,
     Written,
 }
 
 impl RepairStore {
-    /// Begins to write `layout`, which is that of the content, to `file`; so many blocks take `turns` when it
-    /// is read. If `is_lazy`, what takes encoders waits until some of it is wanted.
+    /// Starts to write `layout`, which must be the layout of the content, to `file`. On reading, `turns`
+    /// blocks take turns. If `is_lazy`, jobs with encoders wait until a symbol of such a job is requested.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub(super) fn start(
         content: &Arc<Content>,
         layout: Layout,
@@ -131,12 +131,12 @@ impl RepairStore {
         Ok(Self { file, layout, content, first, writing, known, ahead })
     }
 
-    /// n of a block.
+    /// Returns n of a block.
     pub(super) fn encoding_symbols(&self, object: usize, sbn: u32) -> u32 {
         self.layout.esis(self.block(object, sbn)).end
     }
 
-    /// Whether a repair symbol of a block is there. Waits for it, but once and not for long.
+    /// Whether a repair symbol of a block is ready. Waits briefly for the first query of a job.
     pub(super) fn is_ready(&mut self, object: usize, sbn: u32, esi: u32) -> Result<bool, SourceError> {
         self.content.check_object(object)?;
         let block = self.block(object, sbn);
@@ -149,7 +149,7 @@ impl RepairStore {
         };
         let is_written = self.writing.result_within(job, patience)?.is_some();
         self.known[job] = if is_written { JobState::Written } else { JobState::Late };
-        // The job may have found out that the file is lost.
+        // The job may have detected that the file is lost.
         self.content.check_object(object)?;
         Ok(is_written)
     }
@@ -163,7 +163,7 @@ impl RepairStore {
         symbol: &mut [u8],
     ) -> Result<(), SourceError> {
         let block = self.block(object, sbn);
-        // A run is written at once: where one of its symbols is ready, all are.
+        // A run is written at once: if a symbol of a run is ready, all symbols of the run are ready.
         self.ahead.symbol(block, esi, self.layout.run_end(block, esi), symbol, |room| {
             read_at(&self.file, room, self.layout.offset(block, esi))
                 .map_err(|error| SourceError::Session(format!("cannot read repair symbols back: {error}")))
@@ -175,18 +175,18 @@ impl RepairStore {
     }
 }
 
-/// What a thread writes a store with.
+/// Buffers of a thread that writes a store.
 ///
-/// Memory: a block for each that a job has, one encoder, and a run: a symbol of each, in window order up to 4
-/// %. Early symbols take a block, and 2 % of each that a job has.
+/// Memory: a buffer for each block of a job, one encoder, and a run (a symbol of each block; in window order
+/// up to 4 % of each block). Early symbols take one block, and 2 % of each block of a job.
 struct Writer {
     content: Arc<Content>,
     blocks: Arc<[(usize, u32)]>,
     layout: Arc<Layout>,
     file: Arc<File>,
-    /// A block each: its source symbols, then in their place its repair symbols.
+    /// Buffer of each block: first the source symbols, then in the same place the repair symbols.
     rooms: Vec<Vec<u8>>,
-    /// The source symbols of a block whose early symbols are made.
+    /// Source symbols of a block whose early symbols are being made.
     block: Vec<u8>,
     run: Vec<u8>,
 }
@@ -209,7 +209,7 @@ impl Writer {
         for (room, block) in blocks.iter().enumerate() {
             let coded = if is_early { self.code_early(*block, room) } else { self.encode(*block, room) };
             match coded {
-                // A lost file is not asked for any more; the other blocks of the job are.
+                // Symbols of a lost file are no longer requested; symbols of the job's other blocks are.
                 Err(SourceError::File { .. }) => self.clear(*block, room, is_early),
                 coded => coded?,
             }
@@ -240,7 +240,7 @@ impl Writer {
         made.map_err(|error| SourceError::Session(error.to_string()))
     }
 
-    /// Makes room for the symbols of a block that a job writes, all zeros.
+    /// Fills the buffer for the symbols that a job writes of a block with zeros.
     fn clear(&mut self, block: usize, room: usize, is_early: bool) {
         let (esis, early_end) = (self.layout.esis(block), self.layout.early_end(block));
         let esis = if is_early { esis.start..early_end } else { early_end..esis.end };
@@ -249,13 +249,13 @@ impl Writer {
         room.resize(esis.len() * self.layout.symbol_bytes(), 0);
     }
 
-    /// Makes all others.
+    /// Makes the remaining repair symbols of a block.
     fn encode(&mut self, block: usize, room: usize) -> Result<(), SourceError> {
         let (object, sbn) = self.blocks[block];
         let room = &mut self.rooms[room];
         let encoder = self.content.encoder(object, sbn, room)?;
         let esis = self.layout.early_end(block)..self.layout.esis(block).end;
-        // There are no more of them than source symbols.
+        // The number of repair symbols is at most the number of source symbols.
         room.truncate(esis.len() * self.layout.symbol_bytes());
         for (esi, symbol) in esis.zip(room.chunks_exact_mut(self.layout.symbol_bytes())) {
             encoder.symbol(esi, symbol).map_err(|error| SourceError::Session(error.to_string()))?;
@@ -264,34 +264,34 @@ impl Writer {
     }
 }
 
-/// Bytes of a run: as many as make a call to the kernel cheap beside what it copies, and few enough that
-/// those of a window stay in the processor's cache until they are sent.
+/// Bytes of a run: enough to make a system call cheap compared with the copied bytes, and few enough that
+/// the runs of a window stay in the processor's cache until they are sent.
 const RUN_BYTES: usize = 28 << 10;
 
-/// Keeps a run of symbols of each block that takes turns.
+/// Cache of one run of symbols for each block that takes turns.
 ///
-/// Memory: the bytes it was given, and 32 bytes for each run.
+/// Memory: the bytes given to [`new`](Self::new), and 32 bytes for each run.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
     runs: Vec<Run>,
-    /// All runs, one after the other.
+    /// All runs, in sequence.
     buffer: Vec<u8>,
     symbol_bytes: usize,
     run_symbols: u32,
 }
 
-/// Symbols of a block that were read.
+/// Range of a block's symbols in the buffer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
-    /// Index of the block among all, counted from 1; 0 while nothing was read.
+    /// Index of the block among all blocks, counted from 1; 0 for an empty run.
     block: usize,
     esi: u32,
     symbols: u32,
 }
 
 impl ReadAhead {
-    /// For symbols of `symbol_bytes` bytes, of `turns` blocks that take turns: they share `bytes_max`, and
-    /// where they are many, runs get shorter.
+    /// Creates a cache for symbols of `symbol_bytes` bytes and `turns` blocks that take turns. All runs
+    /// share `bytes_max`: with many blocks, runs are shorter.
     pub(super) fn new(symbol_bytes: usize, turns: usize, bytes_max: usize) -> Self {
         let run_bytes = (bytes_max / turns.max(1)).min(RUN_BYTES);
         let run_symbols = (run_bytes / symbol_bytes.max(1)).max(1);
@@ -304,11 +304,11 @@ impl ReadAhead {
         }
     }
 
-    /// Copies a symbol of a block, which has an index among all. `read` fills its room with this symbol and
-    /// those that follow it, of which none is asked for from `end` on.
+    /// Copies a symbol of the block with index `block`. On a miss, `read` fills a buffer with this symbol
+    /// and the following symbols, up to `end`.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// Errors of `read`.
     pub(super) fn symbol(
         &mut self,
         block: usize,
@@ -322,7 +322,7 @@ impl ReadAhead {
         let run = &mut self.runs[slot];
         if !run.has(block, esi) {
             let symbols = self.run_symbols.min(end - esi);
-            // Nothing is kept of a run that cannot be read.
+            // A run that cannot be read is discarded.
             *run = Run::default();
             read(&mut self.buffer[start..start + symbols as usize * self.symbol_bytes])?;
             *run = Run { block: block + 1, esi, symbols };

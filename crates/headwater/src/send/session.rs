@@ -1,4 +1,4 @@
-//! A session that sends files: opened, run, summed up.
+//! Sending session for files: opens the session, runs the session, and returns a summary.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,19 +30,22 @@ use crate::net::{BufferSize, LinkChange};
 use crate::system;
 use crate::threads::{StopHandle, worker_count};
 
-/// Headers of a packet with one symbol: LCT with long identifiers, CCI and FEC payload id, and room to grow.
+/// Maximum headers of a packet with one symbol: LCT with long identifiers, CCI and FEC payload id, and spare
+/// room.
 const HEADER_BYTES_MAX: usize = 92;
-/// Time that hashing has before the first packet. Content that takes longer is hashed on while it is sent.
+/// Maximum time for hashing before the first packet. Longer content is hashed further while it is being
+/// sent.
 const HASHING_BEFORE: Duration = Duration::from_millis(500);
-/// Blocks whose digests are told in one turn of the driver, at the most.
+/// Maximum number of blocks whose digests are added in one turn of the driver.
 const DIGESTS_PER_TURN: usize = 256;
-/// From this fixed rate on, in bit/s, a session begins with the source symbols: decoding 100 MB takes 0.4 s
-/// of a processor, which is 5 % of the time that they take at this rate.
+/// Fixed rate in bit/s from which a session begins with the source symbols: decoding 100 MB takes 0.4 s of a
+/// processor, which is 5 % of the time that 100 MB take at this rate.
 const SOURCE_FIRST_RATE: u64 = 100_000_000;
-/// Below this there are not two waves above the base, which both shapes of channels need.
+/// Least ratio of maximum to base rate. Below this ratio there are not two waves above the base, which both
+/// shapes of channels need.
 const MAX_OVER_BASE_MIN: u64 = 5;
 
-/// A session that sends files.
+/// Session that sends files.
 #[derive(Debug)]
 pub struct SendSession {
     files: FileSet,
@@ -55,21 +58,21 @@ pub struct SendSession {
     way: SessionTransport,
 }
 
-/// How packets get to receivers.
+/// Transport of packets to receivers.
 #[derive(Debug)]
 enum SessionTransport {
-    /// By groups.
+    /// Multicast to groups.
     Groups(Box<Link>),
-    /// To each who asks.
+    /// Unicast replies to requests.
     Requests(PullEndpoint),
 }
 
 impl SendSession {
-    /// Plans the session and opens its socket. Nothing is sent yet, and of the files only names and lengths
-    /// are known.
+    /// Plans the session and opens its socket. Nothing is sent yet. Only names and lengths of the files are
+    /// known.
     ///
     /// # Errors
-    /// When an option is out of range, there is too little memory or disk for the content, or no way to send
+    /// If an option is out of range, memory or disk is too small for the content, or no interface can send
     /// to the group.
     pub fn open(files: FileSet, options: SendOptions) -> Result<Self, SendError> {
         let (PacketPlan { tsi, symbol_size, packet_bytes, .. }, way) = open(&options)?;
@@ -82,8 +85,8 @@ impl SendSession {
             let budget = Budget::new(&plan, &options, worker_count())?;
             Ok((plan, budget))
         };
-        // Long blocks take memory for their decoding plans, in which the encoders of shorter ones may all
-        // have room.
+        // Long blocks take memory for their decoding plans; the encoders of all shorter blocks may fit in
+        // this memory.
         let (plan, budget) = match (planned(order), order) {
             (Ok(found), _) if !matches!(found.1.place, RepairPlace::Disk { .. }) => found,
             (_, Order::Spread { rate }) if rate < SLOWEST_RATE => {
@@ -94,27 +97,27 @@ impl SendSession {
         Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, way })
     }
 
-    /// Stops it from any thread.
+    /// Returns a handle that stops the session from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.way.stop().clone()
     }
 
-    /// Its objects, blocks and symbols.
+    /// Returns the objects, blocks and symbols of the session.
     pub fn plan(&self) -> &SessionPlan {
         &self.plan
     }
 
-    /// What it sends.
+    /// Returns the files of the session.
     pub fn files(&self) -> &FileSet {
         &self.files
     }
 
-    /// Where its repair symbols are kept.
+    /// Returns the storage of the session's repair symbols.
     pub fn repair_place(&self) -> &RepairPlace {
         &self.budget.place
     }
 
-    /// Where, when and how it starts.
+    /// Returns the parameters of the session at its start.
     pub fn started(&self) -> SendStarted {
         let listen = self.way.listen();
         let (channels, source, interface) = match &self.way {
@@ -140,11 +143,12 @@ impl SendSession {
         }
     }
 
-    /// Sends the content until its end or until it is stopped. It is hashed before, for at most half a
-    /// second, and on beside it. Files that change or cannot be read are left out.
+    /// Sends the content to its end, or until the session is stopped. Content is hashed for at most half a
+    /// second before the first packet, and further while it is being sent. Files that change or cannot be
+    /// read are left out.
     ///
     /// # Errors
-    /// When nothing is left to send, the network fails, or it was a rehearsal.
+    /// If nothing is left to send, the network fails, or the session is a rehearsal.
     pub fn run(&mut self, observer: &mut dyn FnMut(SendUpdate)) -> Result<SendSummary, SendError> {
         if self.options.is_rehearsal {
             return Err(SendError::Rehearsal);
@@ -176,7 +180,7 @@ impl SendSession {
         let source = FileSource::new(content, &self.plan, &self.budget, store, layered)?;
         observer(SendUpdate::Started(Box::new(self.started())));
         match control {
-            // At the highest rates each packet counts what the control costs.
+            // At the highest rates the cost of the control counts for each packet.
             CongestionControl::Fixed { rate } => {
                 self.send(fixed::Sender::new(rate, Instant::ZERO), source, known, observer)
             }
@@ -191,9 +195,9 @@ impl SendSession {
         }
     }
 
-    /// Where content begins: drawn, so that receivers of an earlier session of the same content get other
-    /// symbols; but at high fixed rates with the source symbols, as receivers that lose little would have all
-    /// blocks to decode at the end.
+    /// Returns the first position of the content. The position is random, so that receivers of an earlier
+    /// session of the same content get other symbols. At high fixed rates the session begins with the source
+    /// symbols; otherwise receivers with little loss would have to decode all blocks at the end.
     fn start(&self) -> Result<Start, SendError> {
         match self.options.congestion_control {
             CongestionControl::Fixed { rate } if rate.as_bits() >= SOURCE_FIRST_RATE => Ok(Start::First),
@@ -262,7 +266,7 @@ impl SessionTransport {
         }
     }
 
-    /// Where packets are asked for.
+    /// Returns the addresses at which requests are accepted.
     fn listen(&self) -> Vec<SocketAddr> {
         match self {
             Self::Groups(_) => Vec::new(),
@@ -278,7 +282,8 @@ impl SessionTransport {
     }
 }
 
-/// Digests known when the session starts, files that cannot be sent, and the threads that find out the rest.
+/// Digests known at the start of the session, files that cannot be sent, and the threads that check the
+/// remaining content.
 struct ContentCheck {
     digests: Vec<Vec<Digest>>,
     /// Files that cannot be sent.
@@ -287,7 +292,7 @@ struct ContentCheck {
     watching: FileWatcher,
 }
 
-/// Withdraws a file from a session, or ends the session where that is what failed.
+/// Withdraws the file of `error` from a session; ends the session if the error concerns the whole session.
 fn withdraw<C: SenderControl, S: Source>(machine: &mut Sender<C, S>, error: SourceError) {
     match error {
         SourceError::File { file, why, .. } => machine.withdraw(file, why, error),
@@ -295,12 +300,13 @@ fn withdraw<C: SenderControl, S: Source>(machine: &mut Sender<C, S>, error: Sour
     }
 }
 
-/// Watches a sender: tells it what hashing finds, stops it when asked to, and reports.
+/// Application of a sender: passes digests to the machine, stops the machine on request, and reports
+/// progress.
 struct Watch<'a> {
     stop: StopHandle,
     observer: &'a mut dyn FnMut(SendUpdate),
     files: &'a FileSet,
-    /// Until all blocks are hashed.
+    /// `None` once all blocks are hashed.
     hashing: Option<HashingThreads>,
     watching: FileWatcher,
     progress: Progress,
@@ -311,7 +317,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Tells the machine of files lost and blocks hashed meanwhile.
+    /// Passes lost files and digests of newly hashed blocks to the machine.
     fn tell_digests<C: SenderControl, S: Source>(&mut self, machine: &mut Sender<C, S>) {
         while let Some(error) = self.watching.poll() {
             withdraw(machine, error);
@@ -402,7 +408,7 @@ impl From<SendEnd> for End {
     }
 }
 
-/// Headers of packets of content as long as identifiers fit in 16 bits, in bytes.
+/// Header bytes of content packets while identifiers fit in 16 bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Headers {
     usual: u16,
@@ -412,22 +418,22 @@ pub(crate) struct Headers {
 impl Headers {
     /// LCT, FEC payload id; room for EXT_SEQ.
     const FILES: Self = Self { usual: 16, longest: 24 };
-    /// The same with EXT_SEQ, and with EXT_FTI in the first part of a buffer; EXT_LEVELS and a TSI of 32 bits
-    /// take 4 more each.
+    /// LCT, FEC payload id and EXT_SEQ; EXT_FTI in the first part of a buffer; EXT_LEVELS and a TSI of 32
+    /// bits take 4 bytes more each.
     pub(crate) const BUFFERS: Self = Self { usual: 24, longest: 48 };
 }
 
-/// What a session of files and one of buffers have in common: options that make sense, and a socket.
+/// Checked options and packet sizes, common to sessions of files and sessions of buffers.
 #[derive(Debug)]
 pub(crate) struct PacketPlan {
     pub(crate) tsi: u32,
     pub(crate) symbol_size: u16,
-    /// UDP payload of a packet of content, as far as the congestion control counts it.
+    /// UDP payload of a content packet, as the congestion control counts it.
     pub(crate) packet_bytes: u16,
 }
 
 impl PacketPlan {
-    /// A session to groups, and the socket that sends to them.
+    /// Plans a session to groups and opens the socket that sends to the groups.
     pub(crate) fn open(options: &SendOptions, headers: Headers) -> Result<(Self, Link), SendError> {
         check(options)?;
         if options.congestion_control.is_on_request() {
@@ -439,7 +445,7 @@ impl PacketPlan {
         Ok((planned, link))
     }
 
-    /// On a path with so many bytes of headers, and an MTU, if that is known.
+    /// Plans packets for a path with `path_bytes` of headers and, if known, an MTU.
     fn new(
         options: &SendOptions,
         headers: Headers,
@@ -464,7 +470,7 @@ impl PacketPlan {
     }
 }
 
-/// Opens what a session of files is sent by.
+/// Opens the transport of a session of files.
 fn open(options: &SendOptions) -> Result<(PacketPlan, SessionTransport), SendError> {
     if !options.congestion_control.is_on_request() {
         return PacketPlan::open(options, Headers::FILES)
@@ -481,7 +487,7 @@ fn open(options: &SendOptions) -> Result<(PacketPlan, SessionTransport), SendErr
     Ok((planned, SessionTransport::Requests(endpoint)))
 }
 
-/// The order that was asked for, or else the one that the rate asks for and the code can do.
+/// Returns the requested order, or else the order that suits the rate and that the code supports.
 fn order(options: &SendOptions) -> Order {
     let is_ldpc = matches!(options.scheme, Scheme::LdpcStaircase | Scheme::LdpcTriangle);
     let wanted = options.order.or(is_ldpc.then_some(SendOrder::Spread));
@@ -496,7 +502,7 @@ fn check(options: &SendOptions) -> Result<(), SendError> {
     let is_multi_rate = options.congestion_control.is_multi_rate();
     let max = options.congestion_control.rate_max();
     if let Some(base) = options.congestion_control.rate_base().filter(|_| is_multi_rate) {
-        // Rates that follow reports need no room for steps above the first one.
+        // Rates that follow reports need no room for steps above the first step.
         let follows = options.congestion_control.control().network == Network::GroupsAndReports;
         let over = if follows { 1 } else { MAX_OVER_BASE_MIN };
         let least = Rate::from_bits(base.as_bits().saturating_mul(over)).unwrap_or(base);
@@ -517,20 +523,20 @@ fn check(options: &SendOptions) -> Result<(), SendError> {
     Ok(())
 }
 
-/// The symbol size with which the longest packets of a session of files fit a path of this MTU.
+/// Returns the symbol size with which the longest packets of a session of files fit a path of this MTU.
 pub(crate) fn symbol_size_within(mtu: Option<u32>, is_ipv4: bool) -> u16 {
     let ip_and_udp = if is_ipv4 { 28 } else { 48 };
     symbol_size_for(mtu, ip_and_udp + u32::from(Headers::FILES.longest))
 }
 
-/// The symbol size that a path of this MTU takes, unknown counting as 1500: never above the default, a
-/// multiple of 64 (the width of vector instructions) down to 64.
+/// Returns the symbol size for a path of this MTU (an unknown MTU counts as 1500): a multiple of 64 (the
+/// width of vector instructions), at least 64 and at most the default.
 fn symbol_size_for(mtu: Option<u32>, header_bytes: u32) -> u16 {
     let room = mtu.unwrap_or(1_500).saturating_sub(header_bytes) / 64 * 64;
     u16::try_from(room).unwrap_or(u16::MAX).clamp(64, SYMBOL_SIZE_DEFAULT)
 }
 
-/// 16 random bits, not 0: headers are shortest with them.
+/// Returns 16 random bits, not 0. With 16 bits the headers are shortest.
 fn random_tsi() -> Result<u32, SendError> {
     Ok(u32::from(u16::from_ne_bytes(system::random_bytes()?)).max(1))
 }

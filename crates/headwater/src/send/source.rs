@@ -1,4 +1,4 @@
-//! The symbols of files on disk, as a sender's machine asks for them.
+//! Source of a sender's machine that reads symbols of files on disk.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -11,38 +11,39 @@ use super::content::Content;
 use super::encoders::Encoders;
 use super::repair_store::{ReadAhead, RepairStore};
 
-/// Most blocks of a window where they have 1002 symbols each: the last one may reach beyond.
+/// Maximum number of blocks of a window with 1002 symbols per block: the last block may extend beyond the
+/// window.
 const WINDOW_BLOCKS: usize = 256 + 1;
-/// Most memory for source symbols that are read before they are sent.
+/// Maximum memory for source symbols that are read before their turn.
 const READ_AHEAD_BYTES: usize = 16 << 20;
 
 /// Reads source symbols from the files, and takes repair symbols from blocks encoded in the background.
 #[derive(Debug)]
 pub(super) struct FileSource {
     content: Arc<Content>,
-    /// Index of each object's first block among all.
+    /// Index of each object's first block among all blocks.
     first: Vec<usize>,
-    /// None where a block's symbols are not sent in order: nothing of what stands behind them is sent soon.
+    /// `None` if a block's symbols are not sent in order: the following symbols are not sent soon.
     ahead: Option<ReadAhead>,
     repair: Repair,
 }
 
-/// Where repair symbols come from.
+/// Origin of repair symbols.
 #[derive(Debug)]
 enum Repair {
-    /// None will be asked for.
+    /// The session sends no repair symbols.
     Nothing,
     Encoders(Encoders),
     Store(RepairStore),
 }
 
 impl FileSource {
-    /// The symbols of `content`, which is that of the `plan`. With a `store`, an empty file, repair symbols
-    /// go there; else blocks are encoded as the budget says. A `layered` session sends from several places of
-    /// each block at a time.
+    /// Creates the source of `content`, which must be the content of `plan`. If `store` (an empty file) is
+    /// given, repair symbols are written to the store; otherwise blocks are encoded within the budget. A
+    /// `layered` session sends from several positions of each block at a time.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub(super) fn new(
         content: Arc<Content>,
         plan: &SessionPlan,
@@ -69,7 +70,7 @@ impl FileSource {
             None => Repair::Nothing,
         };
         let symbol_bytes = plan.objects().first().map_or(0, |object| object.partition.symbol_size().into());
-        // Without repair symbols a session is sent in order, whatever its code.
+        // Without repair symbols a session is sent in order, with any code.
         let is_random = budget.threads > 0
             && plan.objects().first().is_some_and(|object| object.codec.sending_seed().is_some());
         let ahead = (!is_random && !layered)
@@ -82,12 +83,12 @@ impl FileSource {
     }
 }
 
-/// Blocks of which the next symbols are wanted at a time.
+/// Returns the number of blocks whose next symbols are needed at a time.
 fn blocks_in_turn(plan: &SessionPlan) -> usize {
     let blocks = plan.objects().iter().map(|object| object.partition.blocks() as usize).sum();
     match plan.order() {
         Order::Spread { .. } => blocks,
-        // Small files make windows of more blocks, but each of those is read once or twice.
+        // Small files make windows of more blocks, but each of these blocks is read once or twice.
         Order::Window => blocks.min(WINDOW_BLOCKS),
     }
 }

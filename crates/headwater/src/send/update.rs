@@ -1,4 +1,4 @@
-//! What a sending session tells its observer, and what it sums up at the end.
+//! Updates of a sending session to its observer, and the summary at the end.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use headwater_proto::delivery::RelativePath;
 use crate::congestion_control::CongestionControl;
 use crate::net::{BufferSize, LinkChange};
 
-/// What a sending session tells its observer, in order.
+/// Update of a sending session to its observer, in order.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SendUpdate {
-    /// Content is being read and hashed before anything is sent, for at most half a second; about ten times a
-    /// second.
+    /// Content is being read and hashed before the first packet, for at most half a second. Sent about ten
+    /// times a second.
     Hashing {
         /// Bytes read.
         bytes_done: u64,
@@ -24,52 +24,53 @@ pub enum SendUpdate {
     },
     /// The first packet is about to leave.
     Started(Box<SendStarted>),
-    /// A file changed or could not be read: it is sent no more, and receivers are told so. The others are
-    /// sent on.
+    /// A file changed or could not be read. The sender stops sending the file, announces this to receivers,
+    /// and continues with the other files.
     FileLeftOut {
-        /// Its name at the receivers.
+        /// Name of the file at the receivers.
         path: RelativePath,
-        /// What happened, and what to do.
+        /// Cause, and advice for the user.
         reason: String,
     },
-    /// So many passes over the session are complete.
+    /// Number of complete passes over the session.
     PassCompleted(u64),
-    /// The interface went down or away, or came back: what it could not send meanwhile is counted as unsent.
+    /// The interface went down, disappeared or came back. Packets that could not be sent meanwhile count as
+    /// unsent.
     LinkChanged(LinkChange),
-    /// This machine cannot send what was asked for, or sends another part of it than before, or all again. At
-    /// most ten times a second.
+    /// The share of the requested rate that this machine can send, or the highest level sent, has changed.
+    /// At most ten times a second.
     RateLimited(RateLimit),
-    /// How far it is; about ten times a second.
+    /// Progress of the session, about ten times a second.
     Progress(Box<SendProgress>),
 }
 
-/// Rate of a session whose machine may not keep up with what was asked for.
+/// Rate of a session whose machine may not keep up with the requested rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// bit/s of UDP payload that were asked for.
+    /// Requested rate in bit/s of UDP payload.
     pub asked: u64,
-    /// bit/s of UDP payload that are sent.
+    /// Sent rate in bit/s of UDP payload.
     pub sent: u64,
-    /// Highest level that is sent, while there are higher ones that are not.
+    /// Highest level that is sent, while higher levels are not sent.
     pub ceiling: Option<u16>,
 }
 
-/// Watches what a sender's control says of its machine.
+/// Detects changes of the overload that a sender's control reports for its machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateWatch {
-    /// bit/s that were asked for.
+    /// Requested rate in bit/s.
     asked: u64,
-    /// Overload at the last look.
+    /// Overload at the last call of [`on_overload`](Self::on_overload).
     overload: Option<Overload>,
 }
 
 impl RateWatch {
-    /// Watches a sender that was asked for `asked`.
+    /// Creates a watch for a sender with the requested rate `asked`.
     pub(crate) fn new(asked: Rate) -> Self {
         Self { asked: asked.as_bits(), overload: None }
     }
 
-    /// Returns the rate that is sent, if that is another one than at the last look.
+    /// Returns the sent rate if the overload has changed since the last call.
     pub(crate) fn on_overload(&mut self, overload: Option<Overload>) -> Option<RateLimit> {
         if core::mem::replace(&mut self.overload, overload) == overload {
             return None;
@@ -77,7 +78,7 @@ impl RateWatch {
         Some(self.limit())
     }
 
-    /// Returns the rate that was sent at the last look.
+    /// Returns the sent rate as of the last overload reported.
     pub(crate) fn limit(&self) -> RateLimit {
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
         let sent = self.overload.map_or(1.0, |overload| overload.share) * self.asked as f64;
@@ -88,22 +89,23 @@ impl RateWatch {
     }
 }
 
-/// A sending session as it starts.
+/// Parameters of a sending session at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendStarted {
     /// Transport session identifier.
     pub tsi: u32,
-    /// Group and port of the base channel; where packets are sent on request, the first of `listen`.
+    /// Group and port of the base channel; if packets are sent on request, the first address of `listen`.
     pub group: SocketAddr,
-    /// Addresses at which packets are asked for, where they are.
+    /// Addresses at which the sender accepts requests; empty for a session to groups.
     pub listen: Vec<SocketAddr>,
     /// Channels, counting up from the group.
     pub channels: u16,
-    /// How fast they are sent.
+    /// Congestion control that sets the rate of the channels.
     pub congestion_control: CongestionControl,
-    /// Address and port it sends from.
+    /// Address and port that packets are sent from.
     pub source: SocketAddr,
-    /// The interface it sends on; nothing where that is whichever leads to who asks.
+    /// Interface that packets are sent on; `None` if the route to each requesting receiver selects the
+    /// interface.
     pub interface: Option<String>,
     /// Bytes of all files.
     pub bytes: u64,
@@ -111,13 +113,13 @@ pub struct SendStarted {
     pub symbols: u64,
     /// Bytes of a symbol.
     pub symbol_size: u16,
-    /// The send buffer that the kernel granted.
+    /// Send buffer that the kernel granted.
     pub send_buffer: BufferSize,
     /// Whether the kernel segments runs of datagrams (GSO).
     pub segmentation: bool,
 }
 
-/// How far a sending session is.
+/// Progress of a sending session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SendProgress {
     /// Time since the first packet.
@@ -130,41 +132,41 @@ pub struct SendProgress {
     pub rate_bits: u64,
     /// Symbols of content sent.
     pub symbols: u64,
-    /// Passes over the session, with the part of the one under way.
+    /// Passes over the session, including the fraction of the current pass.
     pub passes: f64,
-    /// Packets that the kernel had no room for, or no interface: lost to all receivers.
+    /// Packets lost to all receivers because the kernel had no room or the interface was missing.
     pub unsent: u64,
-    /// Counters of the congestion control by their names: for LE-SBCC the reasons for the rate, for Rainbow
-    /// what receivers asked for.
+    /// Counters of the congestion control by name: for LE-SBCC the reasons for the rate, for Rainbow the
+    /// requests of receivers.
     pub counters: Counters,
 }
 
-/// How a sending session ended.
+/// Outcome of a sending session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOutcome {
-    /// The passes or the time that were asked for are over.
+    /// The requested passes or the requested time are complete.
     Completed,
-    /// It was stopped.
+    /// The session was stopped.
     Interrupted,
 }
 
-/// A sending session in numbers.
+/// Summary of a sending session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SendSummary {
-    /// How it ended.
+    /// Outcome of the session.
     pub outcome: SendOutcome,
-    /// The last state.
+    /// Progress at the end.
     pub progress: SendProgress,
-    /// Files that changed or could not be read, and were sent no more.
+    /// Files that changed or could not be read and were therefore withdrawn.
     pub files_left_out: usize,
     /// Packets of the FDT.
     pub fdt_packets: u64,
-    /// Calls to the kernel that sent the packets.
+    /// System calls that sent the packets.
     pub calls: u64,
 }
 
 impl SendSummary {
-    /// Stopped before the first packet.
+    /// Returns the summary of a session that was stopped before the first packet.
     pub(super) fn nothing_sent() -> Self {
         let progress = SendProgress::default();
         Self { outcome: SendOutcome::Interrupted, progress, files_left_out: 0, fdt_packets: 0, calls: 0 }

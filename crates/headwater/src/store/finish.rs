@@ -1,7 +1,7 @@
 //! Finishing blocks and files: decode, verify, name.
 //!
-//! Decoding in strips: blocks of codes whose symbols are sums of one another may be longer than there is
-//! memory for. They stay on disk, and some bytes of each of their symbols are decoded at a time.
+//! Decoding in strips: blocks of codes whose symbols are sums of other symbols may be longer than memory.
+//! Such blocks stay on disk, and some bytes of each symbol are decoded at a time.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ use super::kept::BLOCKS_BYTES_MAX;
 use super::ledger::JOURNAL_NEW;
 use super::place::{FilePlace, ObjectPlace, Places};
 
-/// Bytes of a file read and hashed at once: what stays in a processor's cache.
+/// Bytes of a file read and hashed at once: fits in a processor's cache.
 pub(super) const CHUNK_BYTES: usize = 256 << 10;
 
 /// Work that takes time.
@@ -29,33 +29,33 @@ pub(super) enum Job {
     Block(Arc<ObjectPlace>, BlockJob),
     /// Give a file its name.
     File(Arc<FilePlace>),
-    /// Compare a part of the file that stands in its place.
+    /// Compare a part of the file already in place.
     Compare(Box<Comparison>),
-    /// Make files safe on disk, and then the journal up to this length.
+    /// Sync files to disk, and then the journal up to this length.
     Sync(Vec<Arc<FilePlace>>, Arc<File>, u64),
-    /// The same, with a journal that is made anew of the old one.
+    /// Sync files to disk, and compact the old journal up to this length.
     Compact(Vec<Arc<FilePlace>>, Arc<File>, u64),
 }
 
-/// What came of it.
+/// Result of a job.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// What the receiver is told.
+    /// A report for the receiver.
     Report(StoreReport),
-    /// A file has its name.
+    /// A file has its final name.
     Placed(FileIndex, Stamp),
-    /// A file that stood in its place is what was announced.
+    /// The file already in place is identical to the announced file.
     Present(FileIndex, Stamp),
-    /// A comparison is to go on.
+    /// A comparison to continue.
     Comparing(Box<Comparison>),
-    /// All is safe on disk that was to be.
+    /// Files and journal are synced to disk.
     Synced,
-    /// So is a new journal, if it could be made: it tells what the old one did up to this length.
+    /// Files are synced to disk, and the journal is compacted up to this length, or the error.
     Compacted(io::Result<Journal>, u64),
 }
 
 impl Job {
-    /// Memory that it takes, in bytes: a bound.
+    /// Returns a bound on the memory of the job, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Block(object, job) if !job.missing.is_empty() => {
@@ -73,11 +73,11 @@ impl Job {
         }
     }
 
-    /// Does it. An error fails the store.
+    /// Runs the job. An error fails the store.
     pub(super) fn run(self, places: &Places) -> Result<Outcome, StoreError> {
         match self {
             Self::Block(object, job) => match finish_block(places, &object, &job) {
-                // Nobody waits for the block: its file was given up meanwhile.
+                // The result is not needed: the file was given up meanwhile.
                 Err(_) if object.file.is_over() => {
                     let report = StoreReport::BlockNeedsMore { object: job.object, sbn: job.sbn, more: 1 };
                     Ok(Outcome::Report(report))
@@ -145,8 +145,8 @@ fn finish_block(places: &Places, object: &ObjectPlace, job: &BlockJob) -> Result
     Ok(report(block_digest(&content[..bytes])))
 }
 
-/// Fills in what is missing, or says how many more symbols that takes. The repair symbols are read into the
-/// missing places, where they take no room of their own.
+/// Decodes the missing symbols, or returns the number of further symbols needed. The repair symbols are read
+/// into the missing places, to save memory.
 fn decode(
     places: &Places,
     object: &ObjectPlace,
@@ -156,7 +156,7 @@ fn decode(
 ) -> Result<Result<(), u32>, StoreError> {
     let (size, codec) = (object.symbol_bytes(), &object.spec.codec);
     let numbers = places.read_repair_numbers(object, block, job.repairs)?;
-    // What came from an earlier session is not trusted.
+    // Numbers from an earlier session are not trusted.
     let exists = |esi: &u32| (block.symbols..codec.esi_end(block.symbols)).contains(esi);
     let slots: Vec<(u32, u32)> = (0..).zip(numbers).filter(|(_, esi)| exists(esi)).collect();
     let mut places_left = job.missing.iter();
@@ -176,7 +176,7 @@ fn decode(
     }
 }
 
-/// Reads the symbols in these slots, which go with their ESIs, many at a time.
+/// Reads the symbols in these slots (each with its ESI), many at a time.
 fn read_repairs(
     places: &Places,
     object: &ObjectPlace,
@@ -195,7 +195,7 @@ fn read_repairs(
     Ok(())
 }
 
-/// Writes what was decoded, adjacent symbols together. `content` is the block without padding.
+/// Writes the decoded symbols, adjacent symbols together. `content` is the block without padding.
 fn write_missing(
     places: &Places,
     object: &ObjectPlace,
@@ -252,8 +252,8 @@ fn read_through(
     Ok(())
 }
 
-/// Bytes of each symbol of a block of `k` that are decoded at a time: as many as memory allows, and all if it
-/// does.
+/// Returns the bytes of each symbol of a block of `k` to decode at a time: as many as memory allows, at most
+/// the whole symbol.
 pub(super) fn strip_width(codec: &dyn BlockCodec, k: u32) -> usize {
     let whole = codec.symbol_size();
     if !codec.decodes_in_strips() || codec.strip_bytes(k, whole) <= DECODING_BYTES {
@@ -266,7 +266,7 @@ pub(super) fn strip_width(codec: &dyn BlockCodec, k: u32) -> usize {
     (width / least * least).clamp(least.min(whole), whole)
 }
 
-/// Writes the symbols of a block that are missing, or says how many more symbols that takes.
+/// Decodes and writes the missing symbols of a block, or returns the number of further symbols needed.
 pub(super) fn decode_in_strips(
     places: &Places,
     object: &ObjectPlace,
@@ -295,8 +295,8 @@ pub(super) fn decode_in_strips(
     Ok(Ok(()))
 }
 
-/// The slots whose symbols exist, each symbol once, with their ESIs: what came from an earlier session is not
-/// trusted.
+/// Returns the slots with valid ESIs, each symbol once, with their ESIs: numbers from an earlier session are
+/// not trusted.
 fn usable_slots(
     places: &Places,
     object: &ObjectPlace,
@@ -314,7 +314,7 @@ fn usable_slots(
     Ok(slots)
 }
 
-/// The bytes from `from` on, `width` of them, of each symbol of a block.
+/// `width` bytes from `from` on of each symbol of a block.
 struct Strip<'a> {
     places: &'a Places,
     object: &'a ObjectPlace,
@@ -324,7 +324,8 @@ struct Strip<'a> {
 }
 
 impl Strip<'_> {
-    /// Of the source symbols; zeros past the end of the object, anything where they are missing.
+    /// Reads the strip of the source symbols; zeros past the end of the object, any bytes for missing
+    /// symbols.
     fn read_content(&self) -> Result<Vec<u8>, StoreError> {
         let start = self.object.offset(self.block);
         let bytes = usize::try_from(self.block.bytes).unwrap_or(usize::MAX);
@@ -336,7 +337,7 @@ impl Strip<'_> {
         })
     }
 
-    /// Of the repair symbols in the slots below `slots`.
+    /// Reads the strip of the repair symbols in the slots below `slots`.
     fn read_repairs(&self, slots: u32) -> Result<Vec<u8>, StoreError> {
         let size = self.object.symbol_bytes();
         self.read(slots, |at, buffer| {
@@ -345,7 +346,7 @@ impl Strip<'_> {
         })
     }
 
-    /// Of so many symbols that `read` reads whole, from a byte on.
+    /// Reads the strip of so many symbols; `read` reads whole symbols from a byte offset on.
     fn read(
         &self,
         symbols: u32,
@@ -364,7 +365,7 @@ impl Strip<'_> {
         Ok(strip)
     }
 
-    /// Writes what was missing of the source symbols; adjacent whole ones together.
+    /// Writes the missing source symbols of the strip; adjacent whole symbols together.
     fn write(&self, missing: &[u32], content: &[u8]) -> Result<(), StoreError> {
         let size = self.object.symbol_bytes();
         let is_whole = self.width == size;

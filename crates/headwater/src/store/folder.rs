@@ -1,7 +1,7 @@
-//! The folder that files are received into, and the working folder in it.
+//! The destination folder of received files, and its working folder.
 //!
 //! All names are opened one component at a time below the folder's descriptor, and no symbolic link is
-//! followed: what stands in the folder, or is put there meanwhile, cannot lead a file out of it.
+//! followed: no existing or new entry of the folder can lead a file out of the folder.
 
 use std::fs::File;
 use std::io;
@@ -20,40 +20,41 @@ use tracing::warn;
 use super::journal::Stamp;
 use super::place::{content_name, key_of};
 
-/// How folders are opened: never through a link.
+/// Flags to open folders: never through a link.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Permission bits that a sender may set: nobody gets another one's rights.
+/// Permission bits that a sender may set: no set-user-ID, set-group-ID or sticky bit.
 const MODE_MASK: u32 = 0o777;
-/// Permission bits of files whose sender does not tell, before the umask.
+/// Permission bits of files without a mode from the sender, before the umask.
 const MODE_DEFAULT: u32 = 0o666;
-/// What the receiver itself needs while it writes.
+/// Permission bits that the receiver needs for writing.
 const MODE_WORKING: u32 = 0o600;
-/// Receivers at work in one folder, each in a working folder of its own.
+/// Maximum number of receivers at work in one folder, each with a separate working folder.
 const RECEIVERS_MAX: usize = 16;
-/// What a receiver locks in its working folder.
+/// Name of the lock file in a working folder.
 const LOCK: &str = "lock";
-/// What an earlier session left is kept so long after it was written to last.
+/// Lifetime of an earlier session's content after the last write.
 const KEPT: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-/// Whether something written then is kept. What is from the future, by a clock that was set back, is.
+/// Whether content with this time of the last write is kept. A time in the future, by a clock that was set
+/// back, counts as recent.
 pub(super) fn is_recent(written: SystemTime) -> bool {
     SystemTime::now().duration_since(written).is_ok_and(|age| age < KEPT) || written > SystemTime::now()
 }
 
-/// A folder to receive into, and a working folder in it that no other receiver uses meanwhile.
+/// A folder to receive into, and a working folder inside that no other receiver uses meanwhile.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
     out: OwnedFd,
     work: OwnedFd,
     work_name: String,
-    /// Locked while this lives.
+    /// Locked for the lifetime of the `Folder`.
     _lock: OwnedFd,
 }
 
 impl Folder {
-    /// Opens the folder, made if need be, and the first working folder in it that no other receiver uses:
-    /// what an earlier one left there is found again.
+    /// Opens the folder, created if need be, and the first unused working folder inside, which may hold
+    /// content of an earlier session.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         let failed = |error: io::Error| {
             StoreError(format!(
@@ -79,20 +80,20 @@ impl Folder {
         )))
     }
 
-    /// The folder's path, as it was given.
+    /// Returns the folder's path, as given.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes that may still be written.
+    /// Returns the free space in bytes.
     pub(super) fn free_bytes(&self) -> Result<u64, StoreError> {
         let free = rustix::fs::fstatvfs(&self.out);
         let free = free.map_err(|errno| self.failed("ask for the free space", errno))?;
         Ok(free.f_bavail.saturating_mul(free.f_frsize))
     }
 
-    /// Opens a working file, made if need be with the permission bits that it will have in the end and those
-    /// that the receiver needs meanwhile.
+    /// Opens a working file, created if need be with its final permission bits and the bits that the receiver
+    /// needs meanwhile.
     pub(super) fn open_work(&self, name: &str, mode: Option<u32>) -> Result<File, StoreError> {
         let bits = mode.unwrap_or(MODE_DEFAULT) & MODE_MASK | MODE_WORKING;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -100,7 +101,7 @@ impl Folder {
         file.map(File::from).map_err(|errno| self.failed("open a working file", errno))
     }
 
-    /// Removes a working file, if it is there.
+    /// Removes a working file, if present.
     pub(super) fn discard(&self, name: &str) -> Result<(), StoreError> {
         match rustix::fs::unlinkat(&self.work, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -108,37 +109,37 @@ impl Folder {
         }
     }
 
-    /// Opens a working file that is there.
+    /// Opens an existing working file.
     pub(super) fn find_work(&self, name: &str) -> Option<File> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(&self.work, name, flags, Mode::empty()).ok().map(File::from)
     }
 
-    /// When a working file was written to last, if it is there.
+    /// Returns the time of the last write to a working file, if present.
     pub(super) fn changed(&self, name: &str) -> Option<SystemTime> {
         self.find_work(name)?.metadata().ok()?.modified().ok()
     }
 
-    /// Gives a working file the name of another one, which it replaces, and makes the names safe on disk.
+    /// Renames a working file, replacing any file of the new name, and syncs the names to disk.
     pub(super) fn rename_work(&self, name: &str, new: &str) -> Result<(), StoreError> {
         rustix::fs::renameat(&self.work, name, &self.work, new)
             .and_then(|()| sync_folder(self.work.as_fd()))
             .map_err(|errno| self.failed("name a working file", errno))
     }
 
-    /// Makes the names of working files safe on disk.
+    /// Syncs the names of working files to disk.
     pub(super) fn sync_work(&self) -> io::Result<()> {
         Ok(sync_folder(self.work.as_fd())?)
     }
 
-    /// Gives a working file the name of another one, which it replaces; that one may be there again after a
-    /// loss of power.
+    /// Renames a working file, replacing any file of the new name, without a sync: the old file may be there
+    /// again after a loss of power.
     pub(super) fn rename_unsafe(&self, name: &str, new: &str) -> Result<(), StoreError> {
         rustix::fs::renameat(&self.work, name, &self.work, new)
             .map_err(|errno| self.failed("name a working file", errno))
     }
 
-    /// What tells whether the file in this place is the one that was put there.
+    /// Returns the stamp of the file in this place, to tell whether the file was changed or replaced.
     pub(super) fn stamp(&self, path: &RelativePath) -> Option<Stamp> {
         let (folder, name) = self.find_parent(path)?;
         let folder = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
@@ -146,11 +147,11 @@ impl Folder {
         (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| stamp_of(&stat))
     }
 
-    /// Opens the regular file in this place to read it, if there is one and it may be read.
+    /// Opens the regular file in this place for reading, if present and readable.
     pub(super) fn find(&self, path: &RelativePath) -> Option<(File, Stamp)> {
         let (folder, name) = self.find_parent(path)?;
         let folder = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
-        // Nobody waits for the other end of a pipe that has this name.
+        // Does not wait for the other end of a pipe of this name.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?;
         let stat = rustix::fs::fstat(&file).ok()?;
@@ -158,7 +159,8 @@ impl Folder {
         is_regular.then(|| (File::from(file), stamp_of(&stat)))
     }
 
-    /// Opens the folder that a file would be in, `None` for the out folder itself, and names the file there.
+    /// Opens the parent folder of a file, `None` for the destination folder itself. Returns the folder and
+    /// the file name.
     fn find_parent<'p>(&self, path: &'p RelativePath) -> Option<(Option<OwnedFd>, &'p str)> {
         let (parents, name) = split(path);
         let mut folder = None::<OwnedFd>;
@@ -169,13 +171,12 @@ impl Folder {
         Some((folder, name))
     }
 
-    /// Gives a file that stands in its place the permission bits and the time that it would have been
-    /// published with.
+    /// Gives a file already in place the permission bits and the time that publishing would have set.
     pub(super) fn adopt(&self, file: &File, spec: &FileSpec) -> Result<(), StoreError> {
         let failed = |attempt: &str, error: Errno| self.failed(&format!("{attempt} '{}'", spec.path), error);
         let stat = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno))?;
         if let Some(mode) = spec.mode {
-            // The umask shows in a file that is made.
+            // The umask shows in a newly made file.
             let probe = format!("{}.mode", content_name(&key_of(&spec.path)));
             let made = self.open_work(&probe, Some(mode))?;
             let allowed = rustix::fs::fstat(&made).map_err(|errno| failed("inspect", errno))?.st_mode;
@@ -195,7 +196,7 @@ impl Folder {
         }
     }
 
-    /// Removes what is in the working folder but for the names that `keeps` wants.
+    /// Removes all entries of the working folder except the names accepted by `keeps`.
     pub(super) fn clean(&self, keeps: impl Fn(&str) -> bool) -> Result<(), Errno> {
         clean(self.work.as_fd(), keeps)
     }
@@ -208,13 +209,12 @@ impl Folder {
         }
     }
 
-    /// The working folder's path.
+    /// Returns the working folder's path.
     pub(super) fn work_path(&self) -> PathBuf {
         self.path.join(&self.work_name)
     }
 
-    /// Whether a file may get this name: nothing but folders on the way, and nothing but an older file in its
-    /// place.
+    /// Checks that a file may get this name: only folders on the path, and only an older file in its place.
     pub(super) fn check_place(&self, path: &RelativePath) -> Result<(), StoreError> {
         let (parents, name) = split(path);
         let mut folder = None::<OwnedFd>;
@@ -229,11 +229,11 @@ impl Folder {
         self.check_name(folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd), path, name)
     }
 
-    /// Gives a working file its final name, once its content is safe on disk.
+    /// Syncs the content of a working file to disk, then gives the file its final name.
     pub(super) fn publish(&self, work_name: &str, file: &File, spec: &FileSpec) -> Result<Stamp, StoreError> {
         let FileSpec { path, mode, modified, .. } = spec;
         let failed = |attempt: &str, error: io::Error| self.failed(&format!("{attempt} '{path}'"), error);
-        // What the sender wants and the umask, which took its part when the file was made, both allow.
+        // Bits allowed by both the sender and the umask, which took effect when the file was made.
         let allowed = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno.into()))?.st_mode;
         let bits = Mode::from_raw_mode(allowed & mode.unwrap_or(MODE_DEFAULT) & MODE_MASK);
         rustix::fs::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno.into()))?;
@@ -252,12 +252,12 @@ impl Folder {
         Ok(stamp_of(&stat))
     }
 
-    /// Makes a folder, and those that it is in, as far as need be. Links are not followed.
+    /// Makes a folder and its parents as far as need be. Links are not followed.
     pub(super) fn make_folder(&self, path: &RelativePath) -> Result<(), StoreError> {
         self.make_parents(path, path.as_str().split('/')).map(|_folder| ())
     }
 
-    /// What to say when the kernel refused.
+    /// Returns the error for a refusal by the kernel.
     pub(super) fn failed(&self, attempt: &str, error: impl Into<io::Error>) -> StoreError {
         let error = error.into();
         let folder = self.path.display();
@@ -270,7 +270,7 @@ impl Folder {
         StoreError(format!("cannot {attempt} in '{folder}': {error}; {advice}"))
     }
 
-    /// Opens the folder that a file goes to, and makes it as far as need be; `None` for the out folder
+    /// Opens the parent folder of a file, created as far as need be; `None` for the destination folder
     /// itself.
     fn make_parents<'p>(
         &self,
@@ -294,7 +294,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Only a regular file may be replaced.
+    /// Checks that no entry but a regular file would be replaced.
     fn check_name(&self, folder: BorrowedFd<'_>, path: &RelativePath, name: &str) -> Result<(), StoreError> {
         match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Ok(()),
@@ -320,14 +320,14 @@ impl Folder {
     }
 }
 
-/// Sets the time of the last modification, and leaves that of the last access.
+/// Sets the time of the last modification, and leaves the time of the last access.
 fn set_modified(file: &File, time: FileTime) -> Result<(), Errno> {
     let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let modified = Timespec { tv_sec: time.seconds(), tv_nsec: time.nanoseconds().into() };
     rustix::fs::futimens(file, &Timestamps { last_access: omitted, last_modification: modified })
 }
 
-/// Opens a working folder, made if need be; `None` if another receiver uses it.
+/// Opens a working folder, created if need be; `None` if another receiver uses the folder.
 fn open_work(out: BorrowedFd<'_>, name: &str) -> Result<Option<(OwnedFd, OwnedFd)>, Errno> {
     loop {
         match rustix::fs::mkdirat(out, name, Mode::RWXU) {
@@ -335,7 +335,7 @@ fn open_work(out: BorrowedFd<'_>, name: &str) -> Result<Option<(OwnedFd, OwnedFd
             Err(errno) => return Err(errno),
         }
         let work = match rustix::fs::openat(out, name, FOLDER, Mode::empty()) {
-            // Its receiver has just removed it.
+            // The previous receiver has just removed the folder.
             Err(Errno::NOENT) => continue,
             work => work?,
         };
@@ -349,23 +349,23 @@ fn open_work(out: BorrowedFd<'_>, name: &str) -> Result<Option<(OwnedFd, OwnedFd
             Err(Errno::WOULDBLOCK) => return Ok(None),
             Err(errno) => return Err(errno),
         }
-        // Who had the lock before may have removed the folder since it was opened here.
+        // The previous holder of the lock may have removed the folder since the open.
         if rustix::fs::fstat(&lock)?.st_nlink > 0 {
             return Ok(Some((work, lock)));
         }
     }
 }
 
-/// The name of a working folder, counted from 1.
+/// Returns the name of a working folder, counted from 1.
 fn work_name(number: usize) -> String {
     let suffix = if number == 1 { String::new() } else { format!("-{number}") };
     format!("{RESERVED_PREFIX}work{suffix}")
 }
 
-/// Removes the working folders other than `own` that no receiver uses and none has written to for long.
+/// Removes the working folders other than `own` that no receiver uses and that are not recent.
 fn remove_forgotten(out: BorrowedFd<'_>, own: usize) {
     for name in (1..=RECEIVERS_MAX).filter(|number| *number != own).map(work_name) {
-        // As long as its lock is held nobody else can begin to use it.
+        // While the lock is held, no receiver can begin to use the folder.
         let opened = match rustix::fs::statat(out, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => open_work(out, &name),
             Err(_) => continue,
@@ -382,7 +382,7 @@ fn remove_forgotten(out: BorrowedFd<'_>, own: usize) {
     }
 }
 
-/// When something in a working folder was written to last.
+/// Returns the time of the last write to any entry of a working folder.
 fn newest(work: BorrowedFd<'_>) -> Result<Option<SystemTime>, Errno> {
     let mut newest = None;
     for entry in Dir::read_from(work)? {
@@ -403,7 +403,7 @@ fn remove(out: BorrowedFd<'_>, name: &str, work: BorrowedFd<'_>) -> Result<(), E
     rustix::fs::unlinkat(out, name, AtFlags::REMOVEDIR)
 }
 
-/// Removes what is in a working folder but its lock and the names that `keeps` wants.
+/// Removes all entries of a working folder except its lock and the names accepted by `keeps`.
 fn clean(work: BorrowedFd<'_>, keeps: impl Fn(&str) -> bool) -> Result<(), Errno> {
     for entry in Dir::read_from(work)? {
         let entry = entry?;
@@ -426,7 +426,7 @@ fn stamp_of(stat: &Stat) -> Stamp {
     }
 }
 
-/// Makes the names in a folder safe on disk. Some file systems cannot, and need not.
+/// Syncs the names in a folder to disk. Some file systems cannot, and need not.
 fn sync_folder(folder: BorrowedFd<'_>) -> Result<(), Errno> {
     match rustix::fs::fsync(folder) {
         Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::BADF) => Ok(()),
@@ -439,7 +439,7 @@ fn split(path: &RelativePath) -> (impl Iterator<Item = &str>, &str) {
     (parents.split('/').filter(|component| !component.is_empty()), name)
 }
 
-/// What a file would need against what there is.
+/// Returns the error for missing space: the bytes needed and the bytes free.
 pub(super) fn no_space(folder: &Folder, path: &RelativePath, needed: u64, free: u64) -> StoreError {
     StoreError(format!(
         "cannot receive '{path}': the files announced need {} more in '{}', where {} are free; free some space, or \

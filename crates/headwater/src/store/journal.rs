@@ -1,21 +1,21 @@
-//! The journal of a working folder: what has come, so that another receiver goes on where this one stopped.
+//! The journal of a working folder: records the received content, so that another receiver can resume the
+//! session.
 //!
-//! A header, then batches of changes, each under a checksum. A batch is written after the content that it
-//! tells of, so a process that is killed leaves nothing claimed that was not written. What the machine itself
-//! loses when its power fails is another matter: the header names the boot that the journal belongs to, and
-//! how much of the journal was safe on disk with its content; after another boot no more than that counts.
-//! Whatever is damaged ends the journal there. Nothing of it is trusted beyond that: blocks are verified as
-//! if they had just come.
+//! A header, then batches of changes, each under a checksum. A batch is written after its content, so a
+//! killed process leaves no claim for unwritten content. For a power failure, the header names the boot of
+//! the journal, and the length of the journal that was synced to disk with its content; after another boot
+//! only that length counts. Damage ends the journal at that point. The recorded content is not trusted
+//! further: blocks are verified as if just received.
 //!
-//! A journal that has grown long is made anew beside, while the old one goes on; what came meanwhile is
-//! copied, and then the new one takes the name of the old one. Whoever is killed on the way leaves the old
-//! one, whole.
+//! A long journal is compacted into a new file, while the old journal continues. Changes made meanwhile are
+//! copied, and then the new journal takes the name of the old journal. A process killed on the way leaves the
+//! old journal whole.
 //!
 //! ```text
 //! "HWJRNL" version:u16 boot:16 checksum:8 | synced:u64 checksum:8 | (length:u32 checksum:8 changes)*
 //! ```
 //!
-//! What a journal tells: changes, and their bytes (integers little-endian, behind one byte for the kind).
+//! Contents of a journal: changes, and their bytes (integers little-endian, behind one byte for the kind).
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -33,9 +33,9 @@ const VERSION: u16 = 4;
 const CHECKSUM_BYTES: usize = 8;
 /// Magic, version, boot.
 const OPENING_BYTES: usize = 24;
-/// Where the synced length stands.
+/// Offset of the synced length.
 const SYNCED_AT: usize = OPENING_BYTES + CHECKSUM_BYTES;
-/// Where the batches begin.
+/// Offset of the batches.
 const HEADER_BYTES: usize = SYNCED_AT + 8 + CHECKSUM_BYTES;
 /// Longest batch read, in bytes; batches are flushed well below.
 const BATCH_BYTES_MAX: usize = 1 << 20;
@@ -61,13 +61,13 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Adds a change, and writes the batch when it is long enough.
+    /// Adds a change, and writes the batch when long enough.
     pub(super) fn note(&mut self, change: &Change) -> io::Result<()> {
         change.encode(&mut self.batch);
         if self.batch.len() >= BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Writes all changes noted. The content that they tell of must have been written.
+    /// Writes all noted changes. Their content must have been written before.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if self.batch.is_empty() {
             return Ok(());
@@ -80,8 +80,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Goes on in a journal made anew of what this one told up to `from`: copies what came since. Nothing may
-    /// be noted that is not written.
+    /// Continues in `new`, compacted from this journal up to `from`: copies the later batches. All noted
+    /// changes must have been written.
     pub(super) fn go_on_in(&mut self, new: Journal, from: u64) -> io::Result<()> {
         let mut at = from;
         let mut end = new.end;
@@ -96,21 +96,21 @@ impl Journal {
         Ok(())
     }
 
-    /// The file, and how much of it is written.
+    /// Returns the file and its written length.
     pub(super) fn written(&self) -> (Arc<File>, u64) {
         (Arc::clone(&self.file), self.end)
     }
 }
 
-/// Makes a journal safe on disk up to `end`, once the content that it tells of is.
+/// Syncs a journal to disk up to `end`. Its content must have been synced before.
 pub(super) fn sync(file: &File, end: u64) -> io::Result<()> {
     file.sync_data()?;
     write_synced(file, end)?;
     file.sync_data()
 }
 
-/// Reads a journal up to `end` as far as it is undamaged: its files and objects, and blocks from `from` on
-/// that take `bytes_max`.
+/// Reads a journal up to `end` as far as undamaged: its files and objects, and blocks from `from` on that
+/// take `bytes_max`.
 pub(super) fn read(file: &File, end: u64, from: Id, bytes_max: usize) -> ResumeState {
     let mut kept = ResumeState::new(from, bytes_max);
     let mut position = HEADER_BYTES as u64;
@@ -125,7 +125,7 @@ pub(super) fn read(file: &File, end: u64, from: Id, bytes_max: usize) -> ResumeS
     kept
 }
 
-/// Reads a file from a position of its own: another thread may do the same.
+/// Reads a file from a separate position: another thread may do the same.
 struct PositionedReader<'a> {
     file: &'a File,
     position: u64,
@@ -139,9 +139,9 @@ impl Read for PositionedReader<'_> {
     }
 }
 
-/// Makes a journal anew in an empty file, which tells what the old one does up to `end`, and no more than is
-/// needed for that; `forgets` says which files are left out. Reads the old one once for each 8 MiB of what
-/// blocks take.
+/// Compacts a journal into an empty file: the new journal records the state of the old journal at `end`, and
+/// no more than needed. `forgets` selects files to leave out. Reads the old journal once for each 8 MiB of
+/// block state.
 pub(super) fn compact(
     old: &File,
     end: u64,
@@ -169,7 +169,7 @@ pub(super) fn compact(
     Ok((journal, kept))
 }
 
-/// How far a journal counts; `None` if it is none of ours.
+/// Returns the valid length of a journal; `None` if the file is no journal of this version.
 pub(super) fn trusted_end(file: &File) -> Option<u64> {
     let mut header = [0; HEADER_BYTES];
     file.read_exact_at(&mut header, 0).ok()?;
@@ -206,26 +206,26 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     *blake3::hash(bytes).as_bytes().first_chunk().expect("a digest has 32 bytes")
 }
 
-/// What the kernel calls this boot; zeros if it does not say.
+/// Returns the kernel's boot ID; zeros if the ID is unavailable.
 fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits = text.trim().replace('-', "");
     u128::from_str_radix(&digits, 16).unwrap_or_default().to_be_bytes()
 }
 
-/// What names a file in the working folder: the digest of its path, shortened.
+/// Name of a file in the working folder: the digest of its path, shortened.
 pub(super) type Key = [u8; 16];
 
-/// One change. Files and objects are numbered by the journal, across sessions.
+/// A change. The journal numbers files and objects across sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// A file is received; or more is known of its content's name than before.
+    /// A file is received, or more of its version is known than before.
     File { file: u32, key: Key, bytes: u64, version: FileVersion },
-    /// An object of it is.
+    /// An object of a file is received.
     Object { object: u32, file: u32, identity: Digest },
-    /// Source symbols from this one on are in place.
+    /// `count` source symbols from `esi` on are in place.
     Source { object: u32, sbn: u32, esi: u32, count: u32 },
-    /// Repair symbols are in the slots below this one.
+    /// Repair symbols are in the slots below `slots`.
     Repairs { object: u32, sbn: u32, slots: u32 },
     /// A block is whole, and was verified.
     Whole { object: u32, sbn: u32 },
@@ -237,13 +237,12 @@ pub(super) enum Change {
     Dropped { file: u32 },
     /// A file has its final name.
     Placed { file: u32, stamp: Stamp },
-    /// Of the 64 source symbols from 64 * `index` on those are in place whose bits are set, the lowest bit
-    /// for the first.
+    /// Source symbols in place among the 64 from 64 * `index` on, a bit for each, the lowest bit for the
+    /// first.
     Word { object: u32, sbn: u32, index: u32, bits: u64 },
 }
 
-/// What tells that a file in place has not been touched since: device, inode, bytes, and the time of its last
-/// change.
+/// Identity of a file in place, to detect changes: device, inode, bytes, and the time of the last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) device: u64,
@@ -254,7 +253,7 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// When the file changed last.
+    /// Returns the time of the file's last change.
     pub(super) fn time(&self) -> SystemTime {
         let since = u64::try_from(self.changed).map_or(Duration::ZERO, Duration::from_nanos);
         SystemTime::UNIX_EPOCH + since
@@ -292,7 +291,7 @@ impl Change {
         }
     }
 
-    /// Takes the first change off `bytes`; `None` if there is none that makes sense.
+    /// Takes the first change off `bytes`; `None` if the bytes are no valid change.
     pub(super) fn decode(bytes: &mut &[u8]) -> Option<Self> {
         let [kind] = take(bytes)?;
         Some(match kind {
@@ -334,7 +333,7 @@ impl Change {
     }
 }
 
-/// A version's bytes: whether there is a digest (1) and a time (2), then both, zeros where there is none.
+/// Returns the bytes of a version: flags for a digest (1) and a time (2), then both, zeros where absent.
 fn version_bytes(version: FileVersion) -> Vec<u8> {
     let FileVersion { digest, modified } = version;
     let (seconds, nanoseconds) = modified.map_or((0, 0), |time| (time.seconds(), time.nanoseconds()));

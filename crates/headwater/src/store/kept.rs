@@ -1,4 +1,4 @@
-//! What an earlier session left in the working folder, as its journal tells.
+//! Content of an earlier session in the working folder, as recorded by its journal.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use super::journal::{Change, Key, Stamp};
 /// Symbols of a block are numbered with 24 bits at most.
 const ESI_END: u32 = 1 << 24;
 
-/// Memory of the state of blocks that is read at a time, in bytes: those of a terabyte take 12 of it, one
-/// after another.
+/// Maximum memory for the state of blocks read at a time, in bytes: the blocks of a terabyte take 12 such
+/// reads, in sequence.
 pub(super) const BLOCKS_BYTES_MAX: usize = 8 << 20;
-/// What a block takes beside its bits.
+/// Memory of a block beside its bits.
 const BLOCK_BYTES: usize = 160;
 
 /// A block, by the journal's number of its object.
 pub(super) type Id = (u32, u32);
 
-/// Files and objects by the journal's numbers, and as many of their blocks as there is memory for. Bound:
-/// [`BLOCKS_BYTES_MAX`] or one block, and some 150 bytes for each file and object.
+/// Files and objects by the journal's numbers, and as many of their blocks as fit in memory. Bound:
+/// [`BLOCKS_BYTES_MAX`] or a single larger block, and some 150 bytes for each file and object.
 #[derive(Debug, Default)]
 pub(super) struct ResumeState {
     pub(super) files: BTreeMap<u32, ResumedFile>,
     pub(super) objects: BTreeMap<u32, ResumedObject>,
-    /// The blocks that are told of: from this one on, up to the one that there was no memory for.
+    /// Range of the recorded blocks: from `from` on, up to the first block without memory.
     from: Id,
     pub(super) until: Option<Id>,
     blocks: BTreeMap<Id, ResumedBlock>,
@@ -38,7 +38,7 @@ pub(super) struct ResumedFile {
     pub(super) key: Key,
     pub(super) bytes: u64,
     pub(super) version: FileVersion,
-    /// Once it has its final name.
+    /// Set once the file has its final name.
     pub(super) placed: Option<Stamp>,
 }
 
@@ -49,13 +49,13 @@ pub(super) struct ResumedObject {
     pub(super) identity: Digest,
 }
 
-/// What came of a block.
+/// State of a received block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ResumedBlock {
     pub(super) is_whole: bool,
     /// Source symbols in place: bit `esi % 64` of word `esi / 64`.
     pub(super) source: Vec<u64>,
-    /// Repair symbols are in the slots below this one.
+    /// Repair symbols are in the slots below `slots`.
     pub(super) slots: u32,
 }
 
@@ -72,7 +72,7 @@ impl ResumedBlock {
     fn word(&mut self, index: u32) -> Option<&mut u64> {
         let index = Some(index as usize).filter(|index| *index < ESI_END as usize / 64)?;
         if index >= self.source.len() {
-            // Exact, as what is read of a journal must not take twice its bits.
+            // Exact, as the state read from a journal must not take twice its bits.
             self.source.reserve_exact(index + 1 - self.source.len());
             self.source.resize(index + 1, 0);
         }
@@ -81,12 +81,12 @@ impl ResumedBlock {
 }
 
 impl ResumeState {
-    /// Nothing yet, to be told of blocks from `from` on that take so many bytes.
+    /// Starts empty, to record blocks from `from` on that take at most `bytes_max`.
     pub(super) fn new(from: Id, bytes_max: usize) -> Self {
         Self { from, bytes_max, ..Self::default() }
     }
 
-    /// Applies the changes of a batch in order; `None` when one makes no sense.
+    /// Applies the changes of a batch in order; `None` when a change is invalid.
     pub(super) fn apply_all(&mut self, mut batch: &[u8]) -> Option<()> {
         while !batch.is_empty() {
             self.apply(Change::decode(&mut batch)?)?;
@@ -94,7 +94,7 @@ impl ResumeState {
         Some(())
     }
 
-    /// The changes that make the files and objects from nothing.
+    /// Returns the changes that create the files and objects.
     pub(super) fn changes(&self) -> impl Iterator<Item = Change> {
         let files = self.files.iter().flat_map(|(&file, kept)| {
             let ResumedFile { key, bytes, version, placed } = *kept;
@@ -108,22 +108,22 @@ impl ResumeState {
         files.chain(objects)
     }
 
-    /// The changes that make the blocks.
+    /// Returns the changes that create the blocks.
     pub(super) fn block_changes(&self) -> impl Iterator<Item = Change> {
         self.blocks.iter().flat_map(|(id, kept)| block_changes(*id, kept))
     }
 
-    /// Whether an object's blocks are among those told of, all of them.
+    /// Whether the recorded range includes all blocks of an object.
     pub(super) fn has_blocks_of(&self, object: u32) -> bool {
         self.from <= (object, 0) && self.until.is_none_or(|until| until.0 > object)
     }
 
-    /// Whether a block of an object is among those told of.
+    /// Whether the recorded range includes a block.
     pub(super) fn tells_of(&self, id: Id) -> bool {
         self.from <= id && self.until.is_none_or(|until| id < until)
     }
 
-    /// Takes the blocks of an object out, as far as they are told of.
+    /// Removes and returns the recorded blocks of an object.
     pub(super) fn take_blocks(&mut self, object: u32) -> BTreeMap<u32, ResumedBlock> {
         let mut taken = self.blocks.split_off(&(object, 0));
         self.blocks.extend(taken.split_off(&(object + 1, 0)));
@@ -131,7 +131,7 @@ impl ResumeState {
         taken.into_iter().map(|((_, sbn), block)| (sbn, block)).collect()
     }
 
-    /// Forgets a file with its objects.
+    /// Removes a file with its objects.
     pub(super) fn forget(&mut self, file: u32) {
         self.files.remove(&file);
         self.forget_objects(file);
@@ -153,7 +153,7 @@ impl ResumeState {
     fn apply(&mut self, change: Change) -> Option<()> {
         match change {
             Change::File { file, key, bytes, version } => {
-                // A number belongs to one file for ever.
+                // A number belongs to the same file for ever.
                 let placed = self.files.get(&file).and_then(|known| known.placed);
                 self.files.insert(file, ResumedFile { key, bytes, version, placed });
             }
@@ -200,9 +200,10 @@ impl ResumeState {
         Some(())
     }
 
-    /// Changes a block of a known object, if it is one of those told of; the last ones make room.
+    /// Changes a block of a known object, if the block is in the recorded range. If memory runs out, the last
+    /// blocks are removed.
     fn change(&mut self, id: Id, change: impl FnOnce(&mut ResumedBlock) -> Option<()>) -> Option<()> {
-        // Of an object forgotten with its file, too.
+        // Also skips blocks of an object removed with its file.
         if !self.objects.contains_key(&id.0) || !self.tells_of(id) {
             return Some(());
         }
@@ -223,7 +224,7 @@ impl ResumeState {
     }
 }
 
-/// The changes that make a block: source symbols in runs, or word by word where that is shorter.
+/// Returns the changes that create a block: source symbols in runs, or word by word where that is shorter.
 fn block_changes((object, sbn): Id, kept: &ResumedBlock) -> Vec<Change> {
     let mut changes = Vec::new();
     changes.extend(kept.is_whole.then_some(Change::Whole { object, sbn }));
@@ -239,7 +240,7 @@ fn block_changes((object, sbn): Id, kept: &ResumedBlock) -> Vec<Change> {
     changes
 }
 
-/// Runs of bits that are set: where each begins and how long it is.
+/// Returns the runs of set bits: start and length.
 fn runs(words: &[u64]) -> impl Iterator<Item = (u32, u32)> {
     let end = u32::try_from(words.len() * 64).expect("ESIs have 24 bits");
     let find = move |from: u32, wanted: bool| {

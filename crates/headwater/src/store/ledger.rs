@@ -1,11 +1,11 @@
-//! What of a working folder may be resumed: what earlier sessions left, and the files of this one, as the
-//! journal numbers them.
+//! Index of the resumable content of a working folder: content of earlier sessions, and the files of this
+//! session, by the journal's numbers.
 //!
-//! The FDT is in the working folder, too, so that a receiver that is started again knows the session from its
-//! first packet on.
+//! The working folder also holds the FDT, so that a restarted receiver knows the session from its first
+//! packet on.
 //!
-//! It is not made safe on disk: what a loss of power leaves of it does not match its checksum, and the FDT
-//! comes again.
+//! The FDT is not synced to disk: after a loss of power a damaged FDT fails its checksum, and the FDT is
+//! received again.
 //!
 //! ```text
 //! "HWFDT\0" version:u16 source:16 tsi:u64 instance:u32 length:u32 FDT checksum:32
@@ -30,24 +30,24 @@ use super::place::{FilePlace, Places, content_name, key_of, repair_name};
 use super::writer::{Write, WriteLog, Writer};
 
 pub(super) const JOURNAL: &str = "journal";
-/// A journal being made anew.
+/// A journal during compaction.
 pub(super) const JOURNAL_NEW: &str = "journal.new";
-/// Files of earlier sessions that are remembered; of more the first ones are forgotten.
+/// Maximum number of remembered files of earlier sessions; beyond the maximum the first files are forgotten.
 const FILES_MAX: usize = 1 << 16;
-/// What of a working folder is worth keeping.
+/// Index of the content of a working folder that is worth keeping.
 ///
-/// Memory: some 300 bytes for each file and object of the session and of those left by earlier ones, and what
-/// [`ResumeState`] takes.
+/// Memory: some 300 bytes for each file and object of this session and of earlier sessions, and the memory of
+/// [`ResumeState`].
 #[derive(Debug)]
 pub(super) struct StoreIndex {
     places: Arc<Places>,
-    /// The journal as it was opened, up to its length then: all that earlier sessions left.
+    /// The journal as opened, up to its length then: all content of earlier sessions.
     opened: (Arc<File>, u64),
-    /// What earlier sessions left of blocks, a part at a time.
+    /// Blocks of earlier sessions, a part at a time.
     kept: ResumeState,
-    /// Files that earlier sessions left, as far as this one has not taken them over.
+    /// Files of earlier sessions that this session has not taken over.
     files: BTreeMap<Key, (u32, ResumedFile)>,
-    /// Their objects, and those of files taken over, by file and identity.
+    /// Objects of these files and of files taken over, by file and identity.
     objects: BTreeMap<(u32, Digest), u32>,
     /// All files of the journal, by its numbers.
     states: BTreeMap<u32, State>,
@@ -60,13 +60,13 @@ struct State {
     key: Key,
     bytes: u64,
     version: FileVersion,
-    /// Whether some of its content came.
+    /// Whether some content of the file came.
     is_begun: bool,
     is_placed: bool,
 }
 
 impl StoreIndex {
-    /// Reads what earlier sessions left, and begins a journal that tells no more than that.
+    /// Reads the content of earlier sessions, and begins a journal with that content only.
     pub(super) fn open(places: Arc<Places>) -> Result<(Self, WriteLog), StoreError> {
         let folder = &places.folder;
         let failed = |error: io::Error| folder.failed("write the journal", error);
@@ -110,8 +110,8 @@ impl StoreIndex {
         Ok((ledger, WriteLog::new(places, journal)))
     }
 
-    /// The number of a file, if it may be resumed, and what is there of it. What is there of another content
-    /// under the same name is removed.
+    /// Returns the number of a file, if the file may be resumed, and the state of its content on disk.
+    /// Different content under the same name is removed.
     pub(super) fn take_file(&mut self, writer: &Writer, spec: &FileSpec) -> (Option<u32>, HeldFile) {
         let key = key_of(&spec.path);
         if let Some((number, file)) = self.files.remove(&key) {
@@ -141,12 +141,12 @@ impl StoreIndex {
         (Some(file), HeldFile::default())
     }
 
-    /// Notes the digest of a file under way.
+    /// Notes the digest of a file in progress.
     pub(super) fn learn_digest(&mut self, writer: &Writer, file: u32, digest: Digest) {
         self.note_version(writer, file, FileVersion { digest: Some(digest), modified: None });
     }
 
-    /// Notes what the sender tells of a file's version; what it does not tell stays as it was.
+    /// Notes the sender's statement of a file's version; fields without a statement stay unchanged.
     fn note_version(&mut self, writer: &Writer, file: u32, told: FileVersion) {
         let Some(state) = self.states.get_mut(&file) else { return };
         let known = state.version;
@@ -160,7 +160,7 @@ impl StoreIndex {
         writer.note(Change::File { file, key, bytes, version });
     }
 
-    /// The number of an object of a file that may be resumed, and the blocks that are there.
+    /// Returns the number of an object of a resumable file, and its blocks on disk.
     pub(super) fn take_object(
         &mut self,
         writer: &Writer,
@@ -185,7 +185,7 @@ impl StoreIndex {
         key.is_some_and(|key| self.places.folder.find_work(&content_name(&key)).is_some())
     }
 
-    /// What an earlier session left of an object.
+    /// Returns the blocks of an object left by an earlier session.
     fn take_blocks(&mut self, object: u32) -> BTreeMap<u32, ResumedBlock> {
         let (journal, end) = &self.opened;
         if !self.kept.has_blocks_of(object) {
@@ -199,33 +199,33 @@ impl StoreIndex {
         blocks
     }
 
-    /// Symbols of a file came.
+    /// Notes that symbols of a file came.
     pub(super) fn began(&mut self, place: &FilePlace) {
         if let Some(state) = place.number.and_then(|file| self.states.get_mut(&file)) {
             state.is_begun = true;
         }
     }
 
-    /// A file has its final name.
+    /// Notes that a file has its final name.
     pub(super) fn placed(&mut self, place: &FilePlace) {
-        // It may have been given up meanwhile.
+        // The file may have been given up meanwhile.
         if let Some(state) = place.number.and_then(|file| self.states.get_mut(&file)) {
             (state.is_begun, state.is_placed) = (true, true);
         }
     }
 
-    /// A file was given up.
+    /// Notes that a file was given up.
     pub(super) fn dropped(&mut self, place: &FilePlace) {
         place.number.and_then(|file| self.states.remove(&file));
     }
 
-    /// Whether something is worth keeping: content of a file that is not in place, or files in place while
-    /// others of the session (`is_open`) are not.
+    /// Whether content is worth keeping: content of a file that is not in place, or files in place while
+    /// other files of the session (`is_open`) are not.
     pub(super) fn is_resumable(&self, is_open: bool) -> bool {
         self.states.values().any(|state| state.is_begun && (is_open || !state.is_placed))
     }
 
-    /// Leaves the working folder as another session is to find it, or no working folder at all.
+    /// Leaves the working folder for the next session, or removes the working folder.
     pub(super) fn close(&self, log: &mut WriteLog, is_open: bool) {
         if !self.is_resumable(is_open) {
             self.places.folder.remove_work();
@@ -237,7 +237,7 @@ impl StoreIndex {
         self.clean();
     }
 
-    /// Removes what the journal does not speak of.
+    /// Removes files unknown to the journal.
     fn clean(&self) {
         let under_way = self.states.values().filter(|state| !state.is_placed);
         let mut names: Vec<_> =
@@ -252,8 +252,8 @@ impl StoreIndex {
     }
 }
 
-/// Forgets the source symbols of blocks whose content is not there: without that, what is written to new
-/// content later would count beside symbols that are lost.
+/// Drops the source symbols of blocks whose content is missing: otherwise later writes to new content would
+/// count together with lost symbols.
 fn lose_content(writer: &Writer, object: u32, blocks: &mut BTreeMap<u32, ResumedBlock>) {
     for (&sbn, block) in blocks.iter_mut().filter(|(_, block)| block.has_source()) {
         let slots = block.slots;
@@ -267,8 +267,8 @@ fn lose_content(writer: &Writer, object: u32, blocks: &mut BTreeMap<u32, Resumed
     writer.flush();
 }
 
-/// The files of a journal of which nothing is there any more, or that are not worth keeping: too old, or too
-/// many. A file may consist of repair symbols alone, or of source symbols alone.
+/// Returns the files of a journal without any content on disk, or not worth keeping: too old, or too many. A
+/// file may consist of repair symbols alone, or of source symbols alone.
 fn lost_files(places: &Places, files: &BTreeMap<u32, ResumedFile>) -> BTreeSet<u32> {
     let is_kept = |file: &ResumedFile| match file.placed {
         Some(stamp) => is_recent(stamp.time()),
@@ -285,17 +285,17 @@ fn lost_files(places: &Places, files: &BTreeMap<u32, ResumedFile>) -> BTreeSet<u
         .collect()
 }
 
-/// Its name in the working folder.
+/// Name of the FDT in the working folder.
 const DESCRIPTION_FILE: &str = "fdt";
-/// The same while it is written.
+/// Name of the FDT during a write.
 const DESCRIPTION_FILE_NEW: &str = "fdt.new";
 const MAGIC: &[u8; 6] = b"HWFDT\0";
-/// Counts up with every change of the format; those of other versions are not read.
+/// Counts up with every change of the format; other versions are not read.
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 6 + 2 + 16 + 8 + 4 + 4;
 const CHECKSUM_BYTES: usize = 32;
 
-/// Writes it in the place of the last one.
+/// Writes the FDT, replacing the previous FDT.
 pub(super) fn write_description(folder: &Folder, description: &Description) -> Result<(), StoreError> {
     folder.discard(DESCRIPTION_FILE_NEW)?;
     let file = folder.open_work(DESCRIPTION_FILE_NEW, Some(0))?;
@@ -304,7 +304,7 @@ pub(super) fn write_description(folder: &Folder, description: &Description) -> R
     folder.rename_unsafe(DESCRIPTION_FILE_NEW, DESCRIPTION_FILE)
 }
 
-/// Reads it, if it is there and undamaged.
+/// Reads the FDT, if present and undamaged.
 pub(super) fn read_description(folder: &Folder) -> Option<Description> {
     read_description_file(&folder.find_work(DESCRIPTION_FILE)?)
 }

@@ -1,15 +1,15 @@
-//! Content on disk, as a receiver's machine sees it: symbols straight to their places by a thread of their
-//! own, blocks finished on worker threads, whole files under their final names.
+//! Content on disk at a receiver. A separate thread writes symbols straight to their places, worker threads
+//! finish blocks, whole files get their final names.
 //!
-//! While a file is under way it is in a working folder inside the folder that it will end in: one file for
-//! its content, at full length but sparse, and one for its repair symbols. A journal tells what has come, so
-//! that a session that was cut short goes on: whatever ends it, its working folder stays until all files are
-//! in place. Disk space: the content, the repair symbols of the blocks under way, at most as much again, and
-//! a journal of 4 MiB and twice what it takes to tell which symbols are there, at most 21 bytes for each 64:
-//! 0.05 % of the content; another one while it is made anew.
+//! A file in progress is kept in a working folder inside its destination folder: one file for its content, at
+//! full length but sparse, and one file for its repair symbols. A journal records the received symbols, so
+//! that an interrupted session can resume. The working folder stays until all files are in place, however the
+//! session ends. Disk space: the content, the repair symbols of the blocks in progress (at most as much
+//! again), and a journal. The journal takes 4 MiB and twice the record of the symbols present, at most 21
+//! bytes for each 64: 0.05 % of the content. During compaction a second journal exists.
 //!
-//! What is left of a session that nobody goes on with is removed 14 days after it was written to last, by the
-//! next receiver of the folder, unless another receiver uses it.
+//! The next receiver of the folder removes an abandoned working folder 14 days after the last write, unless
+//! another receiver uses the folder.
 
 #[cfg(test)]
 mod compact_tests;
@@ -53,37 +53,37 @@ use self::work::Workers;
 use self::writer::{Write, Writer};
 use crate::net::Waker;
 
-/// Longest time that symbols are gathered before they are written.
+/// Longest time for which symbols are gathered before a write.
 const GATHER_TIME: Duration = Duration::from_millis(100);
 
-/// Receives into a folder. What is not finished when it is dropped is kept, if it can be resumed.
+/// Receives into a folder. Unfinished content is kept on drop if the session can be resumed.
 #[derive(Debug)]
 pub(crate) struct DiskStore {
     workers: Workers,
     writer: Writer,
     ledger: StoreIndex,
     places: Arc<Places>,
-    /// By index; `None` for those refused.
+    /// By index; `None` for refused files.
     files: Vec<Option<Arc<FilePlace>>>,
     objects: Vec<Option<Arc<ObjectPlace>>>,
-    /// Objects of the files that stand in their place already, by file, until they are compared.
+    /// Objects of files already in place, by file, until the comparison starts.
     present: BTreeMap<FileIndex, Vec<Arc<ObjectPlace>>>,
     names: Names,
     gather: Gather,
-    /// When all that was gathered is written, unless it was before.
+    /// Time at which all gathered symbols are written, unless written before.
     write_at: Instant,
-    /// Bytes of the files taken that are not in place.
+    /// Bytes of the accepted files that are not in place.
     announced_bytes: u64,
     /// The first file refused for want of space.
     out_of_space: Option<StoreError>,
-    /// Files taken that are not in place, nor given up.
+    /// Number of accepted files neither in place nor given up.
     open_files: usize,
-    /// Files taken that are in place or given up.
+    /// Accepted files in place or given up.
     ended: BTreeSet<FileIndex>,
 }
 
 impl DiskStore {
-    /// Opens the folder, made if need be. `waker` is used whenever a report is there.
+    /// Opens the folder, created if need be. `waker` is used for every new report.
     pub(crate) fn open(folder: &Path, waker: Waker) -> Result<Self, StoreError> {
         let places = Arc::new(Places::new(Folder::open(folder)?));
         let (ledger, log) = StoreIndex::open(Arc::clone(&places))?;
@@ -110,16 +110,16 @@ impl DiskStore {
 
     /// Whether work is under way or waits to be done.
     pub(crate) fn is_busy(&self) -> bool {
-        // In this order: what the writer is done with, the workers have.
+        // In this order: a job leaves the writer for the workers.
         self.writer.has_jobs() || self.workers.pending() > 0
     }
 
-    /// Why the first file was refused for which there was no space.
+    /// Returns the error of the first file refused for want of space.
     pub(crate) fn out_of_space(&self) -> Option<&StoreError> {
         self.out_of_space.as_ref()
     }
 
-    /// Where what came is kept, if a receiver that starts now would go on with it.
+    /// Returns the working folder if a receiver that starts now would resume from the content there.
     pub(crate) fn resumable(&self) -> Option<PathBuf> {
         self.ledger.is_resumable(self.open_files > 0).then(|| self.places.folder.work_path())
     }
@@ -131,8 +131,8 @@ impl DiskStore {
         let needed = announced.saturating_add(announced.min(DECODING_ROOM_BYTES));
         let free = self.places.folder.free_bytes()?;
         if needed > free {
-            // What is there already needs no room; asked for only where it matters, as there may be thousands
-            // of files.
+            // Content already on disk needs no room. The check runs only where the result matters, as there
+            // may be thousands of files.
             let taken = self.files.iter().flatten().map(|file| &file.spec);
             let held = taken.chain([spec]).map(|spec| self.places.held_bytes(spec)).sum();
             let needed = needed.saturating_sub(held);
@@ -150,7 +150,7 @@ impl DiskStore {
         Ok(())
     }
 
-    /// A file is in place, or was given up. False where it had ended before.
+    /// Ends a file that is in place or given up. Returns false if the file had ended before.
     fn end(&mut self, file: FileIndex, spec: &FileSpec) -> bool {
         if !self.ended.insert(file) {
             return false;
@@ -165,7 +165,7 @@ impl DiskStore {
         Arc::clone(known.expect("the receiver announces objects before it uses them"))
     }
 
-    /// Hands over what was gathered of a block to be written.
+    /// Queues the gathered symbols of a block for writing.
     fn write_block(&mut self, key: Key) {
         let Some(gathered) = self.gather.take(key) else { return };
         let place = self.object(ObjectIndex(key.0));
@@ -176,7 +176,7 @@ impl DiskStore {
         }
     }
 
-    /// Hands over all that was gathered.
+    /// Queues all gathered symbols for writing.
     fn write_all(&mut self) {
         while let Some(key) = self.gather.first() {
             self.write_block(key);
@@ -184,8 +184,7 @@ impl DiskStore {
         self.writer.flush();
     }
 
-    /// Hands over all that was gathered once that is a while ago, so that little is lost with a process that
-    /// is killed.
+    /// Queues all gathered symbols every [`GATHER_TIME`], so that a killed process loses little.
     fn write_when_due(&mut self) {
         let now = Instant::now();
         if now >= self.write_at {
@@ -194,26 +193,27 @@ impl DiskStore {
         }
     }
 
-    /// Forgets what was gathered of a block.
+    /// Discards the gathered symbols of a block.
     fn forget_block(&mut self, key: Key) {
         if let Some(gathered) = self.gather.take(key) {
             self.gather.recycle(gathered);
         }
     }
 
-    /// Forgets what was gathered of a file: after its end nothing more of it may be noted.
+    /// Discards the gathered symbols of a file: nothing more of the file may be noted after its end.
     fn forget_file(&mut self, file: FileIndex) {
         let objects = &self.objects;
         self.gather.retain(|object| objects[object].as_ref().is_some_and(|object| object.spec.file != file));
     }
 
-    /// What an earlier session left of a block; nothing if it cannot be read.
+    /// Returns the symbols of a block left by an earlier session; no repair symbols if their numbers are
+    /// unreadable.
     fn held_block(&self, place: &ObjectPlace, sbn: u32, kept: ResumedBlock) -> Option<HeldBlock> {
         let ResumedBlock { is_whole, source, slots } = kept;
         let block = place.spec.partition.block(sbn)?;
         let repairs = match slots {
             0 => Vec::new(),
-            // Where they are lost the others still count.
+            // If the repair numbers are lost, the source symbols still count.
             _ => self.places.read_repair_numbers(place, &block, slots).unwrap_or_default(),
         };
         Some(HeldBlock { sbn, is_whole, source, repairs })
@@ -227,7 +227,7 @@ impl DiskStore {
     /// Notes that a file is in place.
     fn placed(&mut self, file: FileIndex, stamp: Stamp) {
         let place = self.file(file);
-        // It may have been given up while a thread was at work on it.
+        // The file may have been given up while a thread was at work on the file.
         if self.end(file, &place.spec) {
             self.forget_file(file);
             self.ledger.placed(&place);
@@ -380,7 +380,7 @@ impl Store for DiskStore {
 
 impl Drop for DiskStore {
     fn drop(&mut self) {
-        // Nothing may write to the working folder when it is left.
+        // Nothing may write to the working folder after the drop.
         self.workers.stop();
         if self.open_files > 0 {
             self.write_all();
@@ -390,30 +390,30 @@ impl Drop for DiskStore {
     }
 }
 
-/// Room on disk for blocks that are decoded, in bytes: the longest ones of two threads. All that came of a
-/// block may be repair symbols, which are given back once its content is written beside them.
+/// Room on disk for blocks in decoding, in bytes: the longest blocks of two threads. All received symbols of
+/// a block may be repair symbols, freed only after the content is written beside the repair symbols.
 const DECODING_ROOM_BYTES: u64 = 64 << 20;
 
-/// What a file takes on disk, in bytes, with what is there while it is received: twentieth more than itself,
-/// for the journal and the repair symbols of a loss of 3 %. Where more is lost the disk may prove full, which
-/// does no harm.
+/// Returns the bytes of disk that a file takes while being received: a twentieth more than its length, for
+/// the journal and the repair symbols of a loss of 3 %. At a higher loss the disk may prove full, which does
+/// no harm.
 fn room_for(spec: &FileSpec) -> u64 {
     spec.bytes.saturating_add(spec.bytes / 20)
 }
 
-/// Names that the files of a session have taken.
+/// Names taken by the files of a session.
 #[derive(Debug, Default)]
 struct Names(BTreeSet<String>);
 
 impl Names {
-    /// No name twice, and none that is a file here and a folder there: one would be in the way of the other.
+    /// Refuses a name taken twice, and a name used for both a file and a folder.
     fn check(&self, path: &RelativePath) -> Result<(), StoreError> {
         let below = format!("{path}/");
         let is_folder = self.0.range(below.clone()..).next().is_some_and(|next| next.starts_with(&below));
         if is_folder { Err(in_the_way(path)) } else { self.check_folder(path) }
     }
 
-    /// No folder where a file is to be, nor below one.
+    /// Refuses a folder in the place of a file, or below a file.
     fn check_folder(&self, path: &RelativePath) -> Result<(), StoreError> {
         let name = path.as_str();
         let mut folders = name.match_indices('/').map(|(slash, _)| &name[..slash]);

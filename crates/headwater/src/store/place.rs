@@ -1,4 +1,4 @@
-//! Where symbols and blocks are on disk.
+//! Places of symbols and blocks on disk.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -23,41 +23,41 @@ pub(super) struct Places {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum FileKey {
     Content(usize),
-    /// Its repair symbols.
+    /// Repair symbols of a file.
     Repair(usize),
 }
 
-/// A file under way.
+/// A file in progress.
 #[derive(Debug)]
 pub(super) struct FilePlace {
     pub(super) index: FileIndex,
     pub(super) spec: FileSpec,
-    /// Its number in the journal, if it may be resumed.
+    /// Number of the file in the journal, if the file may be resumed.
     pub(super) number: Option<u32>,
-    /// Whether the file was given up, or stands in its place already: its working files are gone for good.
+    /// Whether the file was given up, or is in place already: its working files are gone for good.
     is_over: AtomicBool,
 }
 
-/// An object under way.
+/// An object in progress.
 #[derive(Debug)]
 pub(super) struct ObjectPlace {
     pub(super) spec: ObjectSpec,
     pub(super) file: Arc<FilePlace>,
-    /// Its number in the journal, if it may be resumed.
+    /// Number of the object in the journal, if the object may be resumed.
     pub(super) number: Option<u32>,
 }
 
-/// What names a file in the working folder.
+/// Returns the key of a file in the working folder.
 pub(super) fn key_of(path: &RelativePath) -> Key {
     *blake3::hash(path.as_str().as_bytes()).as_bytes().first_chunk().expect("a digest has 32 bytes")
 }
 
-/// The working file of a file's content.
+/// Returns the name of the working file for a file's content.
 pub(super) fn content_name(key: &Key) -> String {
     format!("{:032x}.content", u128::from_be_bytes(*key))
 }
 
-/// The working file of a file's repair symbols.
+/// Returns the name of the working file for a file's repair symbols.
 pub(super) fn repair_name(key: &Key) -> String {
     format!("{:032x}.repair", u128::from_be_bytes(*key))
 }
@@ -74,22 +74,22 @@ impl FilePlace {
         Ok(())
     }
 
-    /// Whether the file has no working files any more. Threads may still be at work on them.
+    /// Whether the file has lost its working files. Threads may still be at work on the working files.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// What names it in the working folder.
+    /// Returns the key of the file in the working folder.
     pub(super) fn key(&self) -> Key {
         key_of(&self.spec.path)
     }
 
-    /// The name of its content in the working folder.
+    /// Returns the name of the content in the working folder.
     pub(super) fn content_name(&self) -> String {
         content_name(&self.key())
     }
 
-    /// The name of its repair symbols in the working folder.
+    /// Returns the name of the repair symbols in the working folder.
     pub(super) fn repair_name(&self) -> String {
         repair_name(&self.key())
     }
@@ -104,7 +104,7 @@ impl ObjectPlace {
         self.spec.partition.symbol_size().into()
     }
 
-    /// Why the store fails over a block whose coding contradicts itself.
+    /// Returns the error for a block whose coding contradicts itself.
     pub(super) fn cannot_decode(&self, sbn: u32, error: FecError) -> StoreError {
         StoreError(format!(
             "block {sbn} of '{}' cannot be decoded: {error}; the sender uses the code in a way that is not supported",
@@ -112,7 +112,7 @@ impl ObjectPlace {
         ))
     }
 
-    /// Where a block begins in its file.
+    /// Returns the offset of a block in its file.
     pub(super) fn offset(&self, block: &Block) -> u64 {
         self.spec.offset + block.offset
     }
@@ -123,7 +123,7 @@ impl Places {
         Self { folder, open: OpenFiles::new(OPEN_FILES_MAX) }
     }
 
-    /// The working file of a file's content: made when first asked for, at its full length but sparse.
+    /// Opens the working file of a file's content: created on first use, at its full length but sparse.
     pub(super) fn content(&self, place: &FilePlace) -> Result<Arc<File>, StoreError> {
         self.open.get(FileKey::Content(place.index.0), || {
             place.check()?;
@@ -134,8 +134,8 @@ impl Places {
         })
     }
 
-    /// Bytes on disk of a file that an earlier session left, or that stands in its place already and may be
-    /// the same.
+    /// Returns the bytes on disk of a file left by an earlier session, or of a file in place that may be the
+    /// same.
     pub(super) fn held_bytes(&self, spec: &FileSpec) -> u64 {
         let key = key_of(&spec.path);
         let blocks = |name: &str| {
@@ -153,7 +153,7 @@ impl Places {
         self.open.forget(FileKey::Repair(place.index.0));
     }
 
-    /// Ends the use of a file's working files: they are closed, and not made again.
+    /// Ends the use of a file's working files: closed, and not created again.
     pub(super) fn give_up(&self, place: &FilePlace) {
         place.is_over.store(true, Ordering::Release);
         self.close(place);
@@ -165,7 +165,7 @@ impl Places {
         self.folder.discard(&repair_name(key))
     }
 
-    /// Makes what was written of a file safe on disk, as far as it is still under way.
+    /// Syncs the working files of a file to disk, if the file is still in progress.
     pub(super) fn sync(&self, place: &FilePlace) -> Result<(), StoreError> {
         for name in [place.content_name(), place.repair_name()] {
             if let Some(file) = self.folder.find_work(&name) {
@@ -188,7 +188,7 @@ impl Places {
         read.map_err(|error| self.folder.failed(&format!("read '{}' back", place.spec.path), error))
     }
 
-    /// Keeps repair symbols of a block in slots from `first` on.
+    /// Writes repair symbols of a block to the slots from `first` on.
     pub(super) fn write_repairs(
         &self,
         object: &ObjectPlace,
@@ -205,7 +205,7 @@ impl Places {
             .map_err(|error| self.folder.failed("keep repair symbols", error))
     }
 
-    /// The numbers in the slots of a block below `slots`.
+    /// Reads the numbers in the slots of a block below `slots`.
     pub(super) fn read_repair_numbers(
         &self,
         object: &ObjectPlace,
@@ -217,7 +217,7 @@ impl Places {
         Ok(numbers.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number)).collect())
     }
 
-    /// The symbols in the slots of a block from `first` on that `symbols` has room for.
+    /// Reads the symbols in the slots of a block from `first` on, as many as fit in `symbols`.
     pub(super) fn read_repair_symbols(
         &self,
         object: &ObjectPlace,
@@ -228,12 +228,12 @@ impl Places {
         self.read_repair_file(object, Region::of(object, block).symbol(first), symbols)
     }
 
-    /// Gives the room of a block's repair symbols back, where the file system can.
+    /// Frees the room of a block's repair symbols, where the file system can.
     pub(super) fn free_repairs(&self, object: &ObjectPlace, block: &Block) {
         let Some(file) = self.folder.find_work(&object.file.repair_name()) else { return };
         let region = Region::of(object, block);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // What it does not give back is given back with the file.
+        // Room not freed here is freed with the file.
         let _unsupported = rustix::fs::fallocate(&file, flags, region.start, region.bytes());
     }
 
@@ -250,9 +250,9 @@ impl Places {
     }
 }
 
-/// Where the repair symbols of a block are in the file of them, which is sparse: first the numbers of all
-/// slots, then the symbols. No block's room depends on another's: a block of k symbols begins where its place
-/// among the symbols of its file says, at 3 times that, and takes no more than 3k.
+/// Region of a block's repair symbols in the sparse repair file: first the numbers of all slots, then the
+/// symbols. The regions of blocks are independent: a block of k symbols begins at 3 times its position among
+/// the symbols of its file, and takes no more than 3k.
 struct Region {
     start: u64,
     slots: u64,

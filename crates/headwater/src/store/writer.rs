@@ -1,16 +1,15 @@
-//! The thread that writes: content first, then the journal that tells of it, in the order in which the store
-//! hands them over.
+//! Writer thread: writes content first, then the journal entries for the content, in the order in which the
+//! store queues them.
 //!
-//! A disk that is slower than the session stalls whoever writes to it, for tenths of a second at a time. The
-//! thread that reads the socket must not stall, since the socket's buffer overflows meanwhile: each stall
-//! would be a burst of loss. So that thread hands over what is to be written and goes on. The queue has a
-//! bound: a disk that is slower for longer makes the store wait, one write at a time, so that symbols are
-//! lost evenly rather than in bursts.
+//! A disk slower than the session stalls its writer for tenths of a second at a time. The thread that reads
+//! the socket must not stall, since the socket's buffer overflows meanwhile: each stall would be a burst of
+//! loss. So the receiving thread queues writes and continues. The queue is bounded: if the disk stays slow,
+//! the store waits, one write at a time, so that symbols are lost evenly rather than in bursts.
 //!
-//! A job on a block or a file waits behind the writes that it needs, then goes to the worker threads.
+//! A job on a block or a file waits behind the writes that the job needs, then goes to the worker threads.
 //!
-//! The journal as the writer keeps it: when it is written, when it is made safe on disk with the content that
-//! it tells of, when it is made anew.
+//! The writer also decides when the journal is written, when the journal is synced to disk with its content,
+//! and when the journal is compacted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,21 +26,21 @@ use super::ledger::{JOURNAL, JOURNAL_NEW};
 use super::place::{FilePlace, ObjectPlace, Places};
 use super::work::JobQueue;
 
-/// Buffers kept for the store to gather in again.
+/// Maximum number of buffers kept for reuse by the store.
 const SPARE_MAX: usize = 16;
-/// Memory that a write takes beside its buffers, in bytes: a bound.
+/// Bound on the memory of a write beside its buffers, in bytes.
 const WRITE_BYTES: usize = 256;
 
-/// A write, or what waits for the writes before it.
+/// A write, or an action that waits for the writes before it.
 #[derive(Debug)]
 pub(super) enum Write {
     /// Symbols gathered of a block.
     Symbols(Arc<ObjectPlace>, gather::Key, SymbolRun),
-    /// A change that the journal tells with its next batch.
+    /// A change for the next batch of the journal.
     Note(Change),
     /// The end of a batch of the journal.
     Flush,
-    /// The verdict on a block, whose repair symbols are not needed any more.
+    /// The verdict on a block, whose repair symbols are no longer needed.
     Verdict(Arc<ObjectPlace>, u32, BlockVerdict),
     /// A file that has its final name.
     Placed(Arc<FilePlace>, Stamp),
@@ -51,14 +50,14 @@ pub(super) enum Write {
     Discard(Key),
     /// A job for the worker threads.
     Job(Job),
-    /// The end of a job that made the journal safe on disk.
+    /// The end of a job that synced the journal to disk.
     Synced,
-    /// A journal made anew of the old one up to this length, if it could be made.
+    /// A journal compacted from the old journal up to this length, or the error.
     Compacted(io::Result<Journal>, u64),
 }
 
 impl Write {
-    /// Memory that the write takes until it is done.
+    /// Returns the memory of the write until completion, in bytes.
     fn bytes(&self) -> usize {
         match self {
             Self::Symbols(_, _, gathered) => WRITE_BYTES + gathered.capacity(),
@@ -71,9 +70,9 @@ impl Write {
     }
 }
 
-/// The queue of writes and the thread that does them.
+/// The queue of writes and the writer thread.
 ///
-/// Memory: what [`Writer::set_bytes_max`] says, or one write; and [`SPARE_MAX`] buffers.
+/// Memory: the limit of [`Writer::set_bytes_max`], or a single larger write; and [`SPARE_MAX`] buffers.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -81,18 +80,18 @@ pub(super) struct Writer {
 
 struct Shared {
     queue: Mutex<Queue>,
-    /// Something is to be written.
+    /// Signals a queued write.
     news: Condvar,
-    /// A write is done.
+    /// Signals a completed write.
     room: Condvar,
-    /// Locked while a write is done.
+    /// Locked during a write.
     disk: Mutex<Disk>,
 }
 
 #[derive(Debug)]
 struct Queue {
     writes: VecDeque<Write>,
-    /// Memory of the writes, with the one that is being done.
+    /// Memory of the queued writes and of the write in progress.
     bytes: usize,
     bytes_max: usize,
     /// Jobs among the writes.
@@ -104,15 +103,14 @@ struct Queue {
     is_over: bool,
 }
 
-/// What the thread works on.
+/// State of the writer thread.
 #[derive(Debug)]
 pub(super) struct Disk {
     places: Arc<Places>,
     jobs: JobQueue,
     log: WriteLog,
     hashing: BlockDigests,
-    /// Whether a write failed: nothing is written any more, since the journal would tell of what is not
-    /// there.
+    /// Whether a write failed. No further write is done, since the journal would record missing content.
     has_failed: bool,
 }
 
@@ -145,36 +143,36 @@ impl Writer {
         Ok(Self { shared, thread: Some(thread.map_err(cannot)?) })
     }
 
-    /// Lets the writes that are queued take so much memory.
+    /// Sets the maximum memory of the queued writes.
     pub(super) fn set_bytes_max(&self, bytes_max: usize) {
         self.shared.lock().bytes_max = bytes_max;
     }
 
-    /// Queues a write; waits while there is no room for it.
+    /// Queues a write; waits while the queue has no room.
     pub(super) fn push(&self, write: Write) {
         let bytes = write.bytes();
         let mut queue = self.shared.lock();
         while queue.bytes > 0 && queue.bytes + bytes > queue.bytes_max && !queue.is_over {
             queue = self.shared.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        // A thread that panicked has said so: the store has failed.
+        // After a panic of the thread the store has failed, and the failure was reported.
         if !queue.is_over {
             queue.bytes += bytes;
             queue.jobs += usize::from(write.is_job());
             queue.writes.push_back(write);
-            // Woken for each write, the thread would cost a system call each.
+            // Waking the thread for each write would cost a system call each.
             if queue.writes.len() == 1 {
                 self.shared.news.notify_one();
             }
         }
     }
 
-    /// Takes back buffers that are written.
+    /// Returns a written buffer for reuse.
     pub(super) fn spare(&self) -> Option<SymbolRun> {
         self.shared.lock().spare.pop()
     }
 
-    /// Queues a change, to be noted in the journal with its next batch.
+    /// Queues a change for the next batch of the journal.
     pub(super) fn note(&self, change: Change) {
         self.push(Write::Note(change));
     }
@@ -189,12 +187,12 @@ impl Writer {
         self.shared.lock().jobs > 0
     }
 
-    /// Writes what is queued and ends the thread.
+    /// Writes the queue to the end and stops the thread.
     pub(super) fn finish(&mut self) {
         self.shared.lock().is_closed = true;
         self.shared.news.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so already.
+            // A panic of the thread was reported already.
             let _panicked = thread.join();
         }
     }
@@ -206,7 +204,7 @@ impl Writer {
         let _idle = self.shared.room.wait_while(queue, |queue| queue.bytes > 0).unwrap();
     }
 
-    /// What the thread works on, while it is between two writes: whoever holds this stalls it.
+    /// Locks the state of the writer thread between two writes: the lock stalls the thread.
     pub(super) fn disk(&self) -> MutexGuard<'_, Disk> {
         self.shared.disk()
     }
@@ -247,7 +245,7 @@ impl Shared {
         }
     }
 
-    /// The next write, once there is one; `None` when all is written and no more comes.
+    /// Waits for the next write; `None` when all is written and the queue is closed.
     fn next(&self) -> Option<Write> {
         let mut queue = self.lock();
         loop {
@@ -262,7 +260,7 @@ impl Shared {
     }
 }
 
-/// Whoever waits for room when the thread ends waits no longer.
+/// Releases all waiting threads when the writer thread ends.
 struct EndGuard<'a>(&'a Shared);
 
 impl Drop for EndGuard<'_> {
@@ -281,12 +279,12 @@ impl Drop for EndGuard<'_> {
 }
 
 impl Disk {
-    /// The journal, to be closed.
+    /// Returns the journal, to be closed.
     pub(super) fn log_mut(&mut self) -> &mut WriteLog {
         &mut self.log
     }
 
-    /// Does a write; returns its buffers. After one that failed nothing is written.
+    /// Does a write; returns its buffers. After a failed write nothing more is written.
     fn perform(&mut self, write: Write) -> Option<SymbolRun> {
         if self.has_failed {
             return None;
@@ -334,7 +332,7 @@ impl Disk {
         Ok(None)
     }
 
-    /// Hands a job to the workers, unless the digest of its block is there.
+    /// Reports a block whose digest is known; hands any other job to the workers.
     fn start(&mut self, job: Job) {
         if let Job::Block(object, block) = &job
             && let Some(digest) =
@@ -347,7 +345,7 @@ impl Disk {
         self.jobs.push(job);
     }
 
-    /// Writes what was gathered of a block.
+    /// Writes the gathered symbols of a block.
     fn write(
         &mut self,
         object: &ObjectPlace,
@@ -355,7 +353,7 @@ impl Disk {
         gathered: &SymbolRun,
     ) -> Result<(), StoreError> {
         match self.write_gathered(object, key, gathered) {
-            // It was given up, or found in its place, since the symbols came.
+            // The file was given up, or found in its place, since the symbols came.
             Err(_) if object.file.is_over() => Ok(()),
             written => written,
         }
@@ -403,32 +401,32 @@ impl fmt::Debug for Writer {
     }
 }
 
-/// A journal may grow to twice its length when it was made, and so many bytes, before it is made anew while
-/// the session goes on: one that is new has at most 21 bytes for each 64 symbols.
+/// Growth of a journal before compaction during a session, in bytes, beyond twice its initial length. A new
+/// journal has at most 21 bytes for each 64 symbols.
 const GROWTH_BYTES: u64 = 4 << 20;
-/// Most content whose changes are not in the journal, in bytes: what a process that is killed loses beside
-/// what waits to be written.
+/// Most content whose changes are not in the journal, in bytes: the loss of a killed process beside its
+/// queued writes.
 const UNWRITTEN_BYTES_MAX: u64 = 256 << 10;
-/// Content after which all is made safe on disk, in bytes: what a machine that loses power loses, and as much
-/// again while that goes on.
+/// Content between two syncs to disk, in bytes: the loss of a machine at a power failure, and as much again
+/// during a sync.
 pub(super) const UNSYNCED_BYTES_MAX: u64 = 32 << 20;
 
-/// The journal of a session, and what of the session is not in it or not safe on disk.
+/// The journal of a session, with the state that is not yet written or not yet synced to disk.
 #[derive(Debug)]
 pub(super) struct WriteLog {
     places: Arc<Places>,
     journal: Journal,
-    /// How long the journal may become before it is made anew.
+    /// Length of the journal at which compaction starts.
     pub(super) compact_at: u64,
     unwritten_bytes: u64,
     pub(super) unsynced_bytes: u64,
-    /// Files written to since they were made safe on disk, by index: at most those of the session.
+    /// Files written to since the last sync, by index: at most the files of the session.
     dirty: BTreeMap<usize, Arc<FilePlace>>,
     is_syncing: bool,
 }
 
 impl WriteLog {
-    /// Goes on with a journal that was just made.
+    /// Continues a newly made journal.
     pub(super) fn new(places: Arc<Places>, journal: Journal) -> Self {
         let (_, end) = journal.written();
         Self {
@@ -442,7 +440,7 @@ impl WriteLog {
         }
     }
 
-    /// Notes symbols that were written. Returns a job when it is time to make all safe on disk.
+    /// Notes written symbols. Returns a job when a sync to disk is due.
     pub(super) fn wrote(
         &mut self,
         place: &ObjectPlace,
@@ -469,13 +467,13 @@ impl WriteLog {
         }))
     }
 
-    /// All that the last job was to make safe is.
+    /// Notes the end of a sync.
     pub(super) fn synced(&mut self) {
         self.is_syncing = false;
     }
 
-    /// Goes on in the journal made anew of the old one up to `from`; with the old one where that is not
-    /// possible.
+    /// Continues in the journal compacted from the old journal up to `from`; if that is not possible,
+    /// continues in the old journal.
     pub(super) fn compacted(&mut self, new: io::Result<Journal>, from: u64) -> Result<(), StoreError> {
         self.is_syncing = false;
         self.write()?;
@@ -484,11 +482,11 @@ impl WriteLog {
             Ok(()) => {
                 let (_, end) = self.journal.written();
                 self.compact_at = 2 * end + GROWTH_BYTES;
-                // Safe on disk with what is made safe next.
+                // Synced to disk by the next sync.
                 self.places.folder.rename_unsafe(JOURNAL_NEW, JOURNAL)
             }
             Err(error) => {
-                // Mostly for want of space, and there is a journal.
+                // Mostly for want of space; the old journal remains.
                 warn!(%error, "the journal could not be made anew; it goes on growing");
                 self.compact_at = self.compact_at.saturating_mul(2);
                 self.places.folder.discard(JOURNAL_NEW)
@@ -496,7 +494,7 @@ impl WriteLog {
         }
     }
 
-    /// Notes what became of a block, before its slots are used again.
+    /// Notes the verdict on a block, before its slots are reused.
     pub(super) fn judged(
         &mut self,
         place: &ObjectPlace,
@@ -523,18 +521,18 @@ impl WriteLog {
         self.end(place, |file| Change::Dropped { file })
     }
 
-    /// Notes a change, to be written with the next batch.
+    /// Notes a change for the next batch.
     pub(super) fn note(&mut self, change: &Change) -> Result<(), StoreError> {
         self.journal.note(change).map_err(|error| self.places.folder.failed("write the journal", error))
     }
 
-    /// Writes what was noted.
+    /// Writes the noted changes.
     pub(super) fn write(&mut self) -> Result<(), StoreError> {
         self.unwritten_bytes = 0;
         self.journal.flush().map_err(|error| self.places.folder.failed("write the journal", error))
     }
 
-    /// Writes what was noted, and makes it safe on disk with the content that it tells of.
+    /// Writes the noted changes, and syncs the journal and its content to disk.
     pub(super) fn close(&mut self) -> Result<(), StoreError> {
         self.write()?;
         std::mem::take(&mut self.dirty).values().try_for_each(|file| self.places.sync(file))?;
@@ -542,7 +540,7 @@ impl WriteLog {
         journal::sync(&journal, end).map_err(|error| self.places.folder.failed("write the journal", error))
     }
 
-    /// How long the journal is.
+    /// Returns the length of the journal.
     #[cfg(test)]
     pub(super) fn journal_bytes(&self) -> u64 {
         self.journal.written().1

@@ -1,4 +1,4 @@
-//! The receiving control of a session that describes its own.
+//! Receiver control of a session with an FDT that describes the congestion control.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::rtt::ProberConfig;
 use crate::time::{Duration, Instant};
 use crate::{controls, fixed};
 
-/// What a receiver may be told beside what the session says.
+/// Receiver options that the session does not describe.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReceiverConfig {
     options: ReceiverOptions,
@@ -31,38 +31,37 @@ impl ReceiverConfig {
         Self::default()
     }
 
-    /// Most that the receiver takes of a session with more than one rate, in bit/s of UDP payload; the base
-    /// channel is held in any case. Default: what the path carries.
+    /// Maximum receive rate in a multi-rate session, in bit/s of UDP payload; the base channel stays
+    /// subscribed in any case. Default: the capacity of the path.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
         self.options.max_rate = rate;
         self
     }
 
-    /// The round-trip time to the sender without queueing, where it is known;
-    /// [`crate::m2c::ReceiverConfig::with_rtt_hint`]. Default: the least that a join took.
+    /// Known round-trip time to the sender without queueing;
+    /// [`crate::m2c::ReceiverConfig::with_rtt_hint`]. Default: the shortest join.
     #[must_use]
     pub fn with_rtt_hint(mut self, rtt: Option<Duration>) -> Self {
         self.options.rtt_hint = rtt;
         self
     }
 
-    /// Asks the sender for that time now and then, by unicast, where the control makes use of it. Default:
-    /// no.
+    /// Probes the round-trip time to the sender by unicast if the control uses that time. Default: no.
     #[must_use]
     pub fn with_prober(mut self, prober: Option<ProberConfig>) -> Self {
         self.options.prober = prober;
         self
     }
 
-    /// Chance, for what a receiver calls itself where it reports. Default: the seed 0.
+    /// Seed of the random receiver identifier in reports. Default: the seed 0.
     #[must_use]
     pub fn with_seed(mut self, seed: Seed) -> Self {
         self.options.seed = Some(seed);
         self
     }
 
-    /// Tells the sender by NAKs what is missing, where PGM carries the session. Default: no.
+    /// Reports missing packets to the sender by NAK if PGM carries the session. Default: no.
     #[must_use]
     pub fn with_naks(mut self, naks: Option<carrier::ReceiverConfig>) -> Self {
         self.naks = naks;
@@ -70,32 +69,33 @@ impl ReceiverConfig {
     }
 }
 
-/// Holds the base channel until the session is described, then runs the control that it names. What PGM
-/// carries is asked for from the first packet on.
+/// Subscribes to the base channel until the FDT describes the session, then runs the control that the FDT
+/// names. If PGM carries the session and NAKs are configured, NAKs start with the first packet.
 ///
-/// The last packet before that begins the control, so that no time is lost. A session's first description
-/// counts, later ones are passed over. Memory: that of the control.
+/// The control starts with the last packet before the description, so that no time is lost. The first
+/// description of a session counts; later descriptions are ignored. Memory: as the control.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
     control: Control,
-    /// Opens packets until a control does, where they may come in PGM's.
+    /// Opens PGM packets until the control opens packets.
     opener: carrier::Opener,
-    /// Whether a packet of the session came in a packet of PGM's.
+    /// Whether a packet of the session arrived in a PGM packet.
     is_carried: bool,
-    /// What came before the control began.
+    /// Reception before the control started.
     before: Reception,
     started: Instant,
-    /// What the first packet took to come, from the join of the base channel on.
+    /// Time from the join of the base channel to the first packet.
     first_join: Option<Duration>,
     last: Option<Last>,
-    /// Highest level that the sender sends, as its base channel said last.
+    /// Highest level of the sender, from the latest packet of the base channel.
     ceiling: Option<u16>,
     channels: Channels,
 }
 
 enum Control {
-    /// Nothing is known yet, or there is nothing to control.
+    /// The session is not described yet, or the receiver has nothing to control (fixed rate, or PGM without
+    /// NAKs).
     Fixed {
         receiver: fixed::Receiver,
         is_described: bool,
@@ -138,7 +138,7 @@ struct Last {
 }
 
 impl Receiver {
-    /// A receiver that knows nothing of its session yet.
+    /// Returns a receiver of a session that is not described yet.
     pub fn new(config: ReceiverConfig) -> Self {
         Self {
             config,
@@ -177,7 +177,7 @@ impl Receiver {
         )
     }
 
-    /// Puts a control in the place of the one that waited; the base channel stays joined.
+    /// Replaces the waiting control by `control`; the base channel stays joined.
     fn begin(&mut self, now: Instant, control: Control) {
         let is_held = self.channels.holds(ChannelId::BASE);
         self.before = self.reception();
@@ -187,7 +187,7 @@ impl Receiver {
         }
         let first_join = self.first_join.unwrap_or(Duration::ZERO);
         self.inner_mut().start(now - first_join);
-        // It asks for the base channel, and for nothing else yet.
+        // The new control joins the base channel only, which is joined already.
         let _base = self.inner_mut().poll_membership();
         if let Some(Last { at, source, cci, ecn, bytes }) = self.last {
             self.before.packets = self.before.packets.saturating_sub(1);
@@ -217,7 +217,7 @@ impl Receiver {
             Network::Requests => return Err(DescriptionError::OnRequest),
             Network::Group => match &mut self.control {
                 Control::Fixed { is_described, .. } => *is_described = true,
-                // It is of a fixed rate, whoever carries it: nobody wants to know what is missing.
+                // The session has a fixed rate, even if carried by PGM: no NAKs.
                 _ => self.begin(now, Control::Fixed { receiver: fixed::Receiver::new(), is_described: true }),
             },
             Network::GroupAndNaks => match (&mut self.control, self.config.naks) {
@@ -349,13 +349,13 @@ impl ReceiverControl for Receiver {
     }
 }
 
-/// The channels held, and what it takes to join one. Grows to the channels of a session, 256, each once.
+/// Subscribed channels and join latency. Grows to the channels of a session, 256, each once.
 #[derive(Clone, Debug, Default)]
 struct Channels {
     now: Instant,
-    /// Since when a channel is waited for; `None` once its first packet has come.
+    /// Time of the join of a channel; `None` after the first packet of the channel.
     held: Vec<(ChannelId, Option<Instant>)>,
-    /// Mean of late, by RFC 6298's gain.
+    /// Smoothed join latency, with the gain of RFC 6298.
     latency: Option<Duration>,
     latency_max: Option<Duration>,
 }
@@ -381,7 +381,7 @@ impl Channels {
         self.now = now;
         let held = self.held.iter_mut().find(|(held, _)| *held == channel);
         let Some(since) = held.and_then(|(_, since)| since.take()) else { return };
-        // The base channel's first packet may be far off, if its sender is not there yet.
+        // The first packet of the base channel may arrive late, if the sender has not started yet.
         if channel == ChannelId::BASE {
             return;
         }

@@ -2,13 +2,12 @@
 //!
 //! FEC object transmission information as attributes of the FDT, `FEC-OTI-*` (RFC 6726 section 5).
 //!
-//! How a session's channels are sent, as its FDT tells receivers: a name and a few numbers.
+//! Sending parameters of a session's channels, announced in the FDT: a name and a few numbers.
 //!
-//! The attribute `hw:Congestion-Control` of the root, for example
-//! `m2c packet-bytes=1424 base-rate=120000 max-rate=100000000 ratio-ppm=866000 slot-ns=5000000000`. What the
-//! numbers of a control mean is the control's affair.
+//! The attribute `hw:Congestion-Control` of the root, for example `m2c packet-bytes=1424 base-rate=120000
+//! max-rate=100000000 ratio-ppm=866000 slot-ns=5000000000`. Each control defines the meaning of its numbers.
 //!
-//! Times of modification, as the FDT tells them.
+//! Modification times in the FDT.
 
 use core::fmt;
 use core::str::FromStr;
@@ -16,7 +15,7 @@ use core::str::FromStr;
 use super::FdtError;
 use crate::fti::{EncodingId, Fti, Ldpc};
 
-/// The `FEC-OTI-*` attributes of an element, as they stand there.
+/// The `FEC-OTI-*` attributes of an element, as written in the document.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OtiAttributes {
     /// `FEC-OTI-FEC-Encoding-ID`.
@@ -41,7 +40,7 @@ pub(super) const MAX_SYMBOLS: &str = "FEC-OTI-Max-Number-of-Encoding-Symbols";
 pub(super) const SCHEME_SPECIFIC: &str = "FEC-OTI-Scheme-Specific-Info";
 
 impl OtiAttributes {
-    /// These attributes, and `defaults` for those that are missing.
+    /// Returns these attributes, with missing attributes taken from `defaults`.
     pub(super) fn or(&self, defaults: &OtiAttributes) -> OtiAttributes {
         OtiAttributes {
             encoding_id: self.encoding_id.or(defaults.encoding_id),
@@ -78,8 +77,7 @@ impl OtiAttributes {
     }
 
     fn reed_solomon_m(&self, transfer_length: u64, symbol_size: u16) -> Result<Fti, FdtError> {
-        // RFC 5510 section 4.2.4.2: without scheme-specific information, and for zeros in it, the defaults
-        // hold.
+        // RFC 5510 section 4.2.4.2: the defaults apply without scheme-specific information, and for zeros.
         let [m, g] = self.scheme_specific.as_ref().map_or(Ok([0, 0]), |_| self.specific())?;
         Ok(Fti::ReedSolomonM {
             transfer_length,
@@ -131,7 +129,8 @@ fn required<T: TryFrom<u64>>(attribute: &'static str, value: Option<u64>) -> Res
 }
 
 impl From<&Fti> for OtiAttributes {
-    /// What a sender writes for an object; the transfer length goes in an attribute of its own.
+    /// Returns the attributes that a sender writes for an object; a separate attribute carries the transfer
+    /// length.
     fn from(fti: &Fti) -> OtiAttributes {
         let common = OtiAttributes {
             encoding_id: Some(fti.encoding_id().codepoint()),
@@ -177,11 +176,11 @@ pub const CONTROL_PARAMETERS_MAX: usize = 16;
 /// Longest name of a control or of a parameter, in bytes.
 pub const CONTROL_WORD_LEN_MAX: usize = 32;
 
-/// A congestion control and what its receivers must know. Words are of `a-z`, `0-9` and `-`.
+/// A congestion control and its parameters for receivers. Words are of `a-z`, `0-9` and `-`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Control {
     name: String,
-    /// In the order of writing; no name comes twice.
+    /// In the order of writing; names are unique.
     parameters: Vec<(String, u64)>,
 }
 
@@ -212,7 +211,7 @@ impl Control {
         Ok(Self { name: word(name)?, parameters: Vec::new() })
     }
 
-    /// Its name.
+    /// Name of the control.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -275,10 +274,11 @@ const NANOS: i128 = 1_000_000_000;
 /// Digits of a nanosecond count below one second.
 const DECIMALS: usize = 9;
 
-/// A time of modification, as `stat` tells it: `seconds` since 1970-01-01 00:00 UTC, negative before, and
+/// Modification time, as `stat` returns it: `seconds` since 1970-01-01 00:00 UTC, negative before, and
 /// nanoseconds after that second.
 ///
-/// As text it is a decimal number of seconds with nine decimals: half a second before 1970 is `-0.500000000`.
+/// The text form is a decimal number of seconds with nine decimals: half a second before 1970 is
+/// `-0.500000000`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileTime {
     seconds: i64,
@@ -291,7 +291,7 @@ pub struct FileTime {
 pub struct FileTimeError;
 
 impl FileTime {
-    /// The time `nanoseconds` after a second; `None` if they are a second or more.
+    /// Returns the time `nanoseconds` after a second; `None` if `nanoseconds` is a second or more.
     pub fn new(seconds: i64, nanoseconds: u32) -> Option<Self> {
         (i128::from(nanoseconds) < NANOS).then_some(Self { seconds, nanoseconds })
     }

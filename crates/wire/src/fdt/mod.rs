@@ -1,14 +1,12 @@
-//! FLUTE's file delivery table (RFC 6726 section 3.4.2): an XML document that says which files a session
-//! carries.
+//! FLUTE's file delivery table (RFC 6726 section 3.4.2): an XML document that lists the files of a session.
 //!
 //! [`Instance::parse`] takes elements by their local name in any of the FDT namespaces in use and skips
-//! elements and attributes that it does not know. Only the predefined entities and character references are
-//! expanded; a document type declaration is refused. [`Instance::to_xml`] gives the same bytes for the same
-//! value.
+//! unknown elements and attributes. Only the predefined entities and character references are expanded; a
+//! document type declaration is refused. [`Instance::to_xml`] gives the same bytes for the same value.
 //!
-//! Attributes of our own, in namespace [`HEADWATER_NAMESPACE`], carry digests and tie segments of one large
-//! file together ([`Headwater`]), and tell how the session's channels are sent ([`Control`]); other receivers
-//! skip them.
+//! Attributes of our own, in namespace [`HEADWATER_NAMESPACE`], carry digests, link the segments of one large
+//! file ([`Headwater`]), and announce the parameters of the session's channels ([`Control`]); other FLUTE
+//! receivers skip these attributes.
 
 mod attributes;
 mod parse;
@@ -33,9 +31,9 @@ pub const DOCUMENT_LEN_MAX: usize = 8 << 20;
 pub const FILES_MAX: usize = 16_384;
 /// Most folders in one instance.
 pub const FOLDERS_MAX: usize = FILES_MAX;
-/// Longest attribute value in bytes, as it stands in the document; block digests may be longer.
+/// Longest attribute value in bytes, as written in the document; block digests may be longer.
 pub const ATTRIBUTE_LEN_MAX: usize = 8 << 10;
-/// Most block digests of one object: what LDPC's 12-bit block numbers can count.
+/// Most block digests of one object: the number of blocks that LDPC's 12-bit block numbers can count.
 pub const BLOCK_DIGESTS_MAX: usize = 4096;
 /// Deepest nesting of elements.
 pub const DEPTH_MAX: usize = 32;
@@ -49,19 +47,19 @@ pub struct Instance {
     pub expires: u32,
     /// No later instance will add a file.
     pub complete: bool,
-    /// Media type of files that name none.
+    /// Media type of files without a media type.
     pub content_type: Option<String>,
-    /// Content encoding of files that name none.
+    /// Content encoding of files without a content encoding.
     pub content_encoding: Option<String>,
-    /// FEC parameters of files that name none.
+    /// FEC parameters of files without FEC parameters.
     pub oti: OtiAttributes,
-    /// `hw:Congestion-Control`: what a receiver must know of the session's channels; none for one channel of
+    /// `hw:Congestion-Control`: parameters of the session's channels for receivers; `None` for one channel of
     /// any rate.
     pub control: Option<Control>,
-    /// The files, each with a TOI of its own.
+    /// The files, each with a different TOI.
     pub files: Vec<File>,
-    /// `hw:Folder`: names of folders that hold none of the files, URI references; at most [`FOLDERS_MAX`].
-    /// Attacker's data: not paths until they have been checked.
+    /// `hw:Folder`: names of folders that contain no file of the session, URI references; at most
+    /// [`FOLDERS_MAX`]. Untrusted data: check before use as paths.
     pub folders: Vec<String>,
 }
 
@@ -70,7 +68,7 @@ pub struct Instance {
 pub struct File {
     /// Transport object identifier, from 1 to [`crate::lct::TOI_MAX`].
     pub toi: u128,
-    /// Name of the file, a URI reference. Attacker's data: not a path until it has been checked.
+    /// Name of the file, a URI reference. Untrusted data: check before use as a path.
     pub content_location: String,
     /// Length of the file in bytes, before content encoding.
     pub content_length: Option<u64>,
@@ -94,13 +92,13 @@ pub struct Headwater {
     /// `hw:Digest`: BLAKE3 over the block hashes of the whole file.
     pub digest: Option<[u8; 32]>,
     /// `hw:Block-Digests`: one hash, cut to 16 bytes, per source block of this object; at most
-    /// [`BLOCK_DIGESTS_MAX`]. Those of the first blocks alone where `digests_follow`.
+    /// [`BLOCK_DIGESTS_MAX`]. With `digests_follow`, only the hashes of the first blocks.
     pub block_digests: Vec<[u8; 16]>,
-    /// `hw:Digests-Follow`: a later instance tells the digests that are missing here.
+    /// `hw:Digests-Follow`: a later instance carries the missing digests.
     pub digests_follow: bool,
     /// `hw:Withdrawn`: the sender no longer sends the file.
     pub withdrawn: Option<Withdrawal>,
-    /// `hw:Segment` and its companions: which part of a large file this object is.
+    /// `hw:Segment` and related attributes: the part of a large file that this object carries.
     pub segment: Option<Segment>,
     /// `hw:Mode`: permission bits, at most [`MODE_MAX`].
     pub mode: Option<u32>,
@@ -115,7 +113,7 @@ pub enum Withdrawal {
     Changed,
     /// `unreadable`: the file cannot be read any more.
     Unreadable,
-    /// A reason that this version does not know.
+    /// An unknown reason.
     Other,
 }
 
@@ -126,9 +124,9 @@ pub struct Segment {
     pub index: u32,
     /// `hw:Segments`: number of parts.
     pub count: u32,
-    /// `hw:Offset`: where the part starts in the file, in bytes.
+    /// `hw:Offset`: start of the part in the file, in bytes.
     pub offset: u64,
-    /// `hw:File`: name of the whole file. Attacker's data, like [`File::content_location`].
+    /// `hw:File`: name of the whole file. Untrusted data, like [`File::content_location`].
     pub file: String,
     /// `hw:File-Length`: length of the whole file in bytes.
     pub file_length: u64,
@@ -140,7 +138,7 @@ pub enum FdtError {
     /// More of something than we take.
     #[error("FDT has too many {what}, at most {max}")]
     TooMany {
-        /// What there are too many of.
+        /// Name of the counted items.
         what: &'static str,
         /// The bound.
         max: usize,
@@ -153,7 +151,7 @@ pub enum FdtError {
     Xml {
         /// Offset in the document.
         position: u64,
-        /// What the XML reader says.
+        /// Message of the XML reader.
         reason: String,
     },
     /// The document ends inside an element.
@@ -171,21 +169,21 @@ pub enum FdtError {
     /// An attribute cannot be understood.
     #[error("FDT attribute {attribute}={value:?}: {reason}")]
     Attribute {
-        /// Its name.
+        /// Name of the attribute.
         attribute: String,
-        /// Its value, cut short.
+        /// Value of the attribute, cut short.
         value: String,
-        /// What is wrong with it.
+        /// Reason for which the value is invalid.
         reason: &'static str,
     },
-    /// A segment that lies outside of its file, or is numbered past the last one.
+    /// A segment that lies outside of its file, or is numbered past the last segment.
     #[error("FDT segment {index} of {count} at byte {offset} is not within a file of {file_length} bytes")]
     Segment {
         /// Number of the segment.
         index: u32,
         /// Number of segments.
         count: u32,
-        /// Where it starts in the file, in bytes.
+        /// Start of the segment in the file, in bytes.
         offset: u64,
         /// Length of the file in bytes.
         file_length: u64,
@@ -217,13 +215,15 @@ impl Instance {
         xml::instance(self)
     }
 
-    /// The FEC parameters of `file`, its attributes overriding the root's one by one.
+    /// Returns the FEC parameters of `file`. Each attribute of `file` overrides the root's attribute.
     ///
-    /// The transfer length is `Transfer-Length`, or `Content-Length` where no content encoding changes it.
+    /// The transfer length is `Transfer-Length`, or `Content-Length` if no content encoding changes the
+    /// length.
     ///
     /// # Errors
-    /// [`FdtError::Missing`] where an attribute that the scheme needs is nowhere: `FEC-OTI-FEC-Encoding-ID`
-    /// means that the parameters come in EXT_FTI. Otherwise what makes them unusable.
+    /// [`FdtError::Missing`] if neither element has an attribute that the scheme needs. If
+    /// `FEC-OTI-FEC-Encoding-ID` is missing, the parameters come in EXT_FTI. Other errors if the parameters
+    /// are unusable.
     pub fn fti(&self, file: &File) -> Result<crate::Fti, FdtError> {
         file.oti.or(&self.oti).fti(self.transfer_length(file)?)
     }
@@ -231,14 +231,13 @@ impl Instance {
     /// Length in bytes of the object that carries `file`.
     ///
     /// # Errors
-    /// [`FdtError::Missing`] if the table does not say it.
+    /// [`FdtError::Missing`] if the table does not give the length.
     pub fn transfer_length(&self, file: &File) -> Result<u64, FdtError> {
         let plain_length = file.content_length.filter(|_| self.content_encoding(file).is_none());
         file.transfer_length.or(plain_length).ok_or(FdtError::Missing("Transfer-Length"))
     }
 
-    /// How the content of `file` is encoded in its object, the root's attribute being the default; `None` for
-    /// not at all.
+    /// Content encoding of `file` in its object, by default the root's; `None` if the content is not encoded.
     pub fn content_encoding<'a>(&'a self, file: &'a File) -> Option<&'a str> {
         let encoding = file.content_encoding.as_ref().or(self.content_encoding.as_ref())?;
         Some(encoding.as_str()).filter(|name| !matches!(*name, "" | "null"))

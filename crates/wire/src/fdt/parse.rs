@@ -34,7 +34,7 @@ pub(super) fn instance(document: &[u8]) -> Result<Instance, FdtError> {
         match event {
             Event::Start(element) => parser.open(&reader, &element, true)?,
             Event::Empty(element) => parser.open(&reader, &element, false)?,
-            // The reader refuses an end tag without its start.
+            // The reader refuses an end tag without a start tag.
             Event::End(_) => parser.depth -= 1,
             Event::DocType(_) => return Err(FdtError::DocType),
             Event::Eof => return parser.finish(),
@@ -232,7 +232,7 @@ fn headwater_attribute(
     Ok(())
 }
 
-/// The attributes of a [`Segment`]: all of them or none.
+/// The attributes of a [`Segment`]: all present or all absent.
 #[derive(Default)]
 struct SegmentParts {
     index: Option<u32>,
@@ -297,7 +297,7 @@ impl Value<'_> {
         }
     }
 
-    /// The value without white space around it, as XML Schema collapses it for all types but strings.
+    /// Returns the value without surrounding white space, as XML Schema collapses all types but strings.
     fn token(&self) -> Result<String, FdtError> {
         Ok(self.string()?.trim().to_owned())
     }
@@ -382,7 +382,7 @@ fn digit(ascii: u8) -> Option<u8> {
     char::from(ascii).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// What an error may quote of a document that is not to be trusted.
+/// Returns the start of untrusted text, short enough to quote in an error.
 pub(super) fn excerpt(text: &str) -> String {
     text.chars().take(EXCERPT_LEN_MAX).collect()
 }

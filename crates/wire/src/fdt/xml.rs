@@ -1,4 +1,4 @@
-//! An FDT instance as an XML document: fixed order of attributes, one element per line.
+//! Writes an FDT instance as an XML document: fixed order of attributes, an element per line.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -108,8 +108,8 @@ fn attribute(out: &mut String, name: &str, value: &str) {
     out.push('"');
 }
 
-/// White space is written by number, because a reader turns it into plain spaces otherwise (XML 1.0 section
-/// 3.3.3).
+/// Writes a character. White space becomes a character reference, because a reader otherwise turns white
+/// space into plain spaces (XML 1.0 section 3.3.3).
 fn escaped(out: &mut String, char: char) {
     match char {
         '&' => out.push_str("&amp;"),

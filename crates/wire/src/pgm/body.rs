@@ -1,4 +1,4 @@
-//! What each type of packet says behind the common header (RFC 3208, section 8).
+//! Body of each packet type, behind the common header (RFC 3208, section 8).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -43,11 +43,10 @@ impl Kind {
     }
 }
 
-/// What NAK, NNAK and NCF say: which packet of whom.
+/// Body of NAK, NNAK and NCF: the packet and its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// The first sequence number asked for; more may stand in
-    /// [`Options::nak_list`](super::Options::nak_list).
+    /// First requested sequence number; [`Options::nak_list`](super::Options::nak_list) may hold more.
     pub sequence: u32,
     /// Network address of the source: of the last SPM's path.
     pub source: IpAddr,
@@ -55,16 +54,16 @@ pub struct Report {
     pub group: IpAddr,
 }
 
-/// What a packet says.
+/// Body of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// The source's window, and where NAKs go.
+    /// The source's window, and the address for NAKs.
     Spm {
         /// Number of the SPM: older ones are void.
         sequence: u32,
         /// First sequence number of the transmit window.
         trail: u32,
-        /// Last one. With `trail` = 0 and this = 0x80000000 there is no window.
+        /// Last sequence number. With `trail` = 0 and `lead` = 0x80000000 there is no window.
         lead: u32,
         /// Network address of the last hop towards the source.
         path: IpAddr,
@@ -89,7 +88,7 @@ pub enum Body<'a> {
     },
     /// A receiver misses packets.
     Nak(Report),
-    /// A local repairer got NAKs that it answers itself.
+    /// A local repairer received NAKs and repairs the loss.
     Nnak(Report),
     /// The source heard a NAK.
     Ncf(Report),
@@ -105,7 +104,7 @@ pub enum Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// Its type.
+    /// Type of the packet.
     pub const fn kind(&self) -> Kind {
         match self {
             Body::Spm { .. } => Kind::Spm,
@@ -119,7 +118,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Bytes of the application; none but in data.
+    /// Bytes of the application; empty in packets other than data.
     pub const fn data(&self) -> &'a [u8] {
         match *self {
             Body::Odata { data, .. } | Body::Rdata { data, .. } => data,
@@ -159,11 +158,11 @@ impl<'a> Body<'a> {
     }
 }
 
-/// A body whose data is not known yet: options stand in between.
+/// A body without its data: options stand between the body and the data.
 pub(super) struct Head(Body<'static>);
 
 impl Head {
-    /// The head of a body, and the bytes behind it.
+    /// Parses the head of a body, and returns the bytes behind the head too.
     pub(super) fn parse(kind: Kind, bytes: &[u8]) -> Result<(Head, &[u8]), Error> {
         let mut reader = Reader { rest: bytes };
         let body = match kind {

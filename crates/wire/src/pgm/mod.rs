@@ -11,8 +11,8 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! Bits of the options byte and lengths of options are those that implementations use, where the RFC is of
-//! two minds. POLL, POLR and other types are refused: no end of ours acts on them. Reading and writing
+//! Bits of the options byte and lengths of options follow existing implementations where the RFC contradicts
+//! itself. POLL, POLR and other types are refused: no end in Headwater acts on these. Reading and writing
 //! allocate nothing.
 
 mod body;
@@ -48,13 +48,13 @@ pub enum Error {
     /// A type that no end of ours takes.
     #[error("PGM packet of type {0:#04x}, which is not taken")]
     Type(u8),
-    /// The checksum is wrong, or missing from data, which must have one.
+    /// The checksum is wrong, or missing from data, which must have a checksum.
     #[error("PGM packet with a wrong checksum")]
     Checksum,
     /// An address family other than IPv4 (1) and IPv6 (2).
     #[error("PGM network address of unknown family {0}")]
     AddressFamily(u16),
-    /// The TSDU length is not what is behind header and options.
+    /// The TSDU length differs from the number of bytes behind header and options.
     #[error("PGM packet says {said} bytes of data and has {have}")]
     DataLength {
         /// In its header.
@@ -62,7 +62,7 @@ pub enum Error {
         /// Behind its header and options.
         have: usize,
     },
-    /// Options without OPT_LENGTH in front, or that end elsewhere than it says.
+    /// Options without OPT_LENGTH in front, or with an end other than OPT_LENGTH gives.
     #[error("PGM options of {0} bytes do not end where they say")]
     OptionsLength(usize),
     /// More than [`OPTIONS_MAX`] options.
@@ -71,35 +71,34 @@ pub enum Error {
     /// An option whose length is wrong for its type.
     #[error("PGM option {kind:#04x} of {len} bytes")]
     OptionLength {
-        /// Its type.
+        /// The type.
         kind: u8,
-        /// Its length.
+        /// The length.
         len: usize,
     },
-    /// An unknown option of those that make a packet void where it is not understood (OPX, RFC 3208 section
-    /// 9.1).
+    /// An unknown option that makes the packet void if not understood (OPX, RFC 3208 section 9.1).
     #[error("PGM option {0:#04x} is unknown, and the packet void without it")]
     UnknownOption(u8),
 }
 
-/// Global source identifier: with the source's port it names a session's sender.
+/// Global source identifier: with the source's port the name of a session's sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gsi(pub [u8; 6]);
 
 /// A PGM packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Of the end that sends it: from a receiver, the data's destination port.
+    /// Port of the end that sends the packet: from a receiver, the data's destination port.
     pub source_port: u16,
-    /// Of the end that it is for: from a receiver, the data's source port.
+    /// Port of the end that the packet is for: from a receiver, the data's source port.
     pub destination_port: u16,
-    /// Of the data's source, in both directions.
+    /// Identifier of the data's source, in both directions.
     pub gsi: Gsi,
-    /// What it says.
+    /// Body of the packet.
     pub body: Body<'a>,
-    /// What it says beside.
+    /// Options of the packet.
     pub options: Options,
-    /// It is about parity packets rather than data packets (section 11).
+    /// The packet concerns parity packets rather than data packets (section 11).
     pub parity: bool,
     /// Parity over packets of unequal lengths (section 11).
     pub variable_length: bool,
@@ -112,11 +111,11 @@ impl<'a> Packet<'a> {
         Packet { source_port, destination_port, gsi, body, options, parity: false, variable_length: false }
     }
 
-    /// Reads a UDP payload. Bytes behind a packet without data are refused; unknown options are skipped where
-    /// they allow it.
+    /// Reads a UDP payload. Bytes behind a packet without data are refused; unknown options are skipped if
+    /// the option allows that.
     ///
     /// # Errors
-    /// The first thing found wrong.
+    /// The first error found.
     pub fn parse(datagram: &'a [u8]) -> Result<Packet<'a>, Error> {
         let have = datagram.len();
         if have < HEADER_LEN {
@@ -151,11 +150,11 @@ impl<'a> Packet<'a> {
         HEADER_LEN + self.body.head_len() + self.options.buffer_len() + self.body.data().len()
     }
 
-    /// Writes the packet with its checksum at the start of `buffer`; its length.
+    /// Writes the packet with its checksum at the start of `buffer` and returns the packet's length.
     ///
     /// # Errors
-    /// [`Error::Truncated`] where the buffer is too short, [`Error::DataLength`] where the data is longer
-    /// than 65535 bytes.
+    /// [`Error::Truncated`] if the buffer is too short, [`Error::DataLength`] if the data is longer than
+    /// 65535 bytes.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let (need, have) = (self.buffer_len(), buffer.len());
         let Some(packet) = buffer.get_mut(..need) else { return Err(Error::Truncated { need, have }) };
@@ -165,8 +164,9 @@ impl<'a> Packet<'a> {
         Ok(need)
     }
 
-    /// Writes header, options and checksum of a packet whose data is written already: all of `packet` behind
-    /// the room for them, [`Packet::buffer_len`] of one without data. Data of the body itself is passed over.
+    /// Writes header, options and checksum of a packet with data already written: `packet` begins with room
+    /// for header and options, [`Packet::buffer_len`] of a packet without data, and the rest is data. Data of
+    /// the body is ignored.
     ///
     /// # Errors
     /// As of [`Packet::emit`].
@@ -208,7 +208,7 @@ fn check(datagram: &[u8], kind: Kind) -> Result<(), Error> {
     }
 }
 
-/// The checksum of a packet whose checksum field is 0: never 0, which stands for none.
+/// The checksum of a packet whose checksum field is 0. Never 0, which means no checksum.
 fn checksum(packet: &[u8]) -> u16 {
     match !sum(packet) {
         0 => 0xFFFF,
@@ -216,7 +216,7 @@ fn checksum(packet: &[u8]) -> u16 {
     }
 }
 
-/// One's complement sum of big-endian words, the last one filled up with 0.
+/// Ones' complement sum of big-endian words; the last word is padded with 0.
 fn sum(bytes: &[u8]) -> u16 {
     let (words, rest) = bytes.as_chunks::<2>();
     let mut sum: u64 = words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum();

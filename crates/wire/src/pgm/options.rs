@@ -1,7 +1,7 @@
 //! Options of PGM packets (RFC 3208, section 9).
 //!
-//! OPT_LENGTH comes first and holds the length of all. Each option: end bit and type (8), length (8),
-//! reserved and OPX (8), undefined bit and specific bits (8), then its body.
+//! OPT_LENGTH comes first and holds the total length. Each option: end bit and type (8), length (8), reserved
+//! and OPX (8), undefined bit and specific bits (8), then the body.
 
 use core::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::Error;
 use super::body::{Reader, address_len, put_address_and_field, put_all};
 use crate::bytes::{Writer, be16};
 
-/// Most options of a packet, OPT_LENGTH among them (section 9.1).
+/// Most options of a packet, with OPT_LENGTH (section 9.1).
 pub const OPTIONS_MAX: usize = 16;
 /// Most sequence numbers of OPT_NAK_LIST (section 9.3).
 pub const NAK_LIST_MAX: usize = 62;
@@ -39,23 +39,23 @@ const CONGESTION_FEEDBACK: u8 = 0x13;
 pub struct Fragment {
     /// Sequence number of the message's first packet.
     pub first: u32,
-    /// Where this packet's bytes stand in the message.
+    /// Offset of this packet's bytes in the message.
     pub offset: u32,
     /// Bytes of the whole message.
     pub length: u32,
 }
 
-/// Further sequence numbers of a NAK or NCF, behind the one of its body.
+/// Further sequence numbers of a NAK or NCF, behind the sequence number in the body.
 #[derive(Clone, Copy)]
 pub struct NakList {
     numbers: [u32; NAK_LIST_MAX],
     len: u8,
 }
 
-/// What parity packets a source makes (section 11).
+/// Kinds of parity packets that a source makes (section 11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parity {
-    /// Without being asked.
+    /// Without a request.
     pub pro_active: bool,
     /// When asked.
     pub on_demand: bool,
@@ -75,20 +75,20 @@ pub struct CongestionData {
 /// PGMCC's part of NAKs and acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CongestionFeedback {
-    /// The source's clock, with what the receiver held it back added.
+    /// The source's clock, plus the time that the receiver held the timestamp.
     pub timestamp: u32,
     /// Loss rate in 1/65536.
     pub loss_rate: u16,
-    /// Who says so.
+    /// Address of the reporting receiver.
     pub receiver: IpAddr,
 }
 
-/// What a packet says beside its body. One of each kind at most; the last one counts.
+/// Options of a packet. At most one of each kind; the last one counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     /// OPT_FRAGMENT.
     pub fragment: Option<Fragment>,
-    /// OPT_NAK_LIST; empty where there is none.
+    /// OPT_NAK_LIST; empty if absent.
     pub nak_list: NakList,
     /// OPT_JOIN: the first sequence number that a late receiver may ask for.
     pub join: Option<u32>,
@@ -96,7 +96,7 @@ pub struct Options {
     pub parity: Option<Parity>,
     /// OPT_PARITY_GRP: number of a parity packet's group.
     pub parity_group: Option<u32>,
-    /// OPT_CURR_TGSIZE: packets of a group that is shorter than the others.
+    /// OPT_CURR_TGSIZE: packets of a group shorter than the usual size.
     pub group_size: Option<u32>,
     /// OPT_SYN: the session begins.
     pub syn: bool,
@@ -151,17 +151,17 @@ impl core::fmt::Debug for NakList {
 }
 
 impl Options {
-    /// Whether there is none.
+    /// Whether there are no options.
     pub fn is_empty(&self) -> bool {
         self.buffer_len() == 0
     }
 
-    /// Whether routers that know PGM must look at one of them.
+    /// Whether routers that know PGM must inspect an option.
     pub(super) const fn is_network_significant(&self) -> bool {
         !self.nak_list.is_empty() || self.parity.is_some() || self.group_size.is_some()
     }
 
-    /// The options, and the bytes behind them.
+    /// Parses the options, and returns the bytes behind them too.
     pub(super) fn parse(bytes: &[u8]) -> Result<(Options, &[u8]), Error> {
         let mut reader = Reader { rest: bytes };
         let first = reader.take(OPTION_HEAD_LEN)?;
@@ -196,7 +196,7 @@ impl Options {
         }
     }
 
-    /// Takes one option; whether it is known. The error is `None` when its length is wrong.
+    /// Reads one option and returns whether the option is known. The error is `None` if the length is wrong.
     fn read(&mut self, kind: u8, bits: [u8; 2], body: &[u8]) -> Result<bool, Option<Error>> {
         let mut reader = Reader { rest: body };
         let mut word = || reader.word().map_err(|_| None);
@@ -235,7 +235,7 @@ impl Options {
         Some(numbers.iter().all(|number| self.nak_list.push(u32::from_be_bytes(*number))))
     }
 
-    /// Bytes of all options, OPT_LENGTH among them; 0 without any.
+    /// Bytes of all options, with OPT_LENGTH; 0 without options.
     pub(super) fn buffer_len(&self) -> usize {
         let len: usize = self.iter().map(|option| OPTION_HEAD_LEN + option.body_len()).sum();
         if len == 0 { 0 } else { OPTION_HEAD_LEN + len }
@@ -296,9 +296,9 @@ fn address(reader: &mut Reader<'_>) -> Result<(IpAddr, u16), Option<Error>> {
     })
 }
 
-/// An option as it is written.
+/// An encoded option.
 enum EncodedOption<'a> {
-    /// Type, specific bits, and so many words.
+    /// Type, specific bits, words, and number of words used.
     Words(u8, u8, [u32; 3], usize),
     List(&'a [u32]),
     Congestion(u8, u32, IpAddr, u16),
