@@ -29,6 +29,8 @@ usage: ./ci.sh [STEP...]
   deny     licences, bans and sources of the dependencies; advisories when their database can be had
   fuzz     every fuzz target for FUZZ_SECONDS (default 10)
   interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers, ZeroMQ's subscribers, run-time faults
+  long     the forms that take too long for each change: queues by theory, resumption with every code, loss in bursts,
+           overload, each in full; not part of all
   explore  the property tests with SEEDS (default 10) seeds of their own; not part of all, whose seed is fixed
   all      all of these in this order (also without any argument)
 
@@ -98,6 +100,14 @@ step_verdict() {
     cargo build --locked -p headwater-cli -p headwater-lab
     # Whether the numbers hold is for the full form to say.
     python3 lab/experiments/verdict.py --form short --lab "${CARGO_TARGET_DIR:-target}/debug/headwater-lab" --out "$scratch"
+}
+
+step_long() {
+    HEADWATER_LONG=1 cargo test --locked --release -p headwater-netsim --test theory queues_are -- --nocapture
+    . tests/built.sh
+    bash tests/interop/resume.sh --long
+    bash tests/interop/bursts.sh --full
+    bash tests/interop/overload.sh --full
 }
 
 step_explore() {
@@ -284,7 +294,7 @@ main() {
             exit 0
             ;;
         all) wanted+=("${STEPS[@]}") ;;
-        explore) wanted+=(explore) ;;
+        explore | long) wanted+=("$name") ;;
         *)
             [[ " ${STEPS[*]} " == *" $name "* ]] || {
                 echo "ci: unknown step '$name'" >&2

@@ -51,6 +51,32 @@ impl Machine for Diary {
     }
 }
 
+/// Application that only acts at each turn of the driver, until it gives no next turn.
+trait Script {
+    fn step(&mut self, diary: &mut Diary, now: Instant) -> Option<Instant>;
+}
+
+/// Runs a script as an application.
+struct Scripted<'a, S>(&'a mut S);
+
+impl<S: Script> Application<Diary, ReceiverSocket> for Scripted<'_, S> {
+    fn event(&mut self, (): ()) {}
+
+    fn membership(&mut self, _membership: Membership) {}
+
+    fn link(&mut self, _change: LinkChange) {}
+
+    fn observe(
+        &mut self,
+        diary: &mut Diary,
+        _port: &ReceiverSocket,
+        _unsent: u64,
+        now: Instant,
+    ) -> Option<Instant> {
+        self.0.step(diary, now)
+    }
+}
+
 /// Sends in each turn, and holds the next one up.
 struct Slow {
     from: UdpSocket,
@@ -63,20 +89,8 @@ impl Slow {
     const TURNS: usize = 12;
 }
 
-impl Application<Diary, ReceiverSocket> for Slow {
-    fn event(&mut self, (): ()) {}
-
-    fn membership(&mut self, _membership: Membership) {}
-
-    fn link(&mut self, _change: LinkChange) {}
-
-    fn observe(
-        &mut self,
-        _machine: &mut Diary,
-        _port: &ReceiverSocket,
-        _unsent: u64,
-        now: Instant,
-    ) -> Option<Instant> {
+impl Script for Slow {
+    fn step(&mut self, _machine: &mut Diary, now: Instant) -> Option<Instant> {
         if self.sent.len() == Self::TURNS {
             return None;
         }
@@ -99,20 +113,8 @@ impl Burst {
     const DATAGRAMS: u8 = 100;
 }
 
-impl Application<Diary, ReceiverSocket> for Burst {
-    fn event(&mut self, (): ()) {}
-
-    fn membership(&mut self, _membership: Membership) {}
-
-    fn link(&mut self, _change: LinkChange) {}
-
-    fn observe(
-        &mut self,
-        diary: &mut Diary,
-        _port: &ReceiverSocket,
-        _unsent: u64,
-        now: Instant,
-    ) -> Option<Instant> {
+impl Script for Burst {
+    fn step(&mut self, diary: &mut Diary, now: Instant) -> Option<Instant> {
         if !std::mem::replace(&mut self.is_sent, true) {
             for number in 0..Self::DATAGRAMS {
                 self.from.send_to(&[number], self.to).expect("there is room");
@@ -144,20 +146,8 @@ impl Crowd {
     }
 }
 
-impl Application<Diary, ReceiverSocket> for Crowd {
-    fn event(&mut self, (): ()) {}
-
-    fn membership(&mut self, _membership: Membership) {}
-
-    fn link(&mut self, _change: LinkChange) {}
-
-    fn observe(
-        &mut self,
-        diary: &mut Diary,
-        _port: &ReceiverSocket,
-        _unsent: u64,
-        now: Instant,
-    ) -> Option<Instant> {
+impl Script for Crowd {
+    fn step(&mut self, diary: &mut Diary, now: Instant) -> Option<Instant> {
         let heard = diary.heard.iter().filter(|(_, kind)| *kind == Self::ONE_OF_MANY).count();
         if self.crowd.is_none() {
             let is_timed = |sent| diary.heard.last().is_some_and(|(at, _)| *at < sent + SLACK.into());
@@ -193,7 +183,15 @@ fn told_of_a_burst(to: &str, mut diary: Diary) -> Diary {
     let to: SocketAddr = to.parse().unwrap();
     let (mut port, from) = loopback(to);
     let mut burst = Burst { from, to, is_sent: false };
-    drive(&mut diary, &mut port, &mut Poller::new().unwrap(), Clock::start(), HOOKS, &mut burst).unwrap();
+    drive(
+        &mut diary,
+        &mut port,
+        &mut Poller::new().unwrap(),
+        Clock::start(),
+        HOOKS,
+        &mut Scripted(&mut burst),
+    )
+    .unwrap();
     diary
 }
 
@@ -230,7 +228,8 @@ fn a_machine_is_told_when_a_datagram_came_not_when_it_was_read() {
     let clock = Clock::start();
     let mut slow = Slow { from, to, clock, sent: Vec::new() };
     let mut diary = Diary::default();
-    drive(&mut diary, &mut port, &mut Poller::new().unwrap(), clock, HOOKS, &mut slow).unwrap();
+    drive(&mut diary, &mut port, &mut Poller::new().unwrap(), clock, HOOKS, &mut Scripted(&mut slow))
+        .unwrap();
 
     assert!(diary.times.is_sorted(), "time never goes back");
     let heard: Vec<_> = diary.heard.iter().map(|(_, number)| usize::from(*number)).collect();
@@ -251,7 +250,8 @@ fn datagrams_that_wait_for_the_next_turn_keep_the_time_when_they_came() {
     let clock = Clock::start();
     let mut crowd = Crowd { from, to, clock, single: None, crowd: None };
     let mut diary = Diary::default();
-    drive(&mut diary, &mut port, &mut Poller::new().unwrap(), clock, HOOKS, &mut crowd).unwrap();
+    drive(&mut diary, &mut port, &mut Poller::new().unwrap(), clock, HOOKS, &mut Scripted(&mut crowd))
+        .unwrap();
 
     let sent = crowd.crowd.expect("the kernel notes times");
     let of_crowd = diary.heard.iter().filter(|(_, kind)| *kind == Crowd::ONE_OF_MANY);

@@ -34,7 +34,11 @@ pub const M2C: Control = Control {
     help: "Each receiver takes what its own path fairly carries beside TCP",
     network: Network::Groups,
     parameters: &dynamic_parameters(866_000, 5_000_000_000, 60),
-    ends: Some(Ends { channels: dynamic_channels, sender: dynamic_sender, receiver: m2c_receiver }),
+    constructors: Some(Constructors {
+        channels: dynamic_channels,
+        sender: dynamic_sender,
+        receiver: m2c_receiver,
+    }),
     ..COMMON
 };
 
@@ -44,7 +48,11 @@ pub const WEBRC: Control = Control {
     help: "The same aim, by RFC 3738",
     network: Network::Groups,
     parameters: &dynamic_parameters(750_000, 10_000_000_000, 30),
-    ends: Some(Ends { channels: dynamic_channels, sender: dynamic_sender, receiver: webrc_receiver }),
+    constructors: Some(Constructors {
+        channels: dynamic_channels,
+        sender: dynamic_sender,
+        receiver: webrc_receiver,
+    }),
     ..COMMON
 };
 
@@ -63,7 +71,11 @@ pub const FLID_DL: Control = Control {
         parameter("leave-ns", Unit::Nanoseconds, 1, u64::MAX, 8_000_000_000),
         parameter("deaf-slots", Unit::Number, 0, u16::MAX as u64, 9),
     ],
-    ends: Some(Ends { channels: flid_channels, sender: flid_sender, receiver: flid_receiver }),
+    constructors: Some(Constructors {
+        channels: flid_channels,
+        sender: flid_sender,
+        receiver: flid_receiver,
+    }),
 };
 
 /// LE-SBCC.
@@ -98,15 +110,21 @@ pub const SIM: Control = Control {
         parameter("decrease-ppm", Unit::Millionths, 500_000, 990_000, 875_000),
         parameter("selection", Unit::Number, 2, u16::MAX as u64, 10),
     ],
-    ends: Some(Ends { channels: sim_groups, sender: sim_sender, receiver: sim_receiver }),
+    constructors: Some(Constructors { channels: sim_groups, sender: sim_sender, receiver: sim_receiver }),
     ..COMMON
 };
 
 /// One channel at the operator's rate. A session without the FDT attribute has this control.
 pub const FIXED: Control = Control { name: "fixed", help: "The rate of --rate, whatever happens", ..COMMON };
 
-const COMMON: Control =
-    Control { name: "", help: "", network: Network::Group, cci: CciForm::Webrc, parameters: &[], ends: None };
+const COMMON: Control = Control {
+    name: "",
+    help: "",
+    network: Network::Group,
+    cci: CciForm::Webrc,
+    parameters: &[],
+    constructors: None,
+};
 
 /// One congestion control. Equality is that of the names.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +139,7 @@ pub struct Control {
     pub cci: CciForm,
     /// Parameters in the FDT, in the order in which they are written.
     pub parameters: &'static [Parameter],
-    ends: Option<Ends>,
+    constructors: Option<Constructors>,
 }
 
 impl PartialEq for Control {
@@ -245,7 +263,7 @@ const fn dynamic_parameters(ratio: u64, slot: u64, quiescent: u64) -> [Parameter
 
 /// Constructors of a control whose ends need no more than its description.
 #[derive(Clone, Copy, Debug)]
-struct Ends {
+struct Constructors {
     channels: fn(&Description) -> Result<u16, DescriptionError>,
     sender: fn(&Description, Instant) -> Result<SenderEnd, DescriptionError>,
     receiver: fn(&Description, &ReceiverOptions) -> Result<ReceiverEnd, DescriptionError>,
@@ -370,7 +388,7 @@ impl Description {
     /// # Errors
     /// [`DescriptionError`] when the numbers do not fit together.
     pub fn channels(&self) -> Result<u16, DescriptionError> {
-        self.control.ends.map_or(Ok(1), |ends| (ends.channels)(self))
+        self.control.constructors.map_or(Ok(1), |ends| (ends.channels)(self))
     }
 
     /// The sending end, whose first slot begins at `start`.
@@ -378,7 +396,7 @@ impl Description {
     /// # Errors
     /// [`DescriptionError`] when the numbers do not fit together, or the sender needs more.
     pub fn sender(&self, start: Instant) -> Result<SenderEnd, DescriptionError> {
-        (self.ends()?.sender)(self, start)
+        (self.constructors()?.sender)(self, start)
     }
 
     /// The receiving end.
@@ -386,11 +404,11 @@ impl Description {
     /// # Errors
     /// [`DescriptionError`] when the numbers do not fit together, or the receiver needs more.
     pub fn receiver(&self, options: &ReceiverOptions) -> Result<ReceiverEnd, DescriptionError> {
-        (self.ends()?.receiver)(self, options)
+        (self.constructors()?.receiver)(self, options)
     }
 
-    fn ends(&self) -> Result<Ends, DescriptionError> {
-        self.control.ends.ok_or(DescriptionError::Incomplete(self.control.name))
+    fn constructors(&self) -> Result<Constructors, DescriptionError> {
+        self.control.constructors.ok_or(DescriptionError::Incomplete(self.control.name))
     }
 
     /// Channels of M2C or WEBRC.

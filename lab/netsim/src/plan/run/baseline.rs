@@ -18,7 +18,7 @@ use crate::network::AgentId;
 use crate::plan::flow::{Baseline, BaselineControl, Flow, Member};
 
 /// Agents of a flow, from which counters are read.
-pub(super) struct Ends {
+pub(super) struct BaselineEndpoints {
     source: AgentId,
     members: Vec<Member>,
 }
@@ -36,7 +36,7 @@ pub(super) fn since(after: &BaselineOutcome, before: &BaselineOutcome) -> Baseli
     }
 }
 
-impl Ends {
+impl BaselineEndpoints {
     /// The receivers.
     pub fn members(&self) -> &[Member] {
         &self.members
@@ -105,7 +105,7 @@ pub(super) fn deploy(
     site: &mut Site<'_>,
     flow: &Flow,
     planned: &Baseline,
-) -> Result<(Ports, Vec<AgentId>, Ends), RunError> {
+) -> Result<(Ports, Vec<AgentId>, BaselineEndpoints), RunError> {
     let members = members_of(flow);
     let (ports, pgm) = session(site, flow, planned.header_bytes)?;
     let start = Instant::ZERO + flow.start;
@@ -142,7 +142,7 @@ pub(super) fn deploy(
         }
     });
     let receivers = receivers.collect();
-    Ok((ports, receivers, Ends { source, members }))
+    Ok((ports, receivers, BaselineEndpoints { source, members }))
 }
 
 impl Site<'_> {

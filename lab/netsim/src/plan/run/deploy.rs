@@ -27,30 +27,30 @@ pub(super) struct Deployed {
     receivers: Vec<AgentId>,
     /// Groups of the flow, if the receivers form a multicast group.
     session: Option<Session>,
-    ends: Ends,
+    ends: FlowEndpoints,
 }
 
 /// Source of counters other than packet counters.
-enum Ends {
+enum FlowEndpoints {
     /// Nowhere: all payload that arrives is new.
     Traffic,
-    Tcp(TcpEnds),
+    Tcp(TcpEndpoints),
     Short(AgentId),
-    Session(session::Ends),
-    LeSbcc(le_sbcc::Ends),
-    Baseline(baseline::Ends),
-    Rainbow(rainbow::Ends),
+    Session(session::SessionEndpoints),
+    LeSbcc(le_sbcc::LeSbccEndpoints),
+    Baseline(baseline::BaselineEndpoints),
+    Rainbow(rainbow::RainbowEndpoints),
 }
 
 /// A TCP connection.
-struct TcpEnds {
+struct TcpEndpoints {
     connection: TcpConnection,
     /// Bytes to transfer, if finite.
     bytes: Option<u64>,
     start: Instant,
 }
 
-impl TcpEnds {
+impl TcpEndpoints {
     /// Instant at which all data had arrived in order.
     fn completion(&self, run: &Run) -> Option<Instant> {
         let sink = run.agent::<TcpSink>(self.connection.sink)?;
@@ -152,34 +152,34 @@ impl Deployed {
             counted.groups.push([carried.sent_wire_bytes, carried.delivered_wire_bytes, members]);
         }
         match &self.ends {
-            Ends::Traffic => {}
-            Ends::Tcp(TcpEnds { connection, .. }) => {
+            FlowEndpoints::Traffic => {}
+            FlowEndpoints::Tcp(TcpEndpoints { connection, .. }) => {
                 let sink = run.agent::<TcpSink>(connection.sink);
                 counted.good_bytes = sink.map_or(0, |sink| sink.sink().counters().payload_bytes_in_order);
                 counted.tcp =
                     run.agent::<TcpSource>(connection.source).map(|source| *source.sender().counters());
             }
-            Ends::Short(source) => {
+            FlowEndpoints::Short(source) => {
                 let source = run.agent::<ShortFlows>(*source);
                 counted.good_bytes = source.map_or(0, |source| source.totals().finished_bytes);
             }
-            Ends::Session(ends) => {
+            FlowEndpoints::Session(ends) => {
                 counted.good_bytes = ends.good_bytes(run, &self.receivers).unwrap_or(counted.good_bytes);
                 counted.duplicates = ends.duplicates(run, &self.receivers);
                 if ends.counts_members() {
                     counted.members = ends.count(run, &self.receivers);
                 }
             }
-            Ends::LeSbcc(ends) => {
+            FlowEndpoints::LeSbcc(ends) => {
                 counted.good_bytes = ends.good_bytes(run, &self.receivers);
                 counted.le_sbcc = ends.standing(run);
                 counted.members = ends.count(run, &self.receivers);
             }
-            Ends::Baseline(ends) => {
+            FlowEndpoints::Baseline(ends) => {
                 counted.baseline = ends.standing(run);
                 counted.members = ends.count(run, &self.receivers);
             }
-            Ends::Rainbow(ends) => {
+            FlowEndpoints::Rainbow(ends) => {
                 counted.good_bytes = ends.good_bytes(run, &self.receivers);
                 counted.rainbow = ends.standing(run, &self.receivers);
                 counted.members = ends.count(run, &self.receivers);
@@ -191,20 +191,24 @@ impl Deployed {
     /// Whether the whole transfer has arrived; always false for an endless transfer.
     pub fn is_complete(&self, run: &Run) -> bool {
         match &self.ends {
-            Ends::Traffic | Ends::Short(_) | Ends::Baseline(_) => false,
-            Ends::Tcp(tcp) => tcp.completion(run).is_some(),
-            Ends::Session(ends) => ends.is_complete(run, &self.receivers),
-            Ends::LeSbcc(ends) => ends.is_complete(run),
-            Ends::Rainbow(ends) => ends.is_complete(run, &self.receivers),
+            FlowEndpoints::Traffic | FlowEndpoints::Short(_) | FlowEndpoints::Baseline(_) => false,
+            FlowEndpoints::Tcp(tcp) => tcp.completion(run).is_some(),
+            FlowEndpoints::Session(ends) => ends.is_complete(run, &self.receivers),
+            FlowEndpoints::LeSbcc(ends) => ends.is_complete(run),
+            FlowEndpoints::Rainbow(ends) => ends.is_complete(run, &self.receivers),
         }
     }
 
     /// Completion time, losses and related figures of a complete transfer.
     pub fn criteria(&self, run: &Run) -> Option<Criteria> {
         match &self.ends {
-            Ends::Traffic | Ends::Short(_) | Ends::LeSbcc(_) | Ends::Baseline(_) | Ends::Rainbow(_) => None,
-            Ends::Session(ends) => ends.criteria(run, &self.receivers),
-            Ends::Tcp(tcp) => {
+            FlowEndpoints::Traffic
+            | FlowEndpoints::Short(_)
+            | FlowEndpoints::LeSbcc(_)
+            | FlowEndpoints::Baseline(_)
+            | FlowEndpoints::Rainbow(_) => None,
+            FlowEndpoints::Session(ends) => ends.criteria(run, &self.receivers),
+            FlowEndpoints::Tcp(tcp) => {
                 let time = tcp.completion(run)?.since(tcp.start).as_secs_f64();
                 let link_bytes = run.agent_counters(tcp.connection.sink).received_wire_bytes;
                 let flow = run.flow_counters(self.flow);
@@ -216,7 +220,7 @@ impl Deployed {
 
     /// LE-SBCC's counters between two readings.
     pub fn le_sbcc(&self, run: &Run, before: &Counted, after: &Counted) -> Option<LeSbccOutcome> {
-        let Ends::LeSbcc(ends) = &self.ends else { return None };
+        let FlowEndpoints::LeSbcc(ends) = &self.ends else { return None };
         let outcome = after.le_sbcc?.since(&before.le_sbcc?);
         Some(LeSbccOutcome { worst: ends.worst(run), ..outcome })
     }
@@ -234,7 +238,7 @@ impl Deployed {
     /// Replies of Rainbow that each receiver shared with the rest of the group; empty for other kinds.
     pub fn shared(&self, run: &Run) -> Vec<Shared> {
         match &self.ends {
-            Ends::Rainbow(ends) if self.receivers.len() <= super::outcome::MEMBERS_MAX => {
+            FlowEndpoints::Rainbow(ends) if self.receivers.len() <= super::outcome::MEMBERS_MAX => {
                 ends.shared(run, &self.receivers)
             }
             _ => Vec::new(),
@@ -244,18 +248,18 @@ impl Deployed {
     /// Receivers of a group, as in the plan.
     pub fn members(&self) -> &[Member] {
         match &self.ends {
-            Ends::Session(ends) => ends.members(),
-            Ends::LeSbcc(ends) if self.is_group() => ends.members(),
-            Ends::Baseline(ends) if self.is_group() => ends.members(),
-            Ends::Rainbow(ends) if self.is_group() => ends.members(),
+            FlowEndpoints::Session(ends) => ends.members(),
+            FlowEndpoints::LeSbcc(ends) if self.is_group() => ends.members(),
+            FlowEndpoints::Baseline(ends) if self.is_group() => ends.members(),
+            FlowEndpoints::Rainbow(ends) if self.is_group() => ends.members(),
             _ => &[],
         }
     }
 
     /// Ends of the session, if the flow is a session.
-    pub fn ends(&self) -> Option<&session::Ends> {
+    pub fn ends(&self) -> Option<&session::SessionEndpoints> {
         match &self.ends {
-            Ends::Session(ends) => Some(ends),
+            FlowEndpoints::Session(ends) => Some(ends),
             _ => None,
         }
     }
@@ -264,8 +268,8 @@ impl Deployed {
     pub fn session(&self, run: &Run) -> SessionOutcome {
         let outcome = SessionOutcome { receivers: self.receivers.len(), ..SessionOutcome::default() };
         match &self.ends {
-            Ends::Session(ends) => ends.outcome(run, &self.receivers, outcome),
-            Ends::Rainbow(ends) => ends.outcome(run, &self.receivers, outcome),
+            FlowEndpoints::Session(ends) => ends.outcome(run, &self.receivers, outcome),
+            FlowEndpoints::Rainbow(ends) => ends.outcome(run, &self.receivers, outcome),
             _ => outcome,
         }
     }
@@ -296,23 +300,23 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow) -> Result<Deployed, RunEr
                 flow: ports.flow,
                 receivers,
                 session: Some(ports.session),
-                ends: Ends::Session(ends),
+                ends: FlowEndpoints::Session(ends),
             })
         }
         FlowKind::LeSbcc(planned) => {
             let (ports, receivers, ends) = le_sbcc::deploy(site, flow, planned)?;
             let session = matches!(flow.to, Receivers::Group(_)).then_some(ports.session);
-            Ok(Deployed { flow: ports.flow, receivers, session, ends: Ends::LeSbcc(ends) })
+            Ok(Deployed { flow: ports.flow, receivers, session, ends: FlowEndpoints::LeSbcc(ends) })
         }
         FlowKind::Baseline(planned) => {
             let (ports, receivers, ends) = baseline::deploy(site, flow, planned)?;
             let session = matches!(flow.to, Receivers::Group(_)).then_some(ports.session);
-            Ok(Deployed { flow: ports.flow, receivers, session, ends: Ends::Baseline(ends) })
+            Ok(Deployed { flow: ports.flow, receivers, session, ends: FlowEndpoints::Baseline(ends) })
         }
         FlowKind::Rainbow(planned) => {
             let (ports, receivers, ends) = rainbow::deploy(site, flow, planned)?;
             let session = matches!(flow.to, Receivers::Group(_)).then_some(ports.session);
-            Ok(Deployed { flow: ports.flow, receivers, session, ends: Ends::Rainbow(ends) })
+            Ok(Deployed { flow: ports.flow, receivers, session, ends: FlowEndpoints::Rainbow(ends) })
         }
         FlowKind::Transfer(_) => Err(RunError::Flow {
             flow: flow.name.clone(),
@@ -336,7 +340,7 @@ fn deploy_tcp(site: &mut Site<'_>, flow: &Flow, tcp: &flow::Tcp) -> Result<Deplo
         Data::Bytes(bytes) => Some(bytes),
         Data::Segments(segments) => Some(u64::from(segments) * u64::from(tcp.config.segment_bytes)),
     };
-    let ends = Ends::Tcp(TcpEnds { connection, bytes, start: Instant::ZERO + flow.start });
+    let ends = FlowEndpoints::Tcp(TcpEndpoints { connection, bytes, start: Instant::ZERO + flow.start });
     Ok(Deployed { flow: connection.flow, receivers, session: None, ends })
 }
 
@@ -359,7 +363,7 @@ fn deploy_short(site: &mut Site<'_>, flow: &Flow, short: &flow::ShortTcp) -> Res
     let receivers: Vec<AgentId> = sink.into_iter().collect();
     receivers.iter().for_each(|sink| site.add(to, *sink));
     site.runs(source, flow);
-    Ok(Deployed { flow: id, receivers, session: None, ends: Ends::Short(source) })
+    Ok(Deployed { flow: id, receivers, session: None, ends: FlowEndpoints::Short(source) })
 }
 
 /// Deploys packets to a single node, or to a group of listening nodes.
@@ -389,7 +393,7 @@ fn deploy_udp(
     let source = site.network.boxed_agent(&format!("{}/source", flow.name), site.nodes[flow.from], agent);
     site.add(flow.from, source);
     site.runs(source, flow);
-    Ok(Deployed { flow: id, receivers, session: groups, ends: Ends::Traffic })
+    Ok(Deployed { flow: id, receivers, session: groups, ends: FlowEndpoints::Traffic })
 }
 
 fn source(id: FlowId, destination: Destination, cbr: &flow::Cbr) -> Cbr {

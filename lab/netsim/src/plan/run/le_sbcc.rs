@@ -27,7 +27,7 @@ const DESTINATION_PORT: u16 = 7_500;
 const NO_WAIT: Duration = Duration::from_millis(10);
 
 /// Agents of a flow, from which counters are read.
-pub(super) struct Ends {
+pub(super) struct LeSbccEndpoints {
     flow: LeSbcc,
     source: AgentId,
     members: Vec<Member>,
@@ -78,7 +78,7 @@ impl Standing {
     }
 }
 
-impl Ends {
+impl LeSbccEndpoints {
     /// The receivers.
     pub fn members(&self) -> &[Member] {
         &self.members
@@ -152,7 +152,7 @@ pub(super) fn deploy(
     site: &mut Site<'_>,
     flow: &Flow,
     planned: &LeSbcc,
-) -> Result<(Ports, Vec<AgentId>, Ends), RunError> {
+) -> Result<(Ports, Vec<AgentId>, LeSbccEndpoints), RunError> {
     let members = members_of(flow);
     let (ports, pgm) = session(site, flow, planned.header_bytes)?;
     let source = site.add_source(flow, planned, pgm, ports);
@@ -174,7 +174,7 @@ pub(super) fn deploy(
         site.member(flow, member, Hosted::new(machine, Ports { flow: feedback, ..ports }))
     });
     let receivers = receivers.collect();
-    Ok((ports, receivers, Ends { flow: planned.clone(), source, members }))
+    Ok((ports, receivers, LeSbccEndpoints { flow: planned.clone(), source, members }))
 }
 
 /// Receivers of a flow; a single receiver for a flow to a node.

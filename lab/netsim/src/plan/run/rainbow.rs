@@ -28,7 +28,7 @@ const LABELS: SessionLabels = SessionLabels::new(0);
 const ENTRIES: usize = 8_192;
 
 /// Agents of a flow, from which counters are read.
-pub(super) struct Ends {
+pub(super) struct RainbowEndpoints {
     flow: Rainbow,
     source: AgentId,
     members: Vec<Member>,
@@ -66,7 +66,7 @@ impl Standing {
     }
 }
 
-impl Ends {
+impl RainbowEndpoints {
     /// The receivers.
     pub fn members(&self) -> &[Member] {
         &self.members
@@ -207,7 +207,7 @@ pub(super) fn deploy(
     site: &mut Site<'_>,
     flow: &Flow,
     planned: &Rainbow,
-) -> Result<(Ports, Vec<AgentId>, Ends), RunError> {
+) -> Result<(Ports, Vec<AgentId>, RainbowEndpoints), RunError> {
     let members = members_of(flow);
     let node = site.nodes[flow.from];
     let session = site.network.session(&flow.name, node, 1);
@@ -231,7 +231,7 @@ pub(super) fn deploy(
         site.member(flow, member, Hosted::new(receiver, requests))
     });
     let receivers = receivers.collect();
-    Ok((ports, receivers, Ends { flow: *planned, source, members }))
+    Ok((ports, receivers, RainbowEndpoints { flow: *planned, source, members }))
 }
 
 impl Site<'_> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::assemble::Assembly;
 use super::reading::Reading;
-use super::session::Ends;
+use super::session::SessionEndpoints;
 use crate::plan::Scenario;
 use crate::plan::flow::Member;
 
@@ -170,7 +170,7 @@ impl Recorder {
     }
 
     /// Series of the receivers of a session, as far as individual counters exist.
-    fn members(&self, scenario: &Scenario, flow: usize, ends: &Ends) -> Vec<MemberSeries> {
+    fn members(&self, scenario: &Scenario, flow: usize, ends: &SessionEndpoints) -> Vec<MemberSeries> {
         let session = ends.session();
         let wire_bytes = f64::from(session.parameters.packet_bytes) + f64::from(session.header_bytes);
         let counted = self.readings.first().map_or(0, |reading| reading.flows[flow].members.len());

@@ -31,7 +31,7 @@ type FileReceiver<S> = Hosted<Receiver<ChosenReceiver, S>>;
 type PacketReceiver = Hosted<ControlReceiver<ChosenReceiver>>;
 
 /// Agents of a session, from which counters are read.
-pub(super) struct Ends {
+pub(super) struct SessionEndpoints {
     session: Session,
     /// Source symbols of the file.
     symbols: u64,
@@ -70,7 +70,7 @@ pub(super) struct MemberCounted {
     pub view: View,
 }
 
-impl Ends {
+impl SessionEndpoints {
     /// Whether counters of each receiver are kept: not of thousands.
     pub fn counts_members(&self) -> bool {
         self.members.len() <= super::outcome::MEMBERS_MAX
@@ -227,7 +227,7 @@ pub(super) fn deploy(
     site: &mut Site<'_>,
     flow: &Flow,
     session: &Session,
-) -> Result<(Ports, Vec<AgentId>, Ends), RunError> {
+) -> Result<(Ports, Vec<AgentId>, SessionEndpoints), RunError> {
     let Receivers::Group(members) = &flow.to else { return Err(RunError::flow(flow, &"it has no group")) };
     let wrong = |reason: String| RunError::flow(flow, &reason);
     let start = Instant::ZERO + flow.start;
@@ -259,7 +259,7 @@ pub(super) fn deploy(
             deployment.files(members, file, &plan, control)
         }
     };
-    let ends = Ends { session: *session, symbols, members: members.clone() };
+    let ends = SessionEndpoints { session: *session, symbols, members: members.clone() };
     Ok((ports, receivers.map_err(wrong)?, ends))
 }
 
