@@ -32,7 +32,7 @@ fn run(command: &Command) -> Result<Exit, Failure> {
         Command::Simulate(args) => simulate::run(args),
         Command::Testbed(args) => testbed::run(args),
         Command::Arena(args) => testbed::arena(args),
-        Command::Analyse(args) => Ok(analyse::run(args)),
+        Command::Analyse(args) => analyse::run(args),
         Command::Verdict(args) => verdict::run(args),
         Command::Bench(args) => match &args.part {
             BenchPart::Netsim(args) => Ok(netsim_bench::run(args)),

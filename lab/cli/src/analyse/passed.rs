@@ -2,6 +2,8 @@
 //! number of receivers, each count with half of its 99 % interval over 40 seeds. The worst receiver loses 10
 //! or 20 %, all further receivers 2 %.
 
+use std::io::{self, Write};
+
 use headwater_baselines::le_sbcc::rounds;
 use headwater_proto::Seed;
 
@@ -9,9 +11,9 @@ const RUNS: u64 = 40;
 /// Student's t at 99.5 %, for 39 degrees of freedom.
 const T: f64 = 2.708;
 
-/// Prints the table.
-pub fn run() {
-    println!("worst_loss,receivers,passed,ci99");
+/// Writes the table as lines of CSV.
+pub fn write(out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "worst_loss,receivers,passed,ci99")?;
     for worst in [0.1, 0.2] {
         for others in [0, 10, 100, 1_000, 10_000] {
             let run = |run| {
@@ -21,7 +23,8 @@ pub fn run() {
             let mean = counts.iter().sum::<f64>() / RUNS as f64;
             let squares: f64 = counts.iter().map(|count| (count - mean) * (count - mean)).sum();
             let half = T * libm::sqrt(squares / (RUNS - 1) as f64 / RUNS as f64);
-            println!("{worst},{},{mean:.1},{half:.1}", others + 1);
+            writeln!(out, "{worst},{},{mean:.1},{half:.1}", others + 1)?;
         }
     }
+    Ok(())
 }

@@ -9,6 +9,8 @@
 //!
 //! The target of `wandering` changes at random, by up to a third either way.
 
+use std::io::{self, Write};
+
 use headwater_proto::layering::sequencer::{Arrangement, Order};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, Layering};
 use headwater_proto::{Duration, Instant, Rate, Seed};
@@ -70,31 +72,32 @@ fn wandering(sent: &[Sent], start: Instant, rate: f64, seed: u64) -> (usize, usi
     held(held_packets)
 }
 
-/// Prints the table.
-pub fn run() {
+/// Writes the table as lines of CSV.
+pub fn write(out: &mut impl Write) -> io::Result<()> {
     let base = Rate::from_kilobits(115);
     let config = DynamicConfig::new(1_440, Rate::from_kilobits(4_000)).with_base_rate(base);
-    let Ok(layering) = DynamicChannels::new(config, Instant::ZERO) else { return };
+    let layering = DynamicChannels::new(config, Instant::ZERO).expect("sound numbers");
     let (start, time) = (Instant::ZERO + Duration::from_secs(3), Duration::from_secs(25));
     let most = layering.cumulative_rate(layering.levels() - 1, Instant::ZERO);
-    println!("order,kind,rate_share,received_packets,prefix_packets,sent_packets");
+    writeln!(out, "order,kind,rate_share,received_packets,prefix_packets,sent_packets")?;
     for order in [Order::Tiles, Order::Exact] {
         let sent = send(&layering, start, time, order);
-        let line = |kind: &str, rate: f64, (received, prefix): (usize, usize)| {
-            println!("{order:?},{kind},{:.6},{received},{prefix},{}", rate / most, sent.len());
+        let mut line = |kind: &str, rate: f64, (received, prefix): (usize, usize)| {
+            writeln!(out, "{order:?},{kind},{:.6},{received},{prefix},{}", rate / most, sent.len())
         };
         let at_rate = |rate: f64| held(sent.iter().filter(|packet| packet.needs <= rate * (1.0 + 1e-12)));
         for level in 0..layering.levels() {
             let rate = layering.cumulative_rate(level, Instant::ZERO);
-            line("boundary", rate, at_rate(rate));
+            line("boundary", rate, at_rate(rate))?;
         }
         for step in 1..=200 {
             let rate = most * f64::from(step) / 200.0;
-            line("between", rate, at_rate(rate));
+            line("between", rate, at_rate(rate))?;
         }
         for seed in 0..100 {
             let rate = most * f64::from(u32::try_from(seed).unwrap_or(0) + 1) / 150.0;
-            line("wandering", rate, wandering(&sent, start, rate, seed));
+            line("wandering", rate, wandering(&sent, start, rate, seed))?;
         }
     }
+    Ok(())
 }

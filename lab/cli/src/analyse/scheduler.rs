@@ -2,6 +2,7 @@
 //! a receiver is done, by the number of levels held, as lines of CSV.
 
 use std::collections::BTreeSet;
+use std::io::{self, Write};
 
 use headwater_proto::ChannelId;
 use headwater_proto::delivery::{CarouselBlock, Hierarchy, Place};
@@ -45,17 +46,19 @@ fn until(mut hierarchy: Hierarchy, levels: u64, wanted: usize) -> u64 {
     buffers
 }
 
-/// Prints the table.
-pub fn run() {
-    println!("levels_received,before_duplicate,without_code,with_code");
+/// Writes the table as lines of CSV.
+pub fn write(out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "levels_received,before_duplicate,without_code,with_code")?;
     for levels in 1..=32 {
-        println!(
+        writeln!(
+            out,
             "{levels},{},{},{}",
             before_a_duplicate(carousel(8_000, 8_000), levels),
             until(carousel(4_000, 4_000), levels, 4_000),
             until(carousel(4_000, 8_000), levels, 4_000),
-        );
+        )?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

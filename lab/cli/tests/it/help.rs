@@ -22,3 +22,11 @@ fn completions_and_man_pages_are_written() {
     assert!(read("headwater-lab.bash").contains("simulate"));
     assert!(read("headwater-lab-testbed-run.1").contains("headwater\\-lab testbed run"));
 }
+
+#[test]
+fn a_reader_of_a_table_may_leave_early() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_headwater-lab"));
+    let mut child = command.args(["analyse", "markov"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
