@@ -5,6 +5,7 @@ usage: faults.py BINARY FOLDER
 
 import filecmp
 import random
+import re
 import signal
 import sys
 import time
@@ -30,6 +31,24 @@ class Bed:
 
     def plug(self):
         self.network.add_pair("sender", "receiver", "10.89.0", offloads=True)
+
+    def plug_over_narrow_link(self, mtu):
+        """Both ends keep an MTU of 1500; the link between the two bridges on the way carries `mtu` bytes."""
+        network = self.network
+        network.ip("sender", "link", "delete", "dev", "eth0")
+        network.add_host("way")
+        network.ip("way", "link", "add", "near", "type", "veth", "peer", "name", "far")
+        sides = (("sender", "left", "near", "10.89.0.1"), ("receiver", "right", "far", "10.89.0.2"))
+        for host, bridge, middle, address in sides:
+            network.ip("way", "link", "add", bridge, "type", "bridge", "mcast_snooping", "0")
+            network.ip(host, "link", "add", "eth0", "type", "veth", "peer", "name", host, "netns", network.hosts["way"])
+            network.set_offloads(host, False)
+            for port in (host, middle):
+                network.ip("way", "link", "set", "dev", port, "master", bridge, "up")
+            network.ip("way", "link", "set", "dev", bridge, "up")
+            network.bring_up(host, address)
+        for middle in ("near", "far"):
+            network.ip("way", "link", "set", "dev", middle, "mtu", mtu)
 
     def content(self, name):
         path = self.folder / name
@@ -194,6 +213,32 @@ def stopped_and_continued(bed):
     stop(sender)
 
 
+def narrow_link_on_the_way(bed):
+    """A link between the ends has a smaller MTU than both interfaces: receiver and doctor say so and what to do."""
+    bed.plug_over_narrow_link(1280)
+    file = bed.content("narrow.bin")
+    group = ("--group", GROUP, "--interface", "eth0")
+    receiver, _ = bed.receive()
+    sender = bed.network.start("sender", "layers", bed.folder, [bed.binary, "send", "--json", *group, file])
+    receiver.wait_for("the report of long packets", lambda events: told(events, "packets:too-long"))
+    report = told(receiver.events(), "packets:too-long")[0]
+    check(report["packet_bytes"] > 1280 > report["longest"], f"{receiver.name}: {report}")
+    doctor = bed.network.start("receiver", "doctor", bed.folder, [bed.binary, "doctor", *group])
+    doctor.end()
+    check("MTU" in doctor.out.read_text() + doctor.complaint(), f"doctor: {doctor.out.read_text()}")
+    stop(sender)
+    check(receiver.end() == INCOMPLETE, f"{receiver.name}: {receiver.complaint()}")
+    # The advice is right.
+    symbol_size = re.search(r"--symbol-size (\d+)", receiver.complaint())[1]
+    receiver, out = bed.receive(name="again")
+    sender = bed.network.start(
+        "sender", "short", bed.folder, [bed.binary, "send", "--json", *group, "--symbol-size", symbol_size, file]
+    )
+    complete(receiver, out, file)
+    check(not told(receiver.events(), "packets:too-long"), f"{receiver.name}: {receiver.complaint()}")
+    stop(sender)
+
+
 def port_taken(bed):
     """A port that another program has for itself: an error that says which, before anything is written."""
     hold = f"import socket, time; s = socket.socket(2, 2); s.bind(('', {PORT})); print('[]', flush=True); time.sleep(60)"
@@ -214,6 +259,7 @@ SCENARIOS = (
     sender_started_again,
     two_senders_on_one_group,
     stopped_and_continued,
+    narrow_link_on_the_way,
     port_taken,
 )
 
