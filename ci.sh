@@ -97,9 +97,10 @@ step_test() {
 # A failure prints its seed: run it again with PROPTEST_RNG_SEED in front of the command that is shown.
 step_verdict() {
     have python3 || need_apt python3
-    cargo build --locked -p headwater-cli -p headwater-lab
+    # The release build, which the interop step needs too, simulates several times as fast as the debug build.
+    . tests/built.sh
     # Whether the numbers hold is for the full form to say.
-    python3 lab/experiments/verdict.py --form short --lab "${CARGO_TARGET_DIR:-target}/debug/headwater-lab" --out "$scratch"
+    python3 lab/experiments/verdict.py --form short --lab "$LAB" --out "$scratch"
 }
 
 step_long() {
