@@ -37,7 +37,7 @@ pub use router::{
 };
 pub use source::{Asked, ReplyTo, ReturnPath, Source};
 
-pub(crate) use router::hash::{Key, address_words, hash};
+pub(crate) use router::table::{Key, address_words, hash};
 
 use crate::time::Duration;
 

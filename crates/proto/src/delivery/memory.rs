@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use headwater_fec::{BlockEncoder, DecodeError, Repair};
 
-use super::digest::{Digest, ShortDigest, block_digest, file_digest};
 use super::name::RelativePath;
+use super::object::{Digest, ShortDigest, block_digest, file_digest};
 use super::plan::SessionPlan;
 use super::store::{
     BlockJob, BlockVerdict, Description, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec,

@@ -13,13 +13,11 @@
 //! sending.
 
 mod carousel;
-mod digest;
 pub(crate) mod fdt;
 pub(crate) mod front;
 mod memory;
 mod name;
 mod object;
-mod offsets;
 mod orders;
 mod plan;
 mod receiver;
@@ -28,13 +26,13 @@ pub(crate) mod session;
 mod store;
 
 pub use carousel::{Carousel, CarouselBlock, Hierarchy, Place, Start, Visit, passes_end};
-pub use digest::{BlockHasher, Digest, ShortDigest, block_digest, file_digest, hex};
+pub use carousel::{Offsets, bisecting_offsets};
 pub use fdt::{FDT_BYTES_MAX, FdtTooLarge};
 pub use front::SessionEvent;
 pub use headwater_wire::fdt::{FileTime, Withdrawal};
 pub use memory::{MemorySource, MemoryStore};
 pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, RelativePath};
-pub use offsets::{Offsets, bisecting_offsets};
+pub use object::{BlockHasher, Digest, ShortDigest, block_digest, file_digest, hex};
 pub use plan::{FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SYMBOL_SIZE_MAX, SessionPlan};
 pub use receiver::{
     BLOCK_STATE_BYTES, DECODING_BYTES, Drops, FileProgress, PENDING_BYTES, Receiver, ReceiverConfig,

@@ -9,9 +9,9 @@ use headwater_wire::fdt::{self, File, FileTime, Headwater, Instance, OtiAttribut
 use headwater_wire::fti::Ldpc;
 
 use super::carousel::symbols_in_first_pass;
-use super::digest::{Digest, file_digest, short};
 use super::name::RelativePath;
 use super::object::Codecs;
+use super::object::{Digest, file_digest, short};
 use super::receiver::CODED_BLOCK_BYTES_MAX;
 
 /// Maximum number of objects in a session, as many as one FDT describes. The TOIs fit in 16 bits, for which

@@ -1,7 +1,6 @@
 //! Sender of a session: the symbols of its files in carousel order, with the FDT in between, at the rate of a
 //! congestion control.
 
-mod content;
 pub(crate) mod description;
 pub(crate) mod farewell;
 pub(crate) mod header;
@@ -14,14 +13,14 @@ use headwater_wire::PayloadId;
 use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
 use headwater_wire::fdt::Withdrawal;
 
-use self::content::Content;
 use self::description::{Description, Due, expires};
 use self::farewell::{Farewell, Word};
 use self::header::{Header, ObjectHeader, write_fdt};
+use self::inventory::Content;
 use self::inventory::Inventory;
 use super::carousel::{CarouselBlock, Start, Visit};
-use super::digest::Digest;
 use super::fdt::FdtTooLarge;
+use super::object::Digest;
 use super::orders::Orders;
 use super::plan::SessionPlan;
 use super::store::{Source, SourceError};

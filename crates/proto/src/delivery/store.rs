@@ -6,8 +6,8 @@ use std::sync::Arc;
 use headwater_fec::{BlockCodec, Partition};
 use headwater_wire::fdt::{FileTime, Withdrawal};
 
-use super::digest::{Digest, ShortDigest};
 use super::name::RelativePath;
+use super::object::{Digest, ShortDigest};
 
 /// Source of a sender's encoding symbols.
 pub trait Source {

@@ -20,7 +20,6 @@ mod config;
 mod layers;
 mod receiver;
 mod sender;
-mod slots;
 #[cfg(test)]
 mod tests;
 

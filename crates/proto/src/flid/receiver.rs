@@ -6,7 +6,7 @@ use headwater_wire::cci::FlidSlCci;
 
 use super::config::{Config, ConfigError, ReceiverConfig};
 use super::layers::Layers;
-use super::slots::{Slots, Told};
+use super::layers::{Slots, Told};
 use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::Layering;
 use crate::machine::ChannelId;

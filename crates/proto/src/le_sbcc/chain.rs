@@ -4,9 +4,7 @@ use core::net::IpAddr;
 
 use super::config::{Config, Epoch, Module, Samples};
 use super::receivers::Receivers;
-use super::round_trip::RoundTrip;
-use super::start::Start;
-use super::tfrc::Intervals;
+use super::receivers::RoundTrip;
 use crate::control::Value;
 use crate::measure::throughput_with_timeout;
 use crate::rate::Rate;
@@ -393,4 +391,129 @@ impl Chain {
 
 fn bytes_per_second(rate: Rate) -> f64 {
     rate.as_bits() as f64 / 8.0
+}
+
+/// Maximum answer time that gives the distance of a receiver. A longer answer comes from a receiver that
+/// heard a later packet first, or sends a repeated SPMR.
+const ANSWER_MAX: Duration = Duration::from_millis(600);
+/// Maximum number of rates remembered, 16 bytes each: 50 doublings in steps of a fifth, more than possible.
+const RATES_MAX: usize = 256;
+/// Maximum delay of the report of a loss at the start: hosts try three times to resolve the path, a second
+/// apart, and start again once or twice.
+const MEMORY: Duration = Duration::from_secs(10);
+
+/// Rates of the start. Nothing is stored while the rate does not double.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Start {
+    /// Rates in bytes per second, with the time since which each rate holds; each rate is higher than the
+    /// previous rate.
+    rates: Vec<(Instant, f64)>,
+    /// Time since which the rate was at a level with known losses. Setting this time ends the start.
+    end: Option<Instant>,
+    /// Whether a receiver was heard.
+    is_heard: bool,
+}
+
+impl Start {
+    /// Records that the rate is `rate` from `now` on.
+    pub(super) fn rate(&mut self, now: Instant, rate: f64) {
+        let is_higher = self.rates.last().is_none_or(|(_, last)| rate > *last);
+        if self.end.is_none() && is_higher && self.rates.len() < RATES_MAX {
+            self.rates.push((now, rate));
+        }
+    }
+
+    /// Records a receiver's answer to the first packet. Returns the answer time that applies to the
+    /// round-trip time, if any.
+    pub(super) fn heard(&mut self, answer: Duration) -> Option<Duration> {
+        let is_first = !core::mem::replace(&mut self.is_heard, true);
+        (is_first || answer <= ANSWER_MAX).then(|| answer.min(ANSWER_MAX))
+    }
+
+    /// Returns the growth factor of the rate per SRTT + 2 sigma: up to 2.
+    pub(super) fn growth(&self, config: &Config, rtt: &RoundTrip) -> f64 {
+        match config.blind_doubling {
+            _ if self.is_heard => 2.0,
+            Some(least) => libm::exp2((rtt.spacing() / least.as_secs_f64()).min(1.0)),
+            None => 1.0,
+        }
+    }
+
+    /// Handles a loss of a packet sent at `sent`. Returns the rate at `sent`, unless a loss at the same or a
+    /// lower rate was already reported.
+    pub(super) fn lost(&mut self, now: Instant, sent: Instant) -> Option<f64> {
+        if now.since(sent) > MEMORY || self.end.is_some_and(|end| sent >= end) {
+            return None;
+        }
+        let place = self.rates.partition_point(|(since, _)| *since <= sent).checked_sub(1)?;
+        let (since, rate) = self.rates[place];
+        self.rates.truncate(place);
+        self.end = Some(since);
+        Some(rate)
+    }
+}
+
+/// Number of intervals of full weight.
+const FULL: usize = 8;
+/// Weight of an interval of the tail, relative to the next newer interval.
+const ALPHA: f64 = 0.95;
+
+/// Intervals between loss events, in packets: the open interval, the last eight closed intervals, and the
+/// weighted sum of all older intervals. Constant time for each event.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Intervals {
+    open: f64,
+    /// Closed intervals, the newest first.
+    closed: [f64; FULL],
+    count: usize,
+    tail: f64,
+    tail_weight: f64,
+}
+
+impl Intervals {
+    /// Records a sent packet.
+    pub fn sent(&mut self) {
+        self.open += 1.0;
+    }
+
+    /// Ends the open interval by a loss event.
+    pub fn event(&mut self) {
+        let interval = self.open.max(1.0);
+        self.open = 0.0;
+        self.close(interval);
+    }
+
+    /// Adds a closed interval: the synthetic interval before the first event.
+    pub fn close(&mut self, interval: f64) {
+        if self.count == FULL {
+            self.tail = ALPHA * (self.tail + self.closed[FULL - 1]);
+            self.tail_weight = ALPHA * (self.tail_weight + 1.0);
+        }
+        self.closed.copy_within(..FULL - 1, 1);
+        self.closed[0] = interval;
+        self.count = (self.count + 1).min(FULL);
+    }
+
+    /// Mean of the closed intervals, `s_hat_1`; `None` before the first.
+    pub fn mean(&self) -> Option<f64> {
+        let sum: f64 = self.closed[..self.count].iter().sum();
+        (self.count > 0).then(|| (sum + self.tail) / (self.count as f64 + self.tail_weight))
+    }
+
+    /// Mean of the open interval and the closed intervals, `s_hat_0`.
+    pub fn mean_with_open(&self) -> f64 {
+        let full = self.count.min(FULL - 1);
+        let sum: f64 = self.open + self.closed[..full].iter().sum::<f64>();
+        let (tail, tail_weight) = match self.count {
+            FULL => (ALPHA * (self.tail + self.closed[FULL - 1]), ALPHA * (self.tail_weight + 1.0)),
+            _ => (0.0, 0.0),
+        };
+        (sum + tail) / (full as f64 + 1.0 + tail_weight)
+    }
+
+    /// p, in loss events per packet. The open interval counts if p is then smaller. `None` before the first
+    /// event.
+    pub fn rate(&self) -> Option<f64> {
+        Some(1.0 / self.mean()?.max(self.mean_with_open()).max(1.0))
+    }
 }

@@ -32,15 +32,12 @@
 mod chain;
 mod config;
 mod receivers;
-mod round_trip;
-mod start;
-mod tfrc;
 
 #[cfg(test)]
 mod tests;
 
+pub use chain::Intervals;
 pub use chain::{Chain, Counters, Indication, Stage};
 pub use config::{Config, Epoch, Module, Samples, Stages};
+pub use receivers::RoundTrip;
 pub use receivers::{RECEIVER_BYTES_MAX, Receivers};
-pub use round_trip::RoundTrip;
-pub use tfrc::Intervals;

@@ -16,12 +16,10 @@
 //! regardless of the number of NAKs. Repairs and confirmations are paid out of the rate of the session.
 //! Between repairs new data gets every fourth departure. Departures from the RFC: `docs/errata/pgm.md`.
 
-mod assembly;
 mod bytes;
 pub mod carrier;
 mod config;
 mod malformed;
-mod missing;
 mod receive_window;
 mod receiver;
 mod roll_call;

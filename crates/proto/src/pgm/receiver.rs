@@ -5,11 +5,11 @@ use core::net::{IpAddr, SocketAddr};
 use headwater_wire::pgm::{Body, Gsi, Options, Packet, Report};
 
 use super::ahead;
-use super::assembly::Assembly;
 use super::config::ReceiverConfig;
 use super::malformed::Malformed;
-use super::missing::{GREETING_SPACING, GREETINGS, Missing, Phase, State, back_off};
+use super::receive_window::Assembly;
 use super::receive_window::ReceiveWindow;
+use super::receive_window::{GREETING_SPACING, GREETINGS, Missing, Phase, State, back_off};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
 use crate::rng::Stream;
 use crate::time::Instant;

@@ -21,8 +21,6 @@
 
 pub mod carrier;
 mod config;
-mod fountain;
-mod labels;
 mod packets;
 mod receiver;
 mod source;
@@ -32,7 +30,7 @@ mod window;
 mod tests;
 
 pub use config::{Overtaking, WindowConfig};
-pub use fountain::{Basin, Fountain};
+pub use packets::{Basin, Fountain};
 pub use packets::{Numbers, Tally};
 pub use receiver::{Receiver, ReceiverConfig, ReceiverCounters, ReceiverEvent};
 pub use source::{Source, SourceConfig, SourceCounters};

@@ -6,7 +6,7 @@ use headwater_wire::bcfs::mark_any;
 
 use super::SessionLabels;
 use super::config::WindowConfig;
-use super::fountain::Basin;
+use super::packets::Basin;
 use super::window::{Ask, Window};
 use crate::bcfs::{Client, Level};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output, Transmit};

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use headwater_wire::bcfs::mark_any;
 
 use super::SessionLabels;
-use super::fountain::Fountain;
+use super::packets::Fountain;
 use crate::bcfs::{self, Label, Level, ReplyTo, ReturnPath};
 use crate::machine::{Datagram, Input, Machine, Output, Transmit};
 use crate::time::Instant;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::config::{Overtaking, WindowConfig};
-use super::labels::Labels;
+use super::packets::Labels;
 use crate::measure::RoundTrip;
 use crate::time::{Duration, Instant};
 

@@ -22,11 +22,8 @@
 //! reports. Senders and routers remember [`CHILDREN_MAX`] writers, sessions have at most [`GROUPS_MAX`]
 //! groups.
 
-mod clock;
 mod collector;
 mod config;
-mod measured;
-mod menu;
 mod rates;
 mod receiver;
 pub mod relay;
@@ -34,8 +31,6 @@ mod router;
 mod schedule;
 mod selection;
 mod sender;
-mod tally;
-mod telling;
 
 #[cfg(test)]
 mod tests;

@@ -5,11 +5,11 @@ use core::net::SocketAddr;
 use headwater_wire::sim::{Data, Group as GroupName, Report};
 use rand::Rng;
 
-use super::clock::{duration, tenths};
 use super::config::{Config, STEP};
-use super::measured::Measured;
+use super::schedule::{duration, tenths};
+use super::selection::Measured;
+use super::selection::Teller;
 use super::selection::{Choice, Selection};
-use super::telling::Teller;
 use super::{ANEW, is_later};
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status, Wishes};
 use crate::machine::{ChannelId, Destination, Ecn, Transmit};

@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use headwater_wire::sim::{Data, Group, Report};
 use rand::Rng;
 
-use super::clock::clock;
+use super::collector::Tally;
 use super::collector::{Collector, Refused};
 use super::config::{RTT_LONGEST, Trust};
-use super::tally::Tally;
+use super::schedule::clock;
 use super::{ANEW, data_of, is_later};
 use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput, Transmit};
 use crate::rng::Seed;

@@ -3,12 +3,12 @@
 use headwater_wire::fdt;
 use headwater_wire::sim::{Data, Holding, Report};
 
-use super::clock::clock;
 use super::collector::Collector;
+use super::collector::Tally;
 use super::config::{Config, RTT_KEPT};
 use super::rates::Rates;
 use super::schedule::Lane;
-use super::tally::Tally;
+use super::schedule::clock;
 use crate::control::{Departure, Overload, SenderControl};
 use crate::layering::Layering;
 use crate::layering::spacing::{HEADROOM, Spacing};

@@ -4,8 +4,8 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
 
-use super::config::{MulticastLink, RelayConfig, Upstream};
-use super::limit::Limit;
+use super::Limit;
+use super::{MulticastLink, RelayConfig, Upstream};
 use crate::bcfs::{EXPIRY, Routes};
 use crate::machine::{Destination, InterfaceId};
 use crate::time::{Duration, Instant};

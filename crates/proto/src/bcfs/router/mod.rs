@@ -24,27 +24,23 @@
 //! receivers, whose next requests restore them; the driver of a router therefore limits the request rate of
 //! each link.
 
-mod config;
-mod counters;
-pub(crate) mod hash;
 mod order;
 mod recent;
 mod slab;
-mod table;
+pub(crate) mod table;
 
 use core::convert::Infallible;
 use core::net::SocketAddr;
 
 use headwater_wire::bcfs::{HEADER_BYTES_MAX, HOPS, Header, Kind, Level};
+use serde::Serialize;
 
-pub use config::{ENTRIES, ENTRIES_MAX, RECENT_MAX, RouterConfig};
-pub use counters::{Counters, Dropped};
-
-use super::REQUEST_BODY_BYTES_MAX;
-use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput, Transmit};
-use crate::time::Instant;
 use recent::{Number, Recent};
 use table::{Before, Place, Table, Wanted};
+
+use super::{EXPIRY, REFRESH, REQUEST_BODY_BYTES_MAX};
+use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput, Transmit};
+use crate::time::{Duration, Instant};
 
 /// Maximum number of breadcrumbs removed by a timeout; the next calls remove the rest.
 const EXPIRE_AT_ONCE: usize = 256;
@@ -381,5 +377,140 @@ impl Upward {
         let bytes = super::client::write(header, body, &mut self.message);
         self.transmit = Transmit { destination: Destination::Unicast(header.source), bytes, ecn };
         self.egress = Some(egress);
+    }
+}
+
+/// Default number of breadcrumbs of a router.
+pub const ENTRIES: usize = 65_536;
+/// Maximum number of breadcrumbs that can be configured: 102 MB, and 265 MB with the maximum number of links.
+pub const ENTRIES_MAX: usize = 1_000_000;
+/// Maximum number of cached replies for each of at most 16 sources: 25 MB for each source in packets of 1500
+/// bytes, at most 147 MB.
+pub const RECENT_MAX: usize = 16_384;
+/// Capacity for links per breadcrumb, on average.
+const LINKS_PER_ENTRY: usize = 4;
+
+/// Configuration of a [`BreadcrumbRouter`](super::BreadcrumbRouter).
+#[derive(Debug, Clone)]
+pub struct RouterConfig {
+    pub(super) entries: usize,
+    pub(super) refresh: Duration,
+    pub(super) expiry: Duration,
+    pub(super) hash_key: [u64; 2],
+    pub(super) recent: usize,
+}
+
+impl Default for RouterConfig {
+    fn default() -> Self {
+        Self { entries: ENTRIES, refresh: REFRESH, expiry: EXPIRY, hash_key: [0; 2], recent: 0 }
+    }
+}
+
+impl RouterConfig {
+    /// Sets the maximum number of breadcrumbs, clamped to 1 to [`ENTRIES_MAX`]. Default [`ENTRIES`]. A
+    /// breadcrumb takes 64 bytes with its first two links, and 17 to 33 bytes for the place in the order of
+    /// use. Each further link takes 20 bytes; there is room for four times as many links as breadcrumbs.
+    /// Breadcrumbs and further links each take 15 to 25 bytes more in the hash index.
+    #[must_use]
+    pub fn with_entries(mut self, entries: usize) -> Self {
+        self.entries = entries.clamp(1, ENTRIES_MAX);
+        self
+    }
+
+    /// Sets the minimum age of the last forwarded message before a null is forwarded. Default [`REFRESH`].
+    #[must_use]
+    pub const fn with_refresh(mut self, refresh: Duration) -> Self {
+        self.refresh = refresh;
+        self
+    }
+
+    /// Sets the lifetime of unused breadcrumbs and links. Default [`EXPIRY`].
+    #[must_use]
+    pub const fn with_expiry(mut self, expiry: Duration) -> Self {
+        self.expiry = expiry;
+        self
+    }
+
+    /// Sets the key of the table's hash. If strangers send requests, the key must be random, against a choice
+    /// of colliding labels. Default 0, for simulations. The key changes no output.
+    #[must_use]
+    pub const fn with_hash_key(mut self, key: [u64; 2]) -> Self {
+        self.hash_key = key;
+        self
+    }
+
+    /// Sets the number of cached replies of a source, at most [`RECENT_MAX`]. For one second after arrival, a
+    /// cached reply answers requests that any reply answers, from links without the reply; other requests are
+    /// forwarded. Default: 0, as in the paper.
+    #[must_use]
+    pub const fn with_recent(mut self, replies: usize) -> Self {
+        self.recent = if replies > RECENT_MAX { RECENT_MAX } else { replies };
+        self
+    }
+
+    pub(super) const fn links(&self) -> usize {
+        self.entries * LINKS_PER_ENTRY
+    }
+}
+
+/// Counts since the router was created. Each message received is counted in exactly one of `requests`,
+/// `answered`, `nulls`, `replies` and `dropped`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Requests accepted, but not answered from the cache.
+    pub requests: u64,
+    /// Requests answered from the cache.
+    pub answered: u64,
+    /// Nulls accepted.
+    pub nulls: u64,
+    /// Replies that matched a breadcrumb.
+    pub replies: u64,
+    /// Requests and nulls forwarded towards the source.
+    pub sent_on: u64,
+    /// Requests and nulls suppressed because an equal or higher level was already requested.
+    pub suppressed: u64,
+    /// Nulls forwarded by the router in place of a suppressed message.
+    pub refreshed: u64,
+    /// Replies forwarded, counted once per link.
+    pub forwarded: u64,
+    /// Breadcrumbs removed after the lifetime.
+    pub expired: u64,
+    /// Links that had expired when a reply passed.
+    pub links_expired: u64,
+    /// Breadcrumbs evicted for newer breadcrumbs.
+    pub evicted: u64,
+    /// Messages dropped, by reason.
+    pub dropped: Dropped,
+}
+
+/// Messages received without effect.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Dropped {
+    /// Not a message of this version.
+    pub malformed: u64,
+    /// Source is not a host address and port, or has no route.
+    pub no_route: u64,
+    /// Requests and nulls without hops left; the likely cause is a loop of relays.
+    pub hops: u64,
+    /// Requests with a body above [`REQUEST_BODY_BYTES_MAX`](crate::bcfs::REQUEST_BODY_BYTES_MAX).
+    pub too_long: u64,
+    /// Requests and nulls received on the upstream link.
+    pub from_upstream: u64,
+    /// Replies from a link other than the upstream link: forged, or the route has changed.
+    pub not_from_upstream: u64,
+    /// Replies without a breadcrumb.
+    pub unsolicited: u64,
+}
+
+impl Dropped {
+    /// Returns the total of all reasons.
+    pub const fn total(&self) -> u64 {
+        self.malformed
+            + self.no_route
+            + self.hops
+            + self.too_long
+            + self.from_upstream
+            + self.not_from_upstream
+            + self.unsolicited
     }
 }

@@ -17,7 +17,7 @@ use rand::RngExt as _;
 
 use super::ring::Ring;
 use super::{CarouselBlock, Start, Visit};
-use crate::delivery::offsets::Offsets;
+use crate::delivery::carousel::Offsets;
 use crate::layering::Layering;
 use crate::layering::sequencer::{Arrangement, Order};
 use crate::machine::ChannelId;

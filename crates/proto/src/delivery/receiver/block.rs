@@ -1,7 +1,14 @@
 //! Reception state of a block: the set of symbols held.
 
-use super::esi_set::EsiSet;
-use crate::delivery::store::{HeldBlock, StoredRepair, repair_slots};
+use headwater_wire::{PayloadId, alc};
+
+use super::Receiver;
+use super::catalogue::Announced;
+use super::pending::BlockId;
+use super::pending::PendingPacket;
+use crate::control::ReceiverControl;
+use crate::delivery::store::{HeldBlock, ObjectIndex, Store, StoreError, StoredRepair, repair_slots};
+use crate::time::Instant;
 
 /// Repair symbols accepted during decoding, in case the decoder needs more symbols.
 const SPARE_SYMBOLS: u32 = 2;
@@ -258,9 +265,186 @@ fn words(symbols: u32) -> usize {
     (symbols as usize).div_ceil(64)
 }
 
+impl<C: ReceiverControl, S: Store> Receiver<C, S> {
+    pub(super) fn on_symbol(
+        &mut self,
+        now: Instant,
+        toi: u128,
+        header: &alc::Repr,
+        id: PayloadId,
+        payload: &[u8],
+    ) {
+        if self.may_recall {
+            self.recall(now);
+        }
+        let fti = header.extensions.fti;
+        if let Some(fti) = fti
+            && let Some(Announced::AwaitsFti(entry)) = self.catalogue.look_up(toi)
+        {
+            let entry = entry.clone();
+            if let Err(refusal) = self.admit(now, &entry, fti) {
+                self.refuse(&entry, refusal.to_string());
+            }
+        }
+        let packet = PendingPacket { toi, codepoint: header.codepoint, id };
+        match self.catalogue.look_up(toi) {
+            Some(Announced::Object(object)) => self.put_packet(now, *object, packet, payload),
+            Some(Announced::Refused) => self.stats.dropped.refused += 1,
+            Some(Announced::AwaitsFti(_)) | None => {
+                let awaited = !self.complete || self.catalogue.is_awaiting_fti();
+                if !awaited || !self.pending.push(packet, fti, payload) {
+                    self.stats.dropped.unknown_object += 1;
+                }
+            }
+        }
+    }
+
+    pub(super) fn put_packet(
+        &mut self,
+        now: Instant,
+        object: ObjectIndex,
+        packet: PendingPacket,
+        payload: &[u8],
+    ) {
+        let state = &self.catalogue.objects[object.0];
+        let outcome = self.catalogue.files[state.file.0].outcome;
+        if outcome.is_some_and(|outcome| !outcome.is_done()) {
+            self.stats.dropped.refused += 1;
+        } else if self.catalogue.files[state.file.0].is_compared {
+            // If no memory is left, the packet is dropped: the carousel sends the symbol again if the symbol
+            // is still needed.
+            if !self.pending.push(packet, None, payload) {
+                self.stats.surplus += 1;
+            }
+        } else if state.fti.encoding_id().codepoint() == packet.codepoint {
+            self.put_symbol(now, object, packet.id, payload);
+        } else {
+            self.stats.dropped.bad_symbol += 1;
+        }
+    }
+
+    fn put_symbol(&mut self, now: Instant, index: ObjectIndex, id: PayloadId, payload: &[u8]) {
+        let object = &mut self.catalogue.objects[index.0];
+        let Some(spec) = object.block_of(id, payload.len()) else {
+            self.stats.dropped.bad_symbol += 1;
+            return;
+        };
+        let block = &mut object.blocks[id.sbn as usize];
+        if matches!(block, Block::Unseen) {
+            if !self.room.take((index, id.sbn), BlockState::bytes_of_new(spec.symbols)) {
+                self.stats.dropped.no_room += 1;
+                return;
+            }
+            let first_try = object.codec.symbols_to_try(spec.symbols);
+            *block = Block::Open(Box::new(BlockState::new(spec.symbols).with_first_try(first_try)));
+        }
+        let Some(block) = block.under_way() else {
+            self.stats.surplus += 1;
+            return;
+        };
+        match block.worth(id.esi) {
+            Worth::Duplicate => self.stats.duplicates += 1,
+            Worth::Surplus => self.stats.surplus += 1,
+            Worth::Needed if id.esi < spec.symbols => {
+                block.add_source(id.esi);
+                let is_ready = block.is_ready();
+                let written = self.store.write_source(index, id.sbn, id.esi, payload);
+                self.put(now, (index, id.sbn), written, is_ready);
+            }
+            Worth::Needed if self.room.take((index, id.sbn), block.bytes_for_repair(id.esi)) => {
+                let repair = block.add_repair(id.esi);
+                let is_ready = block.is_ready();
+                let written = self.store.write_repair(index, id.sbn, repair, payload);
+                self.put(now, (index, id.sbn), written, is_ready);
+            }
+            Worth::Needed => self.stats.dropped.no_room += 1,
+        }
+    }
+
+    /// Counts a needed symbol that was handed to the store, and queues the block if ready.
+    fn put(&mut self, now: Instant, block: BlockId, written: Result<(), StoreError>, is_ready: bool) {
+        let file = self.catalogue.objects[block.0.0].file;
+        self.catalogue.files[file.0].symbols_held += 1;
+        self.stats.useful += 1;
+        self.stats.last_progress = now;
+        match written {
+            Err(error) => self.fail(error),
+            Ok(()) if is_ready => self.queue_block(block),
+            Ok(()) => {}
+        }
+    }
+}
+
+/// Number of ESIs per entry.
+const RUN: u32 = 256;
+/// Number of 64-bit words per entry.
+const WORDS: usize = (RUN / 64) as usize;
+
+/// Set of ESIs. Memory: 40 bytes for each run of 256 ESIs with a member, and up to a quarter of spare
+/// capacity. Senders count up, so a run holds all of 256 except the lost symbols.
+#[derive(Clone, Debug, Default)]
+pub struct EsiSet(Vec<(u32, [u64; WORDS])>);
+
+impl EsiSet {
+    /// Memory of the first ESI, in bytes.
+    #[cfg(test)]
+    pub const BYTES_OF_ONE: usize = size_of::<(u32, [u64; WORDS])>();
+
+    pub fn contains(&self, esi: u32) -> bool {
+        let (word, bit) = place(esi);
+        self.find(esi).is_ok_and(|index| self.0[index].1[word] & bit != 0)
+    }
+
+    /// Adds an ESI. Returns false if the set already has the ESI.
+    pub fn insert(&mut self, esi: u32) -> bool {
+        let (word, bit) = place(esi);
+        let index = self.find(esi).unwrap_or_else(|index| {
+            if self.0.len() == self.0.capacity() {
+                self.0.reserve_exact(self.growth());
+            }
+            self.0.insert(index, (esi / RUN, [0; WORDS]));
+            index
+        });
+        let word = &mut self.0[index].1[word];
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    /// Memory of the set, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<(u32, [u64; WORDS])>()
+    }
+
+    /// Additional memory for an ESI, in bytes.
+    pub fn bytes_to_insert(&self, esi: u32) -> usize {
+        let is_full = self.0.len() == self.0.capacity();
+        if is_full && self.find(esi).is_err() { self.growth() * size_of::<(u32, [u64; WORDS])>() } else { 0 }
+    }
+
+    fn growth(&self) -> usize {
+        1 + self.0.len() / 4
+    }
+
+    /// Finds the entry of an ESI. ESIs mostly arrive in ascending order, so the last entry is checked first.
+    fn find(&self, esi: u32) -> Result<usize, usize> {
+        let run = esi / RUN;
+        match self.0.last() {
+            Some((last, _)) if *last == run => Ok(self.0.len() - 1),
+            Some((last, _)) if *last > run => self.0.binary_search_by_key(&run, |(run, _)| *run),
+            _ => Err(self.0.len()),
+        }
+    }
+}
+
+fn place(esi: u32) -> (usize, u64) {
+    ((esi % RUN / 64) as usize, 1 << (esi % 64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn symbols_count_once_in_any_order() {
@@ -369,5 +553,19 @@ mod tests {
             block.start_finishing();
         }
         assert_eq!((block.count(), block.worth(esi)), (4, Worth::Surplus));
+    }
+
+    #[test]
+    fn it_is_a_set_that_knows_its_memory() {
+        let (mut set, mut model) = (EsiSet::default(), BTreeSet::new());
+        for number in 0..3_000_u32 {
+            let esi = number.wrapping_mul(0x9E37_79B9) % 5_000;
+            let bytes = set.bytes() + set.bytes_to_insert(esi);
+            assert_eq!(set.contains(esi), model.contains(&esi));
+            assert_eq!(set.insert(esi), model.insert(esi));
+            assert_eq!(set.bytes(), bytes);
+        }
+        assert!((0..5_000).all(|esi| set.contains(esi) == model.contains(&esi)));
+        assert!(set.bytes() <= (5_000 / 256 + 1) * 40 * 5 / 4, "{}", set.bytes());
     }
 }

@@ -8,11 +8,11 @@ use headwater_wire::{Fti, PayloadId};
 
 use super::DECODING_BYTES;
 use super::block::Block;
-use super::room::Room;
+use super::pending::Room;
 use crate::delivery::FDT_BYTES_MAX;
-use crate::delivery::digest::{Digest, ShortDigest};
 use crate::delivery::name::RelativePath;
 use crate::delivery::object::{Codecs, partition_of};
+use crate::delivery::object::{Digest, ShortDigest};
 use crate::delivery::plan::OBJECTS_MAX;
 use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, StoreError};
 

@@ -2,10 +2,10 @@
 
 use super::block::BlockState;
 use super::catalogue::FileOutcome;
-use super::room::BlockId;
+use super::pending::BlockId;
 use super::{Receiver, ReceiverEvent};
 use crate::control::ReceiverControl;
-use crate::delivery::digest::{file_digest, short};
+use crate::delivery::object::{file_digest, short};
 use crate::delivery::store::{
     BlockJob, BlockVerdict, FileIndex, ObjectIndex, Store, StoreError, StoreReport,
 };

@@ -3,12 +3,9 @@
 mod announcements;
 mod block;
 mod catalogue;
-mod esi_set;
 mod finishing;
 mod pending;
 mod report;
-mod room;
-mod symbols;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -16,7 +13,7 @@ use headwater_wire::fdt::Control;
 
 use self::catalogue::{Catalogue, FileOutcome};
 use self::pending::Pending;
-use self::room::{BlockId, Room};
+use self::pending::{BlockId, Room};
 use super::fdt::Hearing;
 use super::front::{Front, SessionEvent, Taken, Wanted, front_views, wanted_setters};
 use super::store::{FileIndex, Store};

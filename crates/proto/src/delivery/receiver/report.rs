@@ -1,8 +1,8 @@
 //! Events and counters of a receiver for the application.
 
-use crate::delivery::digest::Digest;
 use crate::delivery::front::SessionEvent;
 use crate::delivery::name::RelativePath;
+use crate::delivery::object::Digest;
 use crate::delivery::store::{FileIndex, StoreError};
 use crate::time::Instant;
 

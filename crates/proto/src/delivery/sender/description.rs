@@ -6,9 +6,9 @@ use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
 use headwater_wire::fdt::{File, Instance, Withdrawal};
 
 use super::SenderConfig;
-use crate::delivery::digest::{Digest, short};
+use crate::delivery::carousel::bisecting_offsets;
 use crate::delivery::fdt::{FdtCarousel, FdtSymbol, FdtTooLarge, check_room};
-use crate::delivery::offsets::bisecting_offsets;
+use crate::delivery::object::{Digest, short};
 use crate::time::{Duration, Instant};
 
 /// Minimum time between two rounds of the FDT.

@@ -8,7 +8,7 @@ use crate::control::{
 };
 use crate::fixed;
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
-use crate::pgm::missing::{GREETING_SPACING, GREETINGS, Missing, State, back_off};
+use crate::pgm::receive_window::{GREETING_SPACING, GREETINGS, Missing, State, back_off};
 use crate::pgm::{ReceiverConfig as PgmConfig, ahead};
 use crate::rng::{Seed, Stream};
 use crate::time::{Duration, Instant};

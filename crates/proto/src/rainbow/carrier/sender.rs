@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use headwater_wire::bcfs::{Label, Level, mark_any};
 use headwater_wire::{Cci, fdt};
 
-use super::peers::{Peers, Refusal, UNPROVEN_PER_SECOND};
 use super::{NAME, Wanted};
+use super::{Peers, Refusal, UNPROVEN_PER_SECOND};
 use crate::bcfs::relay::REQUESTS_PER_SECOND;
 use crate::bcfs::{self, Key, ReplyTo, ReturnPath};
 use crate::control::{Departure, Overload, Request, Responder, SenderControl, SenderEnvelope, Value};

@@ -20,26 +20,22 @@
 //! At most [`SESSIONS_MAX`] blocks of groups, [`LINKS_MAX`] links and [`crate::bcfs::relay::WAITING_MAX`]
 //! queued packets.
 
-mod config;
-mod members;
-mod session;
-
 use core::convert::Infallible;
-use core::net::IpAddr;
-use std::collections::VecDeque;
+use core::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, VecDeque};
 
 use headwater_wire::lct;
 use headwater_wire::sim::{Data, Holding, Report};
 use serde::Serialize;
 
-pub use self::config::RelayConfig;
-use self::members::Members;
-pub use self::members::{MEMBERS_MAX, PORTS_MAX};
-use self::session::Session;
 pub use crate::egress::Shape;
+
+use super::selection::{EVERY, Teller};
+use super::{AggregationRouter, GROUPS_MAX, RouterConfig, Trust};
 use crate::egress::{Egress, EgressCounters, WAITING_MAX};
 use crate::machine::{ChannelId, Datagram, Destination, Input, InterfaceId, Router, RouterOutput, Transmit};
 use crate::queue::{ParameterError, PriorityConfig, QueueConfig};
+use crate::rng::Seed;
 use crate::time::{Duration, Instant};
 
 /// Maximum number of blocks of groups that a relay forwards.
@@ -357,5 +353,194 @@ impl Router for Relay {
         let is_due = self.members.len() > 0 || self.sessions.iter().any(|session| session.held > 1);
         let sweep = is_due.then_some(self.next_sweep);
         sessions.chain([self.egress.due(), sweep]).flatten().min()
+    }
+}
+
+/// Configuration of a [`Relay`](super::Relay).
+#[derive(Clone, Debug)]
+pub struct RelayConfig {
+    pub(super) sessions: usize,
+    pub(super) groups: u16,
+    pub(super) links: Vec<Option<Shape>>,
+    pub(super) trust: Trust,
+    pub(super) seed: Seed,
+}
+
+impl RelayConfig {
+    /// Creates a configuration for `sessions` blocks of groups, 1 to [`SESSIONS_MAX`], each for a session of
+    /// at most `groups` groups, 1 to [`GROUPS_MAX`]. `links` are the downstream links with their shapes, at
+    /// most [`LINKS_MAX`]. A link without a shape forwards packets at once.
+    pub fn new(sessions: usize, groups: u16, mut links: Vec<Option<Shape>>, seed: Seed) -> Self {
+        links.truncate(LINKS_MAX);
+        Self {
+            sessions: sessions.clamp(1, SESSIONS_MAX),
+            groups: groups.clamp(1, GROUPS_MAX),
+            links,
+            trust: Trust::Nobody,
+            seed,
+        }
+    }
+
+    /// Sets the downstream relays. Reports of a relay speak for many receivers. Default: no relay; each
+    /// report counts as a single receiver.
+    #[must_use]
+    pub fn with_relays(mut self, relays: Vec<IpAddr>) -> Self {
+        self.trust = Trust::Hosts(relays);
+        self
+    }
+}
+
+/// Time without a packet of the session after which another source on the groups is accepted.
+const SOURCE_SILENCE: Duration = Duration::from_secs(5);
+
+/// Source and TSI of a session.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    from: IpAddr,
+    tsi: u64,
+    at: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Session {
+    heard: Option<Heard>,
+    pub router: AggregationRouter,
+    pub teller: Teller,
+    /// Number of groups joined upstream.
+    pub held: u16,
+}
+
+impl Session {
+    pub fn new(config: &RelayConfig) -> Self {
+        Self { heard: None, router: aggregation(config, 0), teller: Teller::new(0), held: 0 }
+    }
+
+    /// Returns the session's number in feedback, once a packet has arrived.
+    pub fn number(&self) -> Option<u32> {
+        self.heard.map(|heard| number(heard.tsi))
+    }
+
+    pub fn source(&self) -> Option<IpAddr> {
+        self.heard.map(|heard| heard.from)
+    }
+
+    /// Returns whether a packet begins a new session on the block; `None` if the packet is not of the block's
+    /// session, which is the first session received.
+    pub fn takes(&mut self, now: Instant, config: &RelayConfig, from: SocketAddr, tsi: u64) -> Option<bool> {
+        let is_same = self.heard.is_some_and(|heard| (heard.from, heard.tsi) == (from.ip(), tsi));
+        if !is_same && self.heard.is_some_and(|heard| now.since(heard.at) < SOURCE_SILENCE) {
+            return None;
+        }
+        self.heard = Some(Heard { from: from.ip(), tsi, at: now });
+        if !is_same {
+            self.router = aggregation(config, number(tsi));
+            self.teller = Teller::new(number(tsi));
+            self.teller.hold(now, self.held);
+        }
+        self.teller.heard(now, from);
+        Some(!is_same)
+    }
+}
+
+/// Returns the low 24 bits, as the sender does.
+fn number(tsi: u64) -> u32 {
+    u32::try_from(tsi & 0x00FF_FFFF).unwrap_or(0)
+}
+
+fn aggregation(config: &RelayConfig, number: u32) -> AggregationRouter {
+    let router = RouterConfig::new(number, config.groups).with_trust(config.trust.clone());
+    AggregationRouter::new(router, config.seed)
+}
+
+/// Maximum number of downstream receivers and relays that a relay knows at a time. Further members wait until
+/// a known member has left or fallen silent.
+pub const MEMBERS_MAX: usize = 1 << 14;
+/// Maximum number of members at an address, for a session on a link: programs on a host, or hosts behind an
+/// address translator.
+pub const PORTS_MAX: usize = 16;
+/// Time without an announcement after which a member counts as unsubscribed: three announcements were missed.
+const MEMBER_SILENCE: Duration = Duration::from_nanos(7 * EVERY.as_nanos() / 2);
+
+/// A link and a session on the link.
+type Place = (usize, usize);
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    groups: u8,
+    told: Instant,
+}
+
+/// The members of all links and sessions. Memory: [`MEMBERS_MAX`] entries of some 60 bytes, and 260 bytes for
+/// each session and link with members.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Members {
+    table: BTreeMap<(Place, SocketAddr), Member>,
+    /// Number of members by number of subscribed groups.
+    counts: BTreeMap<Place, [u32; GROUPS_MAX as usize + 1]>,
+}
+
+impl Members {
+    /// Records an announcement of `groups` subscribed groups, at most [`GROUPS_MAX`]. Returns false if there
+    /// is no room for a new member.
+    pub fn tell(&mut self, now: Instant, place: Place, who: SocketAddr, groups: u8) -> bool {
+        if groups == 0 {
+            self.remove((place, who));
+            return true;
+        }
+        let is_known = self.table.contains_key(&(place, who));
+        if !is_known && (self.table.len() == MEMBERS_MAX || self.at(place, who.ip()) == PORTS_MAX) {
+            return false;
+        }
+        let before = self.table.insert((place, who), Member { groups, told: now });
+        let counts = self.counts.entry(place).or_insert([0; _]);
+        counts[usize::from(groups)] += 1;
+        if let Some(before) = before {
+            counts[usize::from(before.groups)] -= 1;
+        }
+        true
+    }
+
+    /// Returns the number of members at an address, at most [`PORTS_MAX`].
+    fn at(&self, place: Place, host: IpAddr) -> usize {
+        let [first, last] = [0, u16::MAX].map(|port| (place, SocketAddr::new(host, port)));
+        self.table.range(first..=last).take(PORTS_MAX).count()
+    }
+
+    /// Returns the maximum number of groups that any member at `place` is subscribed to.
+    pub fn top(&self, place: Place) -> u16 {
+        let Some(counts) = self.counts.get(&place) else { return 0 };
+        let top = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
+        u16::try_from(top).unwrap_or(u16::MAX)
+    }
+
+    /// Number of known members.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Forgets members that fell silent.
+    pub fn sweep(&mut self, now: Instant) {
+        self.forget(|_, member| now.since(member.told) >= MEMBER_SILENCE);
+    }
+
+    /// Forgets the members of a session.
+    pub fn forget_session(&mut self, session: usize) {
+        self.forget(|(_, of), _| of == session);
+    }
+
+    fn forget(&mut self, is_gone: impl Fn(Place, &Member) -> bool) {
+        let gone = self.table.iter().filter(|((place, _), member)| is_gone(*place, member));
+        for key in gone.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.remove(key);
+        }
+    }
+
+    fn remove(&mut self, key: (Place, SocketAddr)) {
+        let Some(member) = self.table.remove(&key) else { return };
+        let Some(counts) = self.counts.get_mut(&key.0) else { return };
+        counts[usize::from(member.groups)] -= 1;
+        if counts.iter().all(|count| *count == 0) {
+            self.counts.remove(&key.0);
+        }
     }
 }

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::report;
 use crate::machine::{ChannelId, Datagram, Ecn, Input, InterfaceId, Router, RouterOutput};
 use crate::rng::Seed;
+use crate::sim::collector::Tally;
 use crate::sim::collector::{CHILDREN_MAX, Collector, Refused};
-use crate::sim::tally::Tally;
 use crate::sim::{AggregationRouter, RouterConfig};
 use crate::time::{Duration, Instant};
 

@@ -9,8 +9,8 @@ use super::report;
 use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
 use crate::machine::{ChannelId, Datagram, Ecn};
 use crate::rng::Seed;
-use crate::sim::clock::clock;
-use crate::sim::measured::Measured;
+use crate::sim::schedule::clock;
+use crate::sim::selection::Measured;
 use crate::sim::{Config, Receiver, Sender};
 use crate::time::{Duration, Instant};
 

@@ -4,10 +4,10 @@
 
 use std::fmt::Write as _;
 
+use crate::sim::collector::Tally;
 use crate::sim::config::{Config, STEP};
 use crate::sim::rates::Rates;
 use crate::sim::selection::{Choice, Selection};
-use crate::sim::tally::Tally;
 
 use super::report;
 
