@@ -19,8 +19,6 @@
 //! [`BreadcrumbRouter`] is the router between source and clients, and [`relay`] runs that router on any host.
 //! [`express`] and [`repair`] are two services on top.
 
-mod bindings;
-mod client;
 pub mod express;
 pub mod relay;
 pub mod repair;
@@ -29,16 +27,18 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use bindings::{BINDINGS_MAX, TooManyBindings};
-pub use client::{Client, Reply};
+use core::net::SocketAddr;
+
+use headwater_wire::bcfs::{Header, Kind};
+
 pub use headwater_wire::bcfs::{HEADER_BYTES_MAX, Label, Level};
+pub(crate) use router::table::{Key, address_words, hash};
 pub use router::{
     BreadcrumbRouter, Counters, Dropped, ENTRIES, ENTRIES_MAX, RECENT_MAX, RouterConfig, Routes,
 };
 pub use source::{Asked, ReplyTo, ReturnPath, Source};
 
-pub(crate) use router::table::{Key, address_words, hash};
-
+use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::time::Duration;
 
 /// `T_refresh`: interval for which a router suppresses requests before a null reports to the source that the
@@ -50,3 +50,119 @@ pub const EXPIRY: Duration = Duration::from_secs(10);
 
 /// Maximum length of a request's body, in bytes; routers drop requests with longer bodies.
 pub const REQUEST_BODY_BYTES_MAX: usize = 512;
+
+/// Maximum number of bindings of a client or a source.
+pub const BINDINGS_MAX: usize = 16;
+
+/// Error: more than [`BINDINGS_MAX`] bindings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("more than {BINDINGS_MAX} bindings")]
+pub struct TooManyBindings;
+
+#[derive(Debug, Default)]
+pub(super) struct Bindings(Vec<(Label, u32)>);
+
+impl Bindings {
+    pub(super) fn bind(&mut self, label: Label, mask: u32) -> Result<(), TooManyBindings> {
+        if self.0.len() == BINDINGS_MAX {
+            return Err(TooManyBindings);
+        }
+        self.0.push((label, mask));
+        Ok(())
+    }
+
+    pub(super) fn matches(&self, label: Label) -> bool {
+        self.0.iter().any(|(bound, mask)| label.0 & mask == bound.0 & mask)
+    }
+}
+
+/// Requests replies from a source, by way of the nearest router, and receives the replies.
+#[derive(Debug)]
+pub struct Client {
+    source: SocketAddr,
+    upstream: SocketAddr,
+    bindings: Bindings,
+    ignored: u64,
+}
+
+/// Reply on a bound label. The reply may answer another client's request, because routers merge requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reply<'a> {
+    /// Requested label.
+    pub label: Label,
+    /// Level of the reply: breadcrumbs up to this level are removed.
+    pub level: Level,
+    /// Whether a relay sent the reply from its cache, and the reply had replaced a reply lost above that
+    /// relay.
+    pub follows_loss: bool,
+    /// Body of the reply.
+    pub body: &'a [u8],
+}
+
+impl Client {
+    /// Creates a client without bindings. Requests for `source` go to `upstream`: a relay, or the source
+    /// itself. The client accepts unicast replies from `upstream` only, and multicast replies from any
+    /// sender, since the last router may reply to a group.
+    pub fn new(source: SocketAddr, upstream: SocketAddr) -> Self {
+        Self { source: canonical(source), upstream, bindings: Bindings::default(), ignored: 0 }
+    }
+
+    /// Listens to all labels that equal `label` in the bits set in `mask`.
+    ///
+    /// # Errors
+    /// [`TooManyBindings`].
+    pub fn bind(&mut self, label: Label, mask: u32) -> Result<(), TooManyBindings> {
+        self.bindings.bind(label, mask)
+    }
+
+    /// Writes a request with a body, or a null without a body, at the start of `buffer`. A buffer of
+    /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX) holds the longest body that a router forwards,
+    /// [`REQUEST_BODY_BYTES_MAX`](REQUEST_BODY_BYTES_MAX); longer bodies are truncated.
+    pub fn request(&self, label: Label, level: Level, body: Option<&[u8]>, buffer: &mut [u8]) -> Transmit {
+        let kind = if body.is_some() { Kind::Request } else { Kind::Null };
+        let bytes = write(&Header::new(kind, self.source, label, level), body.unwrap_or(&[]), buffer);
+        Transmit { destination: Destination::Unicast(self.upstream), bytes, ecn: Ecn::NotCapable }
+    }
+
+    /// Returns the reply in a datagram, if from this source and for a bound label.
+    pub fn receive<'a>(&mut self, datagram: &Datagram<'a>) -> Option<Reply<'a>> {
+        let reply = self.reply(datagram);
+        self.ignored += u64::from(reply.is_none());
+        reply
+    }
+
+    /// Returns the number of datagrams ignored as not for this client.
+    pub const fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
+    /// Returns the source.
+    pub const fn source(&self) -> SocketAddr {
+        self.source
+    }
+
+    fn reply<'a>(&self, datagram: &Datagram<'a>) -> Option<Reply<'a>> {
+        let (header, body) = Header::parse(datagram.payload).ok()?;
+        let came_back = datagram.channel.is_some() || datagram.source == self.upstream;
+        let is_ours = header.kind == Kind::Reply && header.source == self.source && came_back;
+        (is_ours && self.bindings.matches(header.label)).then_some(Reply {
+            label: header.label,
+            level: header.level,
+            follows_loss: header.follows_loss,
+            body,
+        })
+    }
+}
+
+/// Returns an address in the form used in messages.
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Writes a message, with the body truncated to the buffer, and returns the message's length.
+pub(super) fn write(header: &Header, body: &[u8], buffer: &mut [u8]) -> usize {
+    let Ok(header_bytes) = header.emit(buffer) else { return 0 };
+    let body_bytes = body.len().min(REQUEST_BODY_BYTES_MAX).min(buffer.len() - header_bytes);
+    buffer[header_bytes..][..body_bytes].copy_from_slice(&body[..body_bytes]);
+    header_bytes + body_bytes
+}

@@ -5,8 +5,8 @@ use core::net::SocketAddr;
 use headwater_wire::bcfs::{Header, Kind, Label, Level};
 
 use super::REFRESH;
-use super::bindings::{Bindings, TooManyBindings};
-use super::client::canonical;
+use super::canonical;
+use super::{Bindings, TooManyBindings};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 use crate::time::Instant;
 

@@ -18,17 +18,16 @@ pub(crate) mod front;
 mod memory;
 mod name;
 mod object;
-mod orders;
 mod plan;
 mod receiver;
 pub(crate) mod sender;
-pub(crate) mod session;
 mod store;
 
 pub use carousel::{Carousel, CarouselBlock, Hierarchy, Place, Start, Visit, passes_end};
 pub use carousel::{Offsets, bisecting_offsets};
 pub use fdt::{FDT_BYTES_MAX, FdtTooLarge};
 pub use front::SessionEvent;
+pub use front::{OTHERS_MAX, SILENCE};
 pub use headwater_wire::fdt::{FileTime, Withdrawal};
 pub use memory::{MemorySource, MemoryStore};
 pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, RelativePath};
@@ -39,7 +38,6 @@ pub use receiver::{
     ReceiverEvent, ReceiverStats, STRIP_WIDTH_MIN,
 };
 pub use sender::{End, Sender, SenderConfig, SenderEvent, SenderStats};
-pub use session::{OTHERS_MAX, SILENCE};
 pub use store::{
     BlockJob, BlockVerdict, Description, FileIndex, FileSpec, FileVersion, HeldBlock, HeldFile, ObjectIndex,
     ObjectSpec, Source, SourceError, Store, StoreError, StoreReport, StoredRepair, repair_slots,

@@ -21,7 +21,7 @@ use self::inventory::Inventory;
 use super::carousel::{CarouselBlock, Start, Visit};
 use super::fdt::FdtTooLarge;
 use super::object::Digest;
-use super::orders::Orders;
+use super::plan::Orders;
 use super::plan::SessionPlan;
 use super::store::{Source, SourceError};
 use crate::control::{Departure, Request, Responder, SenderControl};

@@ -4,9 +4,399 @@
 //! FDT is there, then runs the control that the FDT names. Without the attribute a session has one channel at
 //! a rate of its sender's choice.
 
-mod receiver;
 #[cfg(test)]
 mod tests;
 
-pub use self::receiver::{Receiver, ReceiverConfig};
+use core::fmt;
+use core::net::SocketAddr;
+
+use headwater_wire::{Cci, fdt};
+
 pub use crate::controls::{Description, DescriptionError};
+
+use crate::control::{
+    Arrival, DescribedControl, Membership, ReceiverControl, ReceiverEnvelope, Reception, Requester, Status,
+};
+use crate::controls::{Network, ReceiverEnd, ReceiverOptions};
+use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
+use crate::pgm::carrier;
+use crate::rate::Rate;
+use crate::rng::Seed;
+use crate::rtt::ProberConfig;
+use crate::time::{Duration, Instant};
+use crate::{controls, fixed};
+
+/// Receiver options that the session does not describe.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReceiverConfig {
+    options: ReceiverOptions,
+    naks: Option<carrier::ReceiverConfig>,
+}
+
+impl ReceiverConfig {
+    /// Defaults: no cap, no hint.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Maximum receive rate in a multi-rate session, in bit/s of UDP payload; the base channel stays
+    /// subscribed in any case. Default: the capacity of the path.
+    #[must_use]
+    pub fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
+        self.options.max_rate = rate;
+        self
+    }
+
+    /// Known round-trip time to the sender without queueing;
+    /// [`crate::m2c::ReceiverConfig::with_rtt_hint`]. Default: the shortest join.
+    #[must_use]
+    pub fn with_rtt_hint(mut self, rtt: Option<Duration>) -> Self {
+        self.options.rtt_hint = rtt;
+        self
+    }
+
+    /// Probes the round-trip time to the sender by unicast if the control uses that time. Default: no.
+    #[must_use]
+    pub fn with_prober(mut self, prober: Option<ProberConfig>) -> Self {
+        self.options.prober = prober;
+        self
+    }
+
+    /// Seed of the random receiver identifier in reports. Default: the seed 0.
+    #[must_use]
+    pub fn with_seed(mut self, seed: Seed) -> Self {
+        self.options.seed = Some(seed);
+        self
+    }
+
+    /// Reports missing packets to the sender by NAK if PGM carries the session. Default: no.
+    #[must_use]
+    pub fn with_naks(mut self, naks: Option<carrier::ReceiverConfig>) -> Self {
+        self.naks = naks;
+        self
+    }
+}
+
+/// Subscribes to the base channel until the FDT describes the session, then runs the control that the FDT
+/// names. If PGM carries the session and NAKs are configured, NAKs start with the first packet.
+///
+/// The control starts with the last packet before the description, so that no time is lost. The first
+/// description of a session counts; later descriptions are ignored. Memory: as the control.
+#[derive(Debug)]
+pub struct Receiver {
+    config: ReceiverConfig,
+    control: Control,
+    /// Opens PGM packets until the control opens packets.
+    opener: carrier::Opener,
+    /// Whether a packet of the session arrived in a PGM packet.
+    is_carried: bool,
+    /// Reception before the control started.
+    before: Reception,
+    started: Instant,
+    /// Time from the join of the base channel to the first packet.
+    first_join: Option<Duration>,
+    last: Option<Last>,
+    /// Highest level of the sender, from the latest packet of the base channel.
+    ceiling: Option<u16>,
+    channels: Channels,
+}
+
+enum Control {
+    /// The session is not described yet, or the receiver has nothing to control (fixed rate, or PGM without
+    /// NAKs).
+    Fixed {
+        receiver: fixed::Receiver,
+        is_described: bool,
+    },
+    Other {
+        name: &'static str,
+        receiver: ReceiverEnd,
+    },
+    LeSbcc {
+        receiver: Box<carrier::Receiver>,
+        is_described: bool,
+    },
+}
+
+impl Control {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Fixed { is_described: false, .. } => "unknown",
+            Self::Fixed { .. } => controls::FIXED.name,
+            Self::LeSbcc { .. } => carrier::NAME,
+            Self::Other { name, .. } => name,
+        }
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The newest packet of the base channel.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    at: Instant,
+    source: SocketAddr,
+    cci: Cci,
+    ecn: Ecn,
+    bytes: usize,
+}
+
+impl Receiver {
+    /// Returns a receiver of a session that is not described yet.
+    pub fn new(config: ReceiverConfig) -> Self {
+        Self {
+            config,
+            control: Control::Fixed { receiver: fixed::Receiver::new(), is_described: false },
+            opener: carrier::Opener::default(),
+            is_carried: false,
+            before: Reception::default(),
+            started: Instant::ZERO,
+            first_join: None,
+            last: None,
+            ceiling: None,
+            channels: Channels::default(),
+        }
+    }
+
+    fn inner(&self) -> &dyn ReceiverControl {
+        match &self.control {
+            Control::Fixed { receiver, .. } => receiver,
+            Control::LeSbcc { receiver, .. } => &**receiver,
+            Control::Other { receiver, .. } => &**receiver,
+        }
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn ReceiverControl {
+        match &mut self.control {
+            Control::Fixed { receiver, .. } => receiver,
+            Control::LeSbcc { receiver, .. } => &mut **receiver,
+            Control::Other { receiver, .. } => &mut **receiver,
+        }
+    }
+
+    fn is_described(&self) -> bool {
+        !matches!(
+            self.control,
+            Control::Fixed { is_described: false, .. } | Control::LeSbcc { is_described: false, .. }
+        )
+    }
+
+    /// Replaces the waiting control by `control`; the base channel stays joined.
+    fn begin(&mut self, now: Instant, control: Control) {
+        let is_held = self.channels.holds(ChannelId::BASE);
+        self.before = self.reception();
+        self.control = control;
+        if !is_held {
+            return;
+        }
+        let first_join = self.first_join.unwrap_or(Duration::ZERO);
+        self.inner_mut().start(now - first_join);
+        // The new control joins the base channel only, which is joined already.
+        let _base = self.inner_mut().poll_membership();
+        if let Some(Last { at, source, cci, ecn, bytes }) = self.last {
+            self.before.packets = self.before.packets.saturating_sub(1);
+            self.before.marked -= u64::from(ecn == Ecn::CongestionExperienced).min(self.before.marked);
+            let arrival = Arrival { source, channel: ChannelId::BASE, cci: &cci, ecn, bytes };
+            let ceiling = self.ceiling;
+            self.inner_mut().limited(at, ceiling);
+            self.inner_mut().arrived(at, &arrival);
+        }
+    }
+
+    fn begin_le_sbcc(&mut self, now: Instant, naks: carrier::ReceiverConfig, is_described: bool) {
+        let receiver = Box::new(carrier::Receiver::new(naks));
+        self.begin(now, Control::LeSbcc { receiver, is_described });
+    }
+
+    /// Begins the control that a session's FDT describes. A later description changes nothing.
+    ///
+    /// # Errors
+    /// [`DescriptionError`] if the session cannot be received.
+    pub fn describe(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), DescriptionError> {
+        if self.is_described() {
+            return Ok(());
+        }
+        let description = Description::from_fdt(control)?;
+        match description.control().network {
+            Network::Requests => return Err(DescriptionError::OnRequest),
+            Network::Group => match &mut self.control {
+                Control::Fixed { is_described, .. } => *is_described = true,
+                // The session has a fixed rate, even if carried by PGM: no NAKs.
+                _ => self.begin(now, Control::Fixed { receiver: fixed::Receiver::new(), is_described: true }),
+            },
+            Network::GroupAndNaks => match (&mut self.control, self.config.naks) {
+                (Control::LeSbcc { is_described, .. }, _) => *is_described = true,
+                (_, Some(naks)) => self.begin_le_sbcc(now, naks, true),
+                (_, None) => {
+                    self.is_carried = true;
+                    self.begin(now, Control::Fixed { receiver: fixed::Receiver::new(), is_described: true });
+                }
+            },
+            Network::Groups | Network::GroupsAndReports => {
+                let receiver = description.receiver(&self.config.options)?;
+                self.begin(now, Control::Other { name: description.name(), receiver });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DescribedControl for Receiver {
+    fn on_description(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), String> {
+        self.describe(now, control).map_err(|error| error.to_string())
+    }
+}
+
+#[deny(clippy::missing_trait_methods, reason = "a method with a default body is forwarded, too")]
+impl ReceiverControl for Receiver {
+    fn start(&mut self, now: Instant) {
+        self.started = now;
+        self.channels.now = now;
+        self.inner_mut().start(now);
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.channels.now = now;
+        self.inner_mut().stop(now);
+    }
+
+    fn overrun(&mut self, now: Instant) {
+        self.channels.now = now;
+        self.inner_mut().overrun(now);
+    }
+
+    fn limited(&mut self, now: Instant, ceiling: Option<u16>) {
+        self.channels.now = now;
+        self.ceiling = ceiling;
+        self.inner_mut().limited(now, ceiling);
+    }
+
+    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
+        if let Control::Fixed { is_described, .. } = self.control
+            && let Some(carried) = self.opener.take()
+        {
+            self.is_carried = true;
+            if let Some(naks) = self.config.naks.filter(|_| !is_described) {
+                self.begin_le_sbcc(now, naks, false);
+                if let Control::LeSbcc { receiver, .. } = &mut self.control {
+                    receiver.take_over(carried);
+                }
+            }
+        }
+        self.channels.arrived(now, arrival.channel);
+        if !self.is_described() {
+            self.first_join.get_or_insert(now.since(self.started));
+            let Arrival { source, cci, ecn, bytes, .. } = *arrival;
+            self.last = Some(Last { at: now, source, cci: *cci, ecn, bytes });
+        }
+        self.inner_mut().arrived(now, arrival);
+    }
+
+    fn envelope(&mut self) -> Option<&mut dyn ReceiverEnvelope> {
+        match &mut self.control {
+            Control::LeSbcc { receiver, .. } => Some(&mut **receiver),
+            Control::Fixed { is_described, .. } if !*is_described || self.is_carried => {
+                Some(&mut self.opener)
+            }
+            _ => None,
+        }
+    }
+
+    fn requester(&mut self) -> Option<&mut dyn Requester> {
+        self.inner_mut().requester()
+    }
+
+    fn described(&mut self) -> Option<&mut dyn DescribedControl> {
+        Some(self)
+    }
+
+    fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
+        self.inner_mut().answered(now, datagram)
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        self.inner_mut().poll_transmit(now, buffer)
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        let membership = self.inner_mut().poll_membership()?;
+        self.channels.changed(membership);
+        Some(membership)
+    }
+
+    fn reception(&self) -> Reception {
+        let Reception { packets, lost, marked } = self.inner().reception();
+        Reception {
+            packets: self.before.packets + packets,
+            lost: self.before.lost + lost,
+            marked: self.before.marked + marked,
+        }
+    }
+
+    fn status(&mut self, now: Instant) -> Status {
+        Status {
+            name: self.control.name(),
+            channels: self.channels.count(),
+            join_latency: self.channels.latency,
+            join_latency_max: self.channels.latency_max,
+            ..self.inner_mut().status(now)
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.inner().poll_timeout()
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        self.channels.now = now;
+        self.inner_mut().timeout(now);
+    }
+}
+
+/// Subscribed channels and join latency. Grows to the channels of a session, 256, each once.
+#[derive(Clone, Debug, Default)]
+struct Channels {
+    now: Instant,
+    /// Time of the join of a channel; `None` after the first packet of the channel.
+    held: Vec<(ChannelId, Option<Instant>)>,
+    /// Smoothed join latency, with the gain of RFC 6298.
+    latency: Option<Duration>,
+    latency_max: Option<Duration>,
+}
+
+impl Channels {
+    fn holds(&self, channel: ChannelId) -> bool {
+        self.held.iter().any(|(held, _)| *held == channel)
+    }
+
+    fn count(&self) -> u16 {
+        u16::try_from(self.held.len()).unwrap_or(u16::MAX)
+    }
+
+    fn changed(&mut self, membership: Membership) {
+        match membership {
+            Membership::Join(channel) if !self.holds(channel) => self.held.push((channel, Some(self.now))),
+            Membership::Join(_) => {}
+            Membership::Leave(channel) => self.held.retain(|(held, _)| *held != channel),
+        }
+    }
+
+    fn arrived(&mut self, now: Instant, channel: ChannelId) {
+        self.now = now;
+        let held = self.held.iter_mut().find(|(held, _)| *held == channel);
+        let Some(since) = held.and_then(|(_, since)| since.take()) else { return };
+        // The first packet of the base channel may arrive late, if the sender has not started yet.
+        if channel == ChannelId::BASE {
+            return;
+        }
+        let latency = now.since(since);
+        self.latency_max = self.latency_max.max(Some(latency));
+        self.latency = Some(self.latency.map_or(latency, |mean| {
+            Duration::from_nanos(mean.as_nanos() - mean.as_nanos() / 8 + latency.as_nanos() / 8)
+        }));
+    }
+}

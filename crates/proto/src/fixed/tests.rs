@@ -27,7 +27,7 @@ fn a_departure_is_due_no_sooner_than_said() {
     assert!(sender.departure(Instant::from_nanos(1_000_000)).is_some());
 }
 
-fn arrival(cci: &headwater_wire::Cci) -> Arrival<'_> {
+fn arrival(cci: &Cci) -> Arrival<'_> {
     let source = ([192, 0, 2, 1], 4_242).into();
     Arrival { source, channel: ChannelId::BASE, cci, ecn: Ecn::NotCapable, bytes: 1 }
 }

@@ -1,7 +1,7 @@
 //! Levels of a FLID session: rates, channels, and triggers.
 
 use super::INDICES;
-use super::config::{Config, ConfigError, Kind};
+use super::{Config, ConfigError, Kind};
 use crate::layering::clock::shifted;
 use crate::layering::turns::Schedule;
 use crate::layering::{Layering, StaticLayers, Unchanging};

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use headwater_wire::cci::FlidSlCci;
 
-use super::config::{Config, ConfigError, ReceiverConfig};
 use super::layers::Layers;
 use super::layers::{Slots, Told};
+use super::{Config, ConfigError, ReceiverConfig};
 use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::Layering;
 use crate::machine::ChannelId;

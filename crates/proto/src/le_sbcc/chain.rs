@@ -2,9 +2,9 @@
 
 use core::net::IpAddr;
 
-use super::config::{Config, Epoch, Module, Samples};
 use super::receivers::Receivers;
 use super::receivers::RoundTrip;
+use super::{Config, Epoch, Module, Samples};
 use crate::control::Value;
 use crate::measure::throughput_with_timeout;
 use crate::rate::Rate;
@@ -402,7 +402,14 @@ const RATES_MAX: usize = 256;
 /// apart, and start again once or twice.
 const MEMORY: Duration = Duration::from_secs(10);
 
-/// Rates of the start. Nothing is stored while the rate does not double.
+/// Rates of the start, in which the rate doubles before any feedback.
+///
+/// Feedback about losses alone does not distinguish silence from success. A receiver that never sent a packet
+/// may need seconds until the first NAK is out: the receiver's host must resolve the path to the source (ARP,
+/// neighbour discovery), and the answer passes the queue, which is full by then. So the rate doubles no
+/// faster than a heard receiver can answer. While no receiver has been heard, the rate doubles slowly or not
+/// at all. A loss counts for the rate at which the lost packet was sent, however late the report. Nothing is
+/// stored while the rate does not double.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Start {
     /// Rates in bytes per second, with the time since which each rate holds; each rate is higher than the
@@ -458,7 +465,7 @@ const FULL: usize = 8;
 /// Weight of an interval of the tail, relative to the next newer interval.
 const ALPHA: f64 = 0.95;
 
-/// Intervals between loss events, in packets: the open interval, the last eight closed intervals, and the
+/// Loss intervals of the TFRC module (Thapliyal et al.), in packets: the open interval, the last eight closed intervals, and the
 /// weighted sum of all older intervals. Constant time for each event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Intervals {

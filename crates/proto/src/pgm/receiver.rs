@@ -4,9 +4,9 @@ use core::net::{IpAddr, SocketAddr};
 
 use headwater_wire::pgm::{Body, Gsi, Options, Packet, Report};
 
+use super::Malformed;
 use super::ahead;
 use super::config::ReceiverConfig;
-use super::malformed::Malformed;
 use super::receive_window::Assembly;
 use super::receive_window::ReceiveWindow;
 use super::receive_window::{GREETING_SPACING, GREETINGS, Missing, Phase, State, back_off};

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use headwater_wire::pgm::{Body, Fragment, NAK_LIST_MAX, Options, Packet, Report};
 
+use super::Malformed;
 use super::config::{Answers, Mode, SourceConfig};
-use super::malformed::Malformed;
 use super::roll_call::RollCall;
 use super::transmit_window::TransmitWindow;
 use crate::control::{Overload, Value};

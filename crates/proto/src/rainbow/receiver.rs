@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use headwater_wire::bcfs::mark_any;
 
 use super::SessionLabels;
-use super::config::WindowConfig;
+use super::WindowConfig;
 use super::packets::Basin;
 use super::window::{Ask, Window};
 use crate::bcfs::{Client, Level};

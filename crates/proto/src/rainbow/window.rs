@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::config::{Overtaking, WindowConfig};
 use super::packets::Labels;
+use super::{Overtaking, WindowConfig};
 use crate::measure::RoundTrip;
 use crate::time::{Duration, Instant};
 

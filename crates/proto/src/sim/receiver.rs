@@ -5,12 +5,12 @@ use core::net::SocketAddr;
 use headwater_wire::sim::{Data, Group as GroupName, Report};
 use rand::Rng;
 
-use super::config::{Config, STEP};
 use super::schedule::{duration, tenths};
 use super::selection::Measured;
 use super::selection::Teller;
 use super::selection::{Choice, Selection};
 use super::{ANEW, is_later};
+use super::{Config, STEP};
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status, Wishes};
 use crate::machine::{ChannelId, Destination, Ecn, Transmit};
 use crate::measure::Holes;

@@ -8,9 +8,9 @@ use rand::Rng;
 
 use super::collector::Tally;
 use super::collector::{Collector, Refused};
-use super::config::{RTT_LONGEST, Trust};
 use super::schedule::clock;
 use super::{ANEW, data_of, is_later};
+use super::{RTT_LONGEST, Trust};
 use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput, Transmit};
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};

@@ -5,10 +5,10 @@ use headwater_wire::sim::{Data, Holding, Report};
 
 use super::collector::Collector;
 use super::collector::Tally;
-use super::config::{Config, RTT_KEPT};
 use super::rates::Rates;
 use super::schedule::Lane;
 use super::schedule::clock;
+use super::{Config, RTT_KEPT};
 use crate::control::{Departure, Overload, SenderControl};
 use crate::layering::Layering;
 use crate::layering::spacing::{HEADROOM, Spacing};

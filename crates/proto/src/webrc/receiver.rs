@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::loss::{LossEstimator, equation, loss_for};
+use super::{LossEstimator, equation, loss_for};
 use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::clock::{Clock, Place, shifted, unshifted};
 use crate::layering::held::{Held, Joining};

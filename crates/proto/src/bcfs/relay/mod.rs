@@ -40,7 +40,7 @@ pub use crate::egress::{EgressCounters, Shape, WAITING_MAX};
 
 use neighbours::Neighbours;
 
-use super::client::canonical;
+use super::canonical;
 use super::{BreadcrumbRouter, Counters, RouterConfig};
 use crate::egress::Egress;
 use crate::machine::{

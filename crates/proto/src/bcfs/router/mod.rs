@@ -374,7 +374,7 @@ impl Upward {
     }
 
     fn put(&mut self, egress: InterfaceId, header: &Header, body: &[u8], ecn: Ecn) {
-        let bytes = super::client::write(header, body, &mut self.message);
+        let bytes = super::write(header, body, &mut self.message);
         self.transmit = Transmit { destination: Destination::Unicast(header.source), bytes, ecn };
         self.egress = Some(egress);
     }

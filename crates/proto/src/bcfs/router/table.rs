@@ -486,7 +486,8 @@ pub(crate) fn address_words(address: IpAddr) -> [u64; 2] {
     [high, low]
 }
 
-/// Returns the hash of `words`, concatenated in little-endian form.
+/// Returns the SipHash-1-3 (Aumasson, Bernstein 2012) of `words`: without the key, an attacker cannot choose
+/// labels that share a bucket. The words are concatenated in little-endian form.
 pub(crate) fn hash<const N: usize>(key: Key, words: [u64; N]) -> u64 {
     let mut state = [
         key[0] ^ 0x736F_6D65_7073_6575,

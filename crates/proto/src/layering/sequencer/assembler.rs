@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::pages::Pages;
+use super::Pages;
 use crate::time::{Duration, Instant};
 
 /// Maximum deliveries that wait for the application. At the limit, late parts are dropped first.

@@ -10,7 +10,7 @@ use crate::control::{
     Requester, Status, Wishes,
 };
 use crate::machine::{ChannelId, Datagram, Transmit};
-use crate::rainbow::config::WindowConfig;
+use crate::rainbow::WindowConfig;
 use crate::rainbow::window::{Ask, Window};
 use crate::time::{Duration, Instant};
 

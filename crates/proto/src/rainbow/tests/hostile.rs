@@ -1,7 +1,7 @@
 //! Replies that nobody asked for.
 
 use super::{asks, at};
-use crate::rainbow::config::WindowConfig;
+use crate::rainbow::WindowConfig;
 use crate::rainbow::window::{Mode, Window};
 
 fn begun() -> Window {

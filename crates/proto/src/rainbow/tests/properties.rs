@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{asks, at};
-use crate::rainbow::config::{Overtaking, WindowConfig};
 use crate::rainbow::window::{Mode, Window};
+use crate::rainbow::{Overtaking, WindowConfig};
 use crate::rng;
 use crate::time::{Duration, Instant};
 use crate::{Seed, rainbow::window::Ask};

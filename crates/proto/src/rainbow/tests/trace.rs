@@ -1,8 +1,8 @@
 //! The window by hand (Yano and McCanne 1999, Rainbow receiver).
 
 use super::{asks, at};
-use crate::rainbow::config::{Overtaking, WindowConfig};
 use crate::rainbow::window::{Mode, Window};
+use crate::rainbow::{Overtaking, WindowConfig};
 
 /// A window that has begun at 0, and what it does with replies.
 struct Bench(Window);

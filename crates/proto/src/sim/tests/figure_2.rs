@@ -5,9 +5,9 @@
 use std::fmt::Write as _;
 
 use crate::sim::collector::Tally;
-use crate::sim::config::{Config, STEP};
 use crate::sim::rates::Rates;
 use crate::sim::selection::{Choice, Selection};
+use crate::sim::{Config, STEP};
 
 use super::report;
 
