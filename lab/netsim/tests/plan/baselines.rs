@@ -27,18 +27,18 @@ fn what_the_sources_count_is_told() {
     for kind in ["tfmcc", "pgmcc"] {
         let outcome = outcome(&FLOW.replace("tfmcc", kind));
         let flow = &outcome.flows[0];
-        let counted = flow.baseline.unwrap();
+        let counted = &flow.ends;
         assert_eq!(flow.kind, kind);
-        let sent = counted.packets as f64 * 560.0 * 8.0 / 30.0;
+        let sent = counted.count("packets") as f64 * 560.0 * 8.0 / 30.0;
         assert!(
             (flow.send_rate / sent - 1.0).abs() < 0.01,
             "{} is not {sent}: no feedback in it",
             flow.send_rate
         );
         assert!((0.85..1.0).contains(&(flow.throughput / flow.send_rate)), "{flow:?}");
-        assert!(counted.feedback > 0 && counted.feedback < 2 * counted.packets);
+        assert!(counted.count("feedback") > 0 && counted.count("feedback") < 2 * counted.count("packets"));
         assert_eq!(
-            (counted.rounds.is_some(), counted.timeouts.is_some()),
+            (counted.get("rounds").is_some(), counted.get("timeouts").is_some()),
             (kind == "tfmcc", kind == "pgmcc")
         );
         let losses: Vec<f64> = flow.members.iter().map(|member| member.loss.unwrap()).collect();

@@ -1,6 +1,6 @@
 //! Rainbow in plans: breadcrumb routers at nodes, what is counted, and what is refused.
 
-use headwater_netsim::plan::run::{Outcome, RainbowOutcome};
+use headwater_netsim::plan::run::{EndResults, Outcome};
 
 use crate::{parse, spoilt};
 
@@ -35,8 +35,8 @@ fn outcome(text: &str) -> Outcome {
     plan.run(&plan.cell(0), 1, &mut ()).unwrap()
 }
 
-fn main_flow(outcome: &Outcome) -> RainbowOutcome {
-    outcome.flows[0].rainbow.unwrap()
+fn main_flow(outcome: &Outcome) -> EndResults {
+    outcome.flows[0].ends.clone()
 }
 
 #[test]
@@ -51,16 +51,20 @@ fn each_receiver_has_its_own_rate_and_links_carry_symbols_once() {
     let slow = flow.members[0].rainbow.unwrap();
     assert!(slow.shared * 10 > slow.packets * 8, "{slow:?}");
     let counted = main_flow(&outcome);
-    assert_eq!(counted.symbols, counted.requests + counted.nulls, "a symbol for each");
-    assert!(counted.asked * 2 > counted.requests * 3, "the router merges: {counted:?}");
+    assert_eq!(
+        counted.count("symbols"),
+        counted.count("requests") + counted.count("nulls"),
+        "a symbol for each"
+    );
+    assert!(counted.count("asked") * 2 > counted.count("requests") * 3, "the router merges: {counted:?}");
 }
 
 #[test]
 fn without_breadcrumbs_every_request_reaches_the_source() {
     let counted = main_flow(&outcome(&spoilt(PLAN, "routers = \"hub\"\n", "")));
-    assert!(counted.requests * 10 > counted.asked * 9, "{counted:?}");
+    assert!(counted.count("requests") * 10 > counted.count("asked") * 9, "{counted:?}");
     // A reply to anyone goes to everyone, whose own request brings one more.
-    assert!(counted.overhead.is_some_and(|overhead| overhead > 2.0), "{counted:?}");
+    assert!(counted.number("overhead").is_some_and(|overhead| overhead > 2.0), "{counted:?}");
 }
 
 #[test]
@@ -69,7 +73,7 @@ fn one_receiver_is_a_unicast_flow() {
     let outcome = outcome(&text);
     let counted = main_flow(&outcome);
     assert!(outcome.flows[0].session.is_none() && outcome.window.to < 15.0);
-    assert!(counted.overhead.is_some_and(|overhead| overhead < 0.05), "{counted:?}");
+    assert!(counted.number("overhead").is_some_and(|overhead| overhead < 0.05), "{counted:?}");
 }
 
 /// Sixteen that lose a packet in a hundred by themselves, so that their windows are never in step, beside a
@@ -111,7 +115,7 @@ to = "sink"
 fn routers_that_keep_replies_serve_receivers_out_of_step_once_and_leave_a_tcp_its_share() {
     let kept = outcome(APART);
     let plain = outcome(&spoilt(APART, "keep = 256", "keep = 0"));
-    let overhead = |outcome: &Outcome| main_flow(outcome).overhead.unwrap();
+    let overhead = |outcome: &Outcome| main_flow(outcome).number("overhead").unwrap();
     assert!(overhead(&kept) < 0.1 && overhead(&plain) > 0.25, "{} {}", overhead(&kept), overhead(&plain));
     let share = kept.flows[0].throughput / kept.flows[1].throughput;
     assert!((0.6..1.7).contains(&share), "{share} of TCP's");

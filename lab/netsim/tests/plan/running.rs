@@ -132,8 +132,13 @@ fn tcps_fill_a_bottleneck_and_are_counted() {
     assert_eq!(outcome.links.len(), 2);
     assert_eq!(outcome.which.key.len(), 32);
     for flow in &outcome.flows {
-        let tcp = flow.tcp.unwrap();
-        assert!(tcp.segments > 500 && tcp.retransmissions > 0 && tcp.mean_rtt.unwrap() > 0.044, "{flow:?}");
+        let tcp = &flow.ends;
+        assert!(
+            tcp.count("segments") > 500
+                && tcp.count("retransmissions") > 0
+                && tcp.number("mean_rtt").unwrap() > 0.044,
+            "{flow:?}"
+        );
         assert!(flow.goodput < flow.throughput && flow.throughput <= flow.send_rate, "{flow:?}");
     }
     assert!(outcome.jain["tcp"] > 0.5);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use headwater_netsim::plan::Scenario;
 use headwater_netsim::plan::flow::{Flow, FlowKind, Receivers, TOOLS};
-use headwater_netsim::plan::run::FlowOutcome;
+use headwater_netsim::plan::run::{EndResults, FlowOutcome};
 
 use crate::bed::Bed;
 use crate::error::Error;
@@ -154,10 +154,7 @@ pub(crate) fn blank(flow: &Flow) -> FlowOutcome {
         goodput: 0.0,
         loss: None,
         variation: None,
-        tcp: None,
-        le_sbcc: None,
-        baseline: None,
-        rainbow: None,
+        ends: EndResults::default(),
         session: None,
         criteria: None,
         members: Vec::new(),

@@ -4,14 +4,13 @@ use std::io::Write;
 use std::time::Duration;
 
 use headwater_netsim::plan::flow::{Flow, LeSbcc, Member, Receivers, Session, Transfer};
-use headwater_netsim::plan::run::{Criteria, FlowOutcome, LeSbccOutcome, MemberOutcome};
+use headwater_netsim::plan::run::{Criteria, EndResults, FlowOutcome, MemberOutcome, SessionOutcome};
 use headwater_proto::controls::{Control, Network};
 use headwater_proto::le_sbcc::{Config, Epoch, Samples, Stages};
 use headwater_proto::pgm::Mode;
 
 use super::content;
 use super::events::{Story, within};
-use super::tcp::completion;
 use super::{FRAME_HEADER_BYTES, Site, Traffic, UDP_HEADER_BYTES, Window, blank, group, port};
 use crate::error::Error;
 use crate::program::Program;
@@ -384,7 +383,7 @@ impl Traffic for SessionFlow {
             |of: fn(&MemberOutcome) -> f64| members.iter().map(of).sum::<f64>() / members.len().max(1) as f64;
         let losses: Vec<f64> = members.iter().filter_map(|member| member.loss).collect();
         let completions: Vec<f64> = members.iter().filter_map(|member| member.completion).collect();
-        let mut session = completion(self.receivers.len(), &completions);
+        let mut session = SessionOutcome::of_completions(self.receivers.len(), &completions);
         session.joins = members.iter().map(|member| member.joins).sum();
         session.leaves = members.iter().map(|member| member.leaves).sum();
         session.duplicates = Some(members.iter().map(|member| member.duplicates).sum());
@@ -395,13 +394,12 @@ impl Traffic for SessionFlow {
             let packets = story.packets.bits_per_second(window.from, window.to);
             story.bytes.bits_per_second(window.from, window.to) + packets * Self::header_bytes() as f64
         };
-        let feedback =
-            sent.as_ref().filter(|_| self.content == Content::Messages).map(|story| LeSbccOutcome {
-                packets: story.last.packets,
-                repairs: story.last.repairs,
-                naks: came.iter().map(|(_, story)| story.last.naks).sum(),
-                ..LeSbccOutcome::default()
-            });
+        let mut ends = EndResults::default();
+        if let Some(story) = sent.as_ref().filter(|_| self.content == Content::Messages) {
+            ends.push("packets", story.last.packets);
+            ends.push("repairs", story.last.repairs);
+            ends.push("naks", came.iter().map(|(_, story)| story.last.naks).sum::<u64>());
+        }
         Ok(FlowOutcome {
             send_rate: sent.as_ref().map_or(0.0, sending),
             throughput: mean(|member| member.throughput),
@@ -409,7 +407,7 @@ impl Traffic for SessionFlow {
             loss: (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64),
             session: matches!(self.flow.to, Receivers::Group(_)).then_some(session),
             criteria: Criteria::mean(&each),
-            le_sbcc: feedback,
+            ends,
             members,
             ..blank(&self.flow)
         })

@@ -8,13 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater_netsim::plan::flow::{Flow, Receivers, Tcp, Transfer};
-use headwater_netsim::plan::run::{Criteria, FlowOutcome, SessionOutcome, TcpOutcome};
+use headwater_netsim::plan::run::{Criteria, EndResults, FlowOutcome, SessionOutcome};
 use headwater_netsim::tcp::{Data, Growth};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{FRAME_HEADER_BYTES, Site, Traffic, Window, blank};
 use crate::error::{Error, Tried};
 use crate::program::Program;
+use crate::results::share;
 use crate::samples::Samples;
 use crate::sys::{self, TcpInfo};
 
@@ -321,7 +322,7 @@ impl Traffic for TcpFlow {
     fn outcome(&mut self, _: &Site<'_>, window: Window) -> Result<FlowOutcome, Error> {
         let header = self.manner.header_bytes() as f64;
         let mut outcome = blank(&self.flow);
-        let (mut each, mut tcp) = (Vec::new(), TcpOutcome::default());
+        let (mut each, mut segments, mut retransmissions) = (Vec::new(), 0, 0);
         let (mut completions, mut rtts) = (Vec::new(), Vec::new());
         for connection in &self.connections {
             let told = locked(&connection.told);
@@ -329,8 +330,8 @@ impl Traffic for TcpFlow {
             let throughput = goodput + header * told.segments.bits_per_second(window.from, window.to);
             outcome.goodput += goodput;
             outcome.throughput += throughput;
-            tcp.segments += u64::from(told.source.data_segments_out);
-            tcp.retransmissions += u64::from(told.source.retransmitted);
+            segments += u64::from(told.source.data_segments_out);
+            retransmissions += u64::from(told.source.retransmitted);
             rtts.push(f64::from(told.source.rtt_micros) / 1e6);
             if let (Some(whole), Some(bytes)) = (told.whole, self.bytes) {
                 let time = whole.saturating_sub(connection.start).as_secs_f64();
@@ -348,16 +349,15 @@ impl Traffic for TcpFlow {
             }
         }
         let count = self.connections.len();
-        outcome.loss = (tcp.segments > 0).then(|| tcp.retransmissions as f64 / tcp.segments as f64);
+        outcome.loss = share(retransmissions, segments);
         outcome.send_rate = outcome.throughput / (1.0 - outcome.loss.unwrap_or(0.0)).max(0.01);
-        tcp.mean_rtt = Some(rtts.iter().sum::<f64>() / count.max(1) as f64);
-        outcome.tcp = Some(tcp);
+        outcome.ends = tcp_results(segments, retransmissions, rtts.iter().sum::<f64>() / count.max(1) as f64);
         outcome.criteria = Criteria::mean(&each);
         if matches!(self.flow.to, Receivers::Group(_)) {
             // As of a group: means over the receivers.
             outcome.goodput /= count as f64;
             outcome.throughput /= count as f64;
-            outcome.session = Some(completion(count, &completions));
+            outcome.session = Some(SessionOutcome::of_completions(count, &completions));
         }
         Ok(outcome)
     }
@@ -367,16 +367,17 @@ impl Traffic for TcpFlow {
     }
 }
 
-/// Outcome of a group with the completion times of the complete receivers in seconds.
-pub(super) fn completion(receivers: usize, seconds: &[f64]) -> SessionOutcome {
-    let mean = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
-    SessionOutcome {
-        receivers,
-        complete: Some(seconds.len()),
-        mean_completion: mean,
-        longest_completion: seconds.iter().copied().reduce(f64::max),
-        ..SessionOutcome::default()
+/// Results of the ends of connections, in the simulator's order. The kernel does not report the others.
+fn tcp_results(segments: u64, retransmissions: u64, mean_rtt: f64) -> EndResults {
+    let mut results = EndResults::default();
+    results.push("segments", segments);
+    results.push("retransmissions", retransmissions);
+    for name in ["fast_retransmits", "timeouts", "ecn_cuts"] {
+        results.push(name, 0);
     }
+    results.push("mean_rtt", mean_rtt);
+    results.push("mean_first_timeout", None::<f64>);
+    results
 }
 
 #[cfg(test)]

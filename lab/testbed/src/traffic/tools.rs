@@ -11,10 +11,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use headwater_netsim::plan::flow::{Flow, Member, Receivers, Transfer};
-use headwater_netsim::plan::run::{Criteria, FlowOutcome, MemberOutcome};
+use headwater_netsim::plan::run::{Criteria, FlowOutcome, MemberOutcome, SessionOutcome};
 
 use super::content;
-use super::tcp::completion;
 use super::{Site, Traffic, Window, blank, port};
 use crate::error::{Error, Tried};
 use crate::program::{Program, which};
@@ -299,7 +298,7 @@ impl Traffic for ToolFlow {
         Ok(FlowOutcome {
             throughput: mean(|member| member.throughput),
             goodput: mean(|member| member.goodput),
-            session: Some(completion(self.receivers.len(), &completions)),
+            session: Some(SessionOutcome::of_completions(self.receivers.len(), &completions)),
             criteria: Criteria::mean(&each),
             members,
             ..blank(&self.flow)

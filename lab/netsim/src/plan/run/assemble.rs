@@ -1,13 +1,13 @@
 //! From a scenario to a network at work.
 
 use headwater_proto::rng::Stream;
-use headwater_proto::{Instant, Seed};
+use headwater_proto::{Instant, Machine, Seed};
 
 use super::RunError;
 use super::deploy::{self, Deployed};
-use crate::agent::Agent;
+use crate::agent::{Agent, Hosted, Ports};
 use crate::engine::Run;
-use crate::network::{AgentId, Builder, Event, LinkConfig, LinkId, NodeId};
+use crate::network::{AgentId, Builder, Event, FlowId, LinkConfig, LinkId, NodeId};
 use crate::plan::Scenario;
 use crate::plan::flow::{Flow, Member};
 use crate::plan::link::{Direction, Link};
@@ -81,10 +81,39 @@ impl Site<'_> {
         }
     }
 
+    /// Name of a node of the scenario.
+    pub fn node_name(&self, node: usize) -> String {
+        self.network.names().nodes[self.nodes[node].index()].to_string()
+    }
+
+    /// Puts the source of a flow at its node.
+    pub fn source<M>(&mut self, flow: &Flow, machine: M, ports: Ports) -> AgentId
+    where
+        M: Machine<Event: 'static> + 'static,
+    {
+        let node = self.nodes[flow.from];
+        let source = self.network.agent(&format!("{}/source", flow.name), node, Hosted::new(machine, ports));
+        self.add(flow.from, source);
+        self.runs(source, flow);
+        source
+    }
+
+    /// Puts a router's program called `name` at a node, on the way of packets of `flows`.
+    pub fn router(&mut self, node: usize, name: &str, agent: impl Agent, flows: [FlowId; 2]) {
+        let agent = self.network.agent(name, self.nodes[node], agent);
+        self.add(node, agent);
+        flows.into_iter().for_each(|flow| self.network.route(agent, flow));
+    }
+
+    /// Ports for packets of receivers that are not part of the flow's rate.
+    pub fn ports_beside(&mut self, flow: &Flow, what: &str, ports: Ports) -> Ports {
+        Ports { flow: self.network.flow(&format!("{}/{what}", flow.name)), ..ports }
+    }
+
     /// Puts a receiver of a group at its node, for the time of its membership.
     pub fn member(&mut self, flow: &Flow, member: &Member, agent: impl Agent) -> AgentId {
         // Not by the node alone, which may be called `source`.
-        let name = format!("{}/receiver/{}", flow.name, self.network.names().nodes[member.node]);
+        let name = format!("{}/receiver/{}", flow.name, self.node_name(member.node));
         let agent = self.network.agent(&name, self.nodes[member.node], agent);
         self.add(member.node, agent);
         self.network.start_at(agent, Instant::ZERO + member.join);

@@ -1,22 +1,19 @@
-//! Deploys the flows of a plan as agents at nodes, and reads their counters. Each kind of flow is handled
-//! here.
+//! Deploys the flows of a plan as agents at nodes, and reads their counters.
 
-use headwater_proto::{ChannelId, Duration, Instant};
+use headwater_proto::control::Reception;
+use headwater_proto::{ChannelId, Instant};
 
-use super::RunError;
 use super::assemble::Site;
-use super::outcome::{
-    BaselineOutcome, Criteria, LeSbccOutcome, RainbowOutcome, SessionOutcome, Shared, TcpOutcome,
-};
-use super::session::{self, MemberCounted};
-use super::{baseline, le_sbcc, le_sbcc::Standing, rainbow};
+use super::outcome::{Counter, Criteria, EndResults, MEMBERS_MAX, SessionOutcome, Shared};
+use super::{RunError, pgm, rainbow, session};
 use crate::agent::{
     Cbr, OnOff, Period, Shape, ShortFlows, ShortFlowsConfig, Sink, SizeOf, TcpConnection, TcpSink, TcpSource,
 };
 use crate::engine::{Destination, Run};
 use crate::network::{AgentCounters, AgentId, FlowId, Session};
+use crate::plan::control::View;
 use crate::plan::flow::{self, Flow, FlowKind, Member, Receivers};
-use crate::tcp::{Data, SenderCounters};
+use crate::tcp::Data;
 
 /// Maximum number of open short connections; further connections wait.
 const SHORT_OPEN_MAX: u32 = 256;
@@ -24,38 +21,133 @@ const SHORT_OPEN_MAX: u32 = 256;
 /// A flow at work.
 pub(super) struct Deployed {
     flow: FlowId,
-    receivers: Vec<AgentId>,
+    pub receivers: Vec<AgentId>,
+    /// Receivers as in the plan, if they are read individually.
+    members: Vec<Member>,
     /// Groups of the flow, if the receivers form a multicast group.
     session: Option<Session>,
-    ends: FlowEndpoints,
+    pub ends: Box<dyn FlowEnds>,
 }
 
-/// Source of counters other than packet counters.
-enum FlowEndpoints {
-    /// Nowhere: all payload that arrives is new.
-    Traffic,
-    Tcp(TcpEndpoints),
-    Short(AgentId),
-    Session(session::SessionEndpoints),
-    LeSbcc(le_sbcc::LeSbccEndpoints),
-    Baseline(baseline::BaselineEndpoints),
-    Rainbow(rainbow::RainbowEndpoints),
+/// Ends of a flow, from which counters other than packet counters are read. By default nothing is read: all
+/// payload that arrives is new, and the transfer is endless.
+pub(super) trait FlowEnds {
+    /// New payload bytes at receivers, if not all payload is new.
+    fn good_bytes(&self, _run: &Run, _receivers: &[AgentId]) -> Option<u64> {
+        None
+    }
+
+    /// Counters of the ends, always in the same order.
+    fn counters(&self, _run: &Run, _receivers: &[AgentId]) -> Vec<(&'static str, Counter)> {
+        Vec::new()
+    }
+
+    /// Symbols that receivers had already; `None` for a flow without content.
+    fn duplicates(&self, _run: &Run, _receivers: &[AgentId]) -> Option<u64> {
+        None
+    }
+
+    /// Replaces the counters of a receiver that its agent does not know.
+    fn read_member(&self, _run: &Run, _receiver: AgentId, _member: &Member, _counted: &mut MemberCounted) {}
+
+    /// Whether the transfer ends at each receiver by itself.
+    fn is_finite(&self) -> bool {
+        false
+    }
+
+    /// Seconds from a receiver's join until its content was complete.
+    fn completion(&self, _run: &Run, _receiver: AgentId, _member: &Member) -> Option<f64> {
+        None
+    }
+
+    /// Whether the source has sent all that it may send.
+    fn is_sent(&self, _run: &Run) -> bool {
+        false
+    }
+
+    /// Completion time, losses and related figures of a complete transfer.
+    fn criteria(&self, _run: &Run, _receivers: &[AgentId], _members: &[Member]) -> Option<Criteria> {
+        None
+    }
+
+    /// Name of the node of the receiver with most loss events of late, where the source knows the receiver.
+    fn worst(&self, _run: &Run) -> Option<String> {
+        None
+    }
+
+    /// Replies of Rainbow that each receiver shared with the rest of the group; empty for other kinds.
+    fn shared(&self, _run: &Run, _receivers: &[AgentId]) -> Vec<Shared> {
+        Vec::new()
+    }
+
+    /// The session, if the flow is one of Headwater's own.
+    fn session(&self) -> Option<&flow::Session> {
+        None
+    }
 }
+
+/// Traffic without content.
+struct Traffic;
+
+impl FlowEnds for Traffic {}
 
 /// A TCP connection.
-struct TcpEndpoints {
+struct TcpEnds {
+    flow: FlowId,
     connection: TcpConnection,
     /// Bytes to transfer, if finite.
     bytes: Option<u64>,
     start: Instant,
 }
 
-impl TcpEndpoints {
+impl TcpEnds {
     /// Instant at which all data had arrived in order.
-    fn completion(&self, run: &Run) -> Option<Instant> {
+    fn completed_at(&self, run: &Run) -> Option<Instant> {
         let sink = run.agent::<TcpSink>(self.connection.sink)?;
         let is_complete = sink.sink().counters().payload_bytes_in_order >= self.bytes?;
         is_complete.then(|| sink.progressed())
+    }
+}
+
+impl FlowEnds for TcpEnds {
+    fn good_bytes(&self, run: &Run, _: &[AgentId]) -> Option<u64> {
+        let sink = run.agent::<TcpSink>(self.connection.sink);
+        Some(sink.map_or(0, |sink| sink.sink().counters().payload_bytes_in_order))
+    }
+
+    fn counters(&self, run: &Run, _: &[AgentId]) -> Vec<(&'static str, Counter)> {
+        let Some(source) = run.agent::<TcpSource>(self.connection.source) else { return Vec::new() };
+        let tcp = source.sender().counters();
+        vec![
+            ("segments", Counter::Count(tcp.segments_sent)),
+            ("retransmissions", Counter::Count(tcp.segments_retransmitted)),
+            ("fast_retransmits", Counter::Count(tcp.fast_retransmits)),
+            ("timeouts", Counter::Count(tcp.timeouts)),
+            ("ecn_cuts", Counter::Count(tcp.ecn_cuts)),
+            ("mean_rtt", Counter::Mean(tcp.rtt_sum.as_secs_f64(), tcp.rtt_samples)),
+            ("mean_first_timeout", Counter::Mean(tcp.first_timeouts_sum.as_secs_f64(), tcp.first_timeouts)),
+        ]
+    }
+
+    fn is_sent(&self, run: &Run) -> bool {
+        self.completed_at(run).is_some()
+    }
+
+    fn criteria(&self, run: &Run, _: &[AgentId], _: &[Member]) -> Option<Criteria> {
+        let time = self.completed_at(run)?.since(self.start).as_secs_f64();
+        let link_bytes = run.agent_counters(self.connection.sink).received_wire_bytes;
+        let flow = run.flow_counters(self.flow);
+        let losses = (flow.dropped_packets, flow.delivered_packets);
+        Some(Criteria::of_transfer(time, self.bytes?, link_bytes, losses))
+    }
+}
+
+/// Source of short TCP connections.
+struct ShortEnds(AgentId);
+
+impl FlowEnds for ShortEnds {
+    fn good_bytes(&self, run: &Run, _: &[AgentId]) -> Option<u64> {
+        Some(run.agent::<ShortFlows>(self.0).map_or(0, |source| source.totals().finished_bytes))
     }
 }
 
@@ -76,16 +168,9 @@ pub(super) struct Counted {
     pub joins: u64,
     /// Leaves of groups.
     pub leaves: u64,
-    /// Counters of a TCP sender.
-    pub tcp: Option<SenderCounters>,
-    /// Counters of a source under LE-SBCC.
-    pub le_sbcc: Option<Standing>,
-    /// Counters of a source under TFMCC or PGMCC.
-    pub baseline: Option<BaselineOutcome>,
-    /// Counters of Rainbow.
-    pub rainbow: Option<rainbow::Standing>,
-    /// Wire bytes offered to each group, wire bytes delivered to its members together, and its current number
-    /// of members.
+    /// Counters of the ends.
+    pub ends: Vec<(&'static str, Counter)>,
+    /// For each group: wire bytes offered, wire bytes delivered, members.
     pub groups: Vec<[u64; 3]>,
     /// Symbols that receivers of a session had already.
     pub duplicates: u64,
@@ -94,34 +179,57 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// TCP counters since `before`.
-    pub fn tcp_since(&self, before: &Self) -> Option<TcpOutcome> {
-        let (before, after) = (before.tcp?, self.tcp?);
-        let of = |counter: fn(&SenderCounters) -> u64| counter(&after).saturating_sub(counter(&before));
-        let mean = |sum: fn(&SenderCounters) -> Duration, count: u64| {
-            (count > 0).then(|| (sum(&after).as_secs_f64() - sum(&before).as_secs_f64()) / count as f64)
-        };
-        Some(TcpOutcome {
-            segments: of(|tcp| tcp.segments_sent),
-            retransmissions: of(|tcp| tcp.segments_retransmitted),
-            fast_retransmits: of(|tcp| tcp.fast_retransmits),
-            timeouts: of(|tcp| tcp.timeouts),
-            ecn_cuts: of(|tcp| tcp.ecn_cuts),
-            mean_rtt: mean(|tcp| tcp.rtt_sum, of(|tcp| tcp.rtt_samples)),
-            mean_first_timeout: mean(|tcp| tcp.first_timeouts_sum, of(|tcp| tcp.first_timeouts)),
+    /// Value of the ends at the instant, by name.
+    pub fn last(&self, name: &str) -> Option<f64> {
+        self.ends.iter().find_map(|(known, counter)| match counter {
+            Counter::Last(value) if *known == name => Some(*value),
+            _ => None,
         })
     }
 }
 
+/// Counters of a receiver at an instant.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MemberCounted {
+    /// Wire bytes received.
+    pub wire_bytes: u64,
+    /// Bytes of useful symbols; without a file, all payload.
+    pub good_bytes: u64,
+    /// Packets that the control counted as received or missing.
+    pub reception: Reception,
+    /// Joins of groups, and leaves.
+    pub joins: u64,
+    pub leaves: u64,
+    /// Duplicate symbols.
+    pub duplicates: u64,
+    /// Seconds from the receiver's join until its content was complete.
+    pub completion: Option<f64>,
+    /// Mean seconds from a join to the first packet.
+    pub join_latency: Option<f64>,
+    /// Values shown by the control.
+    pub view: View,
+}
+
 impl Deployed {
-    /// Number of receivers.
-    pub fn receivers(&self) -> usize {
-        self.receivers.len()
+    /// A flow; `members` are the receivers that are read individually.
+    pub fn new(
+        flow: FlowId,
+        receivers: Vec<AgentId>,
+        members: Vec<Member>,
+        session: Option<Session>,
+        ends: impl FlowEnds + 'static,
+    ) -> Self {
+        Self { flow, receivers, members, session, ends: Box::new(ends) }
     }
 
     /// Whether the receivers form a multicast group.
     pub fn is_group(&self) -> bool {
         self.session.is_some()
+    }
+
+    /// Receivers of a group, as in the plan.
+    pub fn members(&self) -> &[Member] {
+        if self.is_group() { &self.members } else { &[] }
     }
 
     /// Current counters.
@@ -130,148 +238,78 @@ impl Deployed {
         let memberships = |count: fn(&AgentCounters) -> u64| {
             self.receivers.iter().map(|receiver| count(&run.agent_counters(*receiver))).sum()
         };
-        let mut counted = Counted {
+        let groups = self.session.into_iter().flat_map(Session::groups).map(|group| {
+            let carried = run.group_counters(group);
+            [carried.sent_wire_bytes, carried.delivered_wire_bytes, run.group_members(group).into()]
+        });
+        Counted {
             sent_bytes: flow.sent_wire_bytes,
             delivered_bytes: flow.delivered_wire_bytes,
             delivered: flow.delivered_packets,
-            good_bytes: flow.delivered_payload_bytes,
+            good_bytes: self.ends.good_bytes(run, &self.receivers).unwrap_or(flow.delivered_payload_bytes),
             dropped: flow.dropped_packets,
             joins: memberships(|agent| agent.joins),
             leaves: memberships(|agent| agent.leaves),
-            tcp: None,
-            le_sbcc: None,
-            baseline: None,
-            rainbow: None,
-            groups: Vec::new(),
-            duplicates: 0,
-            members: Vec::new(),
+            ends: self.ends.counters(run, &self.receivers),
+            groups: groups.collect(),
+            duplicates: self.ends.duplicates(run, &self.receivers).unwrap_or(0),
+            members: self.count_members(run),
+        }
+    }
+
+    /// Counters of each receiver; empty above [`MEMBERS_MAX`] receivers.
+    fn count_members(&self, run: &Run) -> Vec<MemberCounted> {
+        if self.members.len() > MEMBERS_MAX {
+            return Vec::new();
+        }
+        let count = |(receiver, member): (&AgentId, &Member)| {
+            let agent = run.agent_counters(*receiver);
+            let mut counted = MemberCounted {
+                wire_bytes: agent.received_wire_bytes,
+                good_bytes: agent.received_payload_bytes,
+                joins: agent.joins,
+                leaves: agent.leaves,
+                completion: self.ends.completion(run, *receiver, member),
+                ..MemberCounted::default()
+            };
+            self.ends.read_member(run, *receiver, member, &mut counted);
+            counted
         };
-        for group in self.session.into_iter().flat_map(Session::groups) {
-            let carried = run.group_counters(group);
-            let members = run.group_members(group).into();
-            counted.groups.push([carried.sent_wire_bytes, carried.delivered_wire_bytes, members]);
-        }
-        match &self.ends {
-            FlowEndpoints::Traffic => {}
-            FlowEndpoints::Tcp(TcpEndpoints { connection, .. }) => {
-                let sink = run.agent::<TcpSink>(connection.sink);
-                counted.good_bytes = sink.map_or(0, |sink| sink.sink().counters().payload_bytes_in_order);
-                counted.tcp =
-                    run.agent::<TcpSource>(connection.source).map(|source| *source.sender().counters());
-            }
-            FlowEndpoints::Short(source) => {
-                let source = run.agent::<ShortFlows>(*source);
-                counted.good_bytes = source.map_or(0, |source| source.totals().finished_bytes);
-            }
-            FlowEndpoints::Session(ends) => {
-                counted.good_bytes = ends.good_bytes(run, &self.receivers).unwrap_or(counted.good_bytes);
-                counted.duplicates = ends.duplicates(run, &self.receivers);
-                if ends.counts_members() {
-                    counted.members = ends.count(run, &self.receivers);
-                }
-            }
-            FlowEndpoints::LeSbcc(ends) => {
-                counted.good_bytes = ends.good_bytes(run, &self.receivers);
-                counted.le_sbcc = ends.standing(run);
-                counted.members = ends.count(run, &self.receivers);
-            }
-            FlowEndpoints::Baseline(ends) => {
-                counted.baseline = ends.standing(run);
-                counted.members = ends.count(run, &self.receivers);
-            }
-            FlowEndpoints::Rainbow(ends) => {
-                counted.good_bytes = ends.good_bytes(run, &self.receivers);
-                counted.rainbow = ends.standing(run, &self.receivers);
-                counted.members = ends.count(run, &self.receivers);
-            }
-        }
-        counted
+        self.receivers.iter().zip(&self.members).map(count).collect()
+    }
+
+    /// Completion times of the receivers with all content.
+    fn completions(&self, run: &Run) -> Vec<f64> {
+        let members = self.receivers.iter().zip(&self.members);
+        members.filter_map(|(receiver, member)| self.ends.completion(run, *receiver, member)).collect()
     }
 
     /// Whether the whole transfer has arrived; always false for an endless transfer.
     pub fn is_complete(&self, run: &Run) -> bool {
-        match &self.ends {
-            FlowEndpoints::Traffic | FlowEndpoints::Short(_) | FlowEndpoints::Baseline(_) => false,
-            FlowEndpoints::Tcp(tcp) => tcp.completion(run).is_some(),
-            FlowEndpoints::Session(ends) => ends.is_complete(run, &self.receivers),
-            FlowEndpoints::LeSbcc(ends) => ends.is_complete(run),
-            FlowEndpoints::Rainbow(ends) => ends.is_complete(run, &self.receivers),
+        self.ends.is_sent(run) || self.ends.is_finite() && self.completions(run).len() == self.receivers.len()
+    }
+
+    /// Results of the ends between two readings.
+    pub fn results(&self, run: &Run, before: &Counted, after: &Counted) -> EndResults {
+        let mut results = EndResults::between(&before.ends, &after.ends);
+        if let Some(worst) = self.ends.worst(run) {
+            results.push("worst", worst);
         }
+        results
     }
 
     /// Completion time, losses and related figures of a complete transfer.
     pub fn criteria(&self, run: &Run) -> Option<Criteria> {
-        match &self.ends {
-            FlowEndpoints::Traffic
-            | FlowEndpoints::Short(_)
-            | FlowEndpoints::LeSbcc(_)
-            | FlowEndpoints::Baseline(_)
-            | FlowEndpoints::Rainbow(_) => None,
-            FlowEndpoints::Session(ends) => ends.criteria(run, &self.receivers),
-            FlowEndpoints::Tcp(tcp) => {
-                let time = tcp.completion(run)?.since(tcp.start).as_secs_f64();
-                let link_bytes = run.agent_counters(tcp.connection.sink).received_wire_bytes;
-                let flow = run.flow_counters(self.flow);
-                let losses = (flow.dropped_packets, flow.delivered_packets);
-                Some(Criteria::of_transfer(time, tcp.bytes?, link_bytes, losses))
-            }
-        }
-    }
-
-    /// LE-SBCC's counters between two readings.
-    pub fn le_sbcc(&self, run: &Run, before: &Counted, after: &Counted) -> Option<LeSbccOutcome> {
-        let FlowEndpoints::LeSbcc(ends) = &self.ends else { return None };
-        let outcome = after.le_sbcc?.since(&before.le_sbcc?);
-        Some(LeSbccOutcome { worst: ends.worst(run), ..outcome })
-    }
-
-    /// Counters of TFMCC or PGMCC between two readings.
-    pub fn baseline(before: &Counted, after: &Counted) -> Option<BaselineOutcome> {
-        Some(baseline::since(&after.baseline?, &before.baseline?))
-    }
-
-    /// Rainbow's counters between two readings.
-    pub fn rainbow(before: &Counted, after: &Counted) -> Option<RainbowOutcome> {
-        Some(after.rainbow?.since(&before.rainbow?))
-    }
-
-    /// Replies of Rainbow that each receiver shared with the rest of the group; empty for other kinds.
-    pub fn shared(&self, run: &Run) -> Vec<Shared> {
-        match &self.ends {
-            FlowEndpoints::Rainbow(ends) if self.receivers.len() <= super::outcome::MEMBERS_MAX => {
-                ends.shared(run, &self.receivers)
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// Receivers of a group, as in the plan.
-    pub fn members(&self) -> &[Member] {
-        match &self.ends {
-            FlowEndpoints::Session(ends) => ends.members(),
-            FlowEndpoints::LeSbcc(ends) if self.is_group() => ends.members(),
-            FlowEndpoints::Baseline(ends) if self.is_group() => ends.members(),
-            FlowEndpoints::Rainbow(ends) if self.is_group() => ends.members(),
-            _ => &[],
-        }
-    }
-
-    /// Ends of the session, if the flow is a session.
-    pub fn ends(&self) -> Option<&session::SessionEndpoints> {
-        match &self.ends {
-            FlowEndpoints::Session(ends) => Some(ends),
-            _ => None,
-        }
+        self.ends.criteria(run, &self.receivers, &self.members)
     }
 
     /// Outcome of a group.
     pub fn session(&self, run: &Run) -> SessionOutcome {
-        let outcome = SessionOutcome { receivers: self.receivers.len(), ..SessionOutcome::default() };
-        match &self.ends {
-            FlowEndpoints::Session(ends) => ends.outcome(run, &self.receivers, outcome),
-            FlowEndpoints::Rainbow(ends) => ends.outcome(run, &self.receivers, outcome),
-            _ => outcome,
+        if !self.ends.is_finite() {
+            return SessionOutcome { receivers: self.receivers.len(), ..SessionOutcome::default() };
         }
+        let outcome = SessionOutcome::of_completions(self.receivers.len(), &self.completions(run));
+        SessionOutcome { duplicates: self.ends.duplicates(run, &self.receivers), ..outcome }
     }
 }
 
@@ -294,30 +332,10 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow) -> Result<Deployed, RunEr
             let pace = (on_off.cbr.rate, shape(&on_off.cbr));
             Box::new(OnOff::new(id, destination, pace, (period(on_off.on), period(on_off.off)), periods))
         }),
-        FlowKind::Session(session) => {
-            let (ports, receivers, ends) = session::deploy(site, flow, session)?;
-            Ok(Deployed {
-                flow: ports.flow,
-                receivers,
-                session: Some(ports.session),
-                ends: FlowEndpoints::Session(ends),
-            })
-        }
-        FlowKind::LeSbcc(planned) => {
-            let (ports, receivers, ends) = le_sbcc::deploy(site, flow, planned)?;
-            let session = matches!(flow.to, Receivers::Group(_)).then_some(ports.session);
-            Ok(Deployed { flow: ports.flow, receivers, session, ends: FlowEndpoints::LeSbcc(ends) })
-        }
-        FlowKind::Baseline(planned) => {
-            let (ports, receivers, ends) = baseline::deploy(site, flow, planned)?;
-            let session = matches!(flow.to, Receivers::Group(_)).then_some(ports.session);
-            Ok(Deployed { flow: ports.flow, receivers, session, ends: FlowEndpoints::Baseline(ends) })
-        }
-        FlowKind::Rainbow(planned) => {
-            let (ports, receivers, ends) = rainbow::deploy(site, flow, planned)?;
-            let session = matches!(flow.to, Receivers::Group(_)).then_some(ports.session);
-            Ok(Deployed { flow: ports.flow, receivers, session, ends: FlowEndpoints::Rainbow(ends) })
-        }
+        FlowKind::Session(planned) => session::deploy(site, flow, planned),
+        FlowKind::LeSbcc(planned) => pgm::deploy_le_sbcc(site, flow, planned),
+        FlowKind::Baseline(planned) => pgm::deploy_baseline(site, flow, planned),
+        FlowKind::Rainbow(planned) => rainbow::deploy(site, flow, planned),
         FlowKind::Transfer(_) => Err(RunError::Flow {
             flow: flow.name.clone(),
             reason: "programs move it, which the simulator has not: run the plan by 'headwater-lab testbed run --plan'".into(),
@@ -340,8 +358,9 @@ fn deploy_tcp(site: &mut Site<'_>, flow: &Flow, tcp: &flow::Tcp) -> Result<Deplo
         Data::Bytes(bytes) => Some(bytes),
         Data::Segments(segments) => Some(u64::from(segments) * u64::from(tcp.config.segment_bytes)),
     };
-    let ends = FlowEndpoints::Tcp(TcpEndpoints { connection, bytes, start: Instant::ZERO + flow.start });
-    Ok(Deployed { flow: connection.flow, receivers, session: None, ends })
+    let (id, start) = (connection.flow, Instant::ZERO + flow.start);
+    let ends = TcpEnds { flow: id, connection, bytes, start };
+    Ok(Deployed::new(id, receivers, Vec::new(), None, ends))
 }
 
 fn deploy_short(site: &mut Site<'_>, flow: &Flow, short: &flow::ShortTcp) -> Result<Deployed, RunError> {
@@ -363,7 +382,7 @@ fn deploy_short(site: &mut Site<'_>, flow: &Flow, short: &flow::ShortTcp) -> Res
     let receivers: Vec<AgentId> = sink.into_iter().collect();
     receivers.iter().for_each(|sink| site.add(to, *sink));
     site.runs(source, flow);
-    Ok(Deployed { flow: id, receivers, session: None, ends: FlowEndpoints::Short(source) })
+    Ok(Deployed::new(id, receivers, Vec::new(), None, ShortEnds(source)))
 }
 
 /// Deploys packets to a single node, or to a group of listening nodes.
@@ -393,7 +412,7 @@ fn deploy_udp(
     let source = site.network.boxed_agent(&format!("{}/source", flow.name), site.nodes[flow.from], agent);
     site.add(flow.from, source);
     site.runs(source, flow);
-    Ok(Deployed { flow: id, receivers, session: groups, ends: FlowEndpoints::Traffic })
+    Ok(Deployed::new(id, receivers, Vec::new(), groups, Traffic))
 }
 
 fn source(id: FlowId, destination: Destination, cbr: &flow::Cbr) -> Cbr {

@@ -1,12 +1,10 @@
 //! Runs and measures a scenario.
 
 mod assemble;
-mod baseline;
 mod deploy;
-mod le_sbcc;
 mod outcome;
+mod pgm;
 mod rainbow;
-mod reading;
 mod series;
 mod session;
 
@@ -21,12 +19,11 @@ use crate::network::{BuildError, LinkId};
 use crate::trace::Observer;
 
 use assemble::Assembly;
-use reading::Reading;
-use series::Recorder;
+use series::{Reading, Recorder};
 
 pub use outcome::{
-    BaselineOutcome, Criteria, FlowOutcome, LeSbccOutcome, LinkOutcome, MEMBERS_MAX, MemberOutcome, Outcome,
-    RainbowOutcome, SessionOutcome, Shared, TcpOutcome, Which, Window, fairness,
+    Criteria, EndResults, FlowOutcome, LinkOutcome, MEMBERS_MAX, MemberOutcome, Outcome, SessionOutcome,
+    Shared, Which, Window, fairness,
 };
 pub use series::Series;
 

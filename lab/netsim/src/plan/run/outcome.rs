@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use headwater_proto::{Duration, Instant};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::Value as Json;
 
 use super::assemble::Assembly;
-use super::deploy::{Counted, Deployed};
-use super::reading::Reading;
-use super::series::Series;
-use super::session::MemberCounted;
+use super::deploy::{Counted, Deployed, MemberCounted};
+use super::series::{Reading, Series};
+
 use crate::measure::jain;
 use crate::network::LinkCounters;
 use crate::plan::Scenario;
@@ -99,18 +99,9 @@ pub struct FlowOutcome {
     /// Coefficient of variation of the throughput in the bins of the series; `None` without a series.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variation: Option<f64>,
-    /// Additional results of a TCP flow.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub tcp: Option<TcpOutcome>,
-    /// Additional results of PGM under LE-SBCC.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub le_sbcc: Option<LeSbccOutcome>,
-    /// Additional results of TFMCC or PGMCC.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<BaselineOutcome>,
-    /// Additional results of Rainbow.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub rainbow: Option<RainbowOutcome>,
+    /// Results of the flow's ends, if the kind of flow has any.
+    #[serde(flatten)]
+    pub ends: EndResults,
     /// Additional results of a multicast group.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionOutcome>,
@@ -123,101 +114,73 @@ pub struct FlowOutcome {
     pub members: Vec<MemberOutcome>,
 }
 
-/// Additional results of a TCP flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct TcpOutcome {
-    /// Data segments sent.
-    pub segments: u64,
-    /// Data segments sent again.
-    pub retransmissions: u64,
-    /// Entries into fast recovery.
-    pub fast_retransmits: u64,
-    /// Expiries of the retransmission timer.
-    pub timeouts: u64,
-    /// Window cuts that answered an ECN echo.
-    pub ecn_cuts: u64,
-    /// Mean round-trip time in seconds, of the samples that the sender took.
-    pub mean_rtt: Option<f64>,
-    /// Mean of the timeouts that started a series of timeouts, in seconds: T_0 of the equations.
-    pub mean_first_timeout: Option<f64>,
+/// Named results of a flow's ends, in the order of the results: counts, means in seconds, names of nodes. The
+/// names are listed in `docs/plans.md`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndResults(Vec<(&'static str, Json)>);
+
+impl EndResults {
+    /// Appends a result.
+    pub fn push(&mut self, name: &'static str, value: impl Into<Json>) {
+        self.0.push((name, value.into()));
+    }
+
+    /// Returns a result by name.
+    pub fn get(&self, name: &str) -> Option<&Json> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// Returns the count of a name, or 0 if no count has the name.
+    pub fn count(&self, name: &str) -> u64 {
+        self.get(name).and_then(Json::as_u64).unwrap_or(0)
+    }
+
+    /// Returns the number of a name; `None` if no number has the name.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.get(name).and_then(Json::as_f64)
+    }
+
+    /// Results between two readings of the counters of the same ends.
+    pub(super) fn between(before: &[(&'static str, Counter)], after: &[(&'static str, Counter)]) -> Self {
+        let mut results = Self::default();
+        for ((name, after), (_, before)) in after.iter().zip(before) {
+            match (*before, *after) {
+                (Counter::Count(before), Counter::Count(after)) => {
+                    results.push(name, after.saturating_sub(before));
+                }
+                (Counter::Mean(before, earlier), Counter::Mean(after, count)) => {
+                    results.push(name, mean(after - before, count.saturating_sub(earlier)));
+                }
+                (Counter::Excess(before, earlier), Counter::Excess(after, count)) => {
+                    if let Some(ratio) = mean(after - before, count.saturating_sub(earlier)) {
+                        results.push(name, ratio - 1.0);
+                    }
+                }
+                (_, Counter::Last(value)) => results.push(name, value),
+                _ => {}
+            }
+        }
+        results
+    }
 }
 
-/// Additional results of a source under LE-SBCC.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct LeSbccOutcome {
-    /// Data packets sent for the first time.
-    pub packets: u64,
-    /// Data packets sent again.
-    pub repairs: u64,
-    /// NAKs that reached the source.
-    pub naks: u64,
-    /// Packets within the window that NAKs requested.
-    pub loss_indications: u64,
-    /// Loss events: the output of LI2LE.
-    pub loss_events: u64,
-    /// Output of Max-LPRF.
-    pub passed: u64,
-    /// Output of ATF.
-    pub reductions: u64,
-    /// `passed` over all data packets sent; `None` without any.
-    pub loss_event_rate: Option<f64>,
-    /// Mean of the samples of the round-trip time in seconds.
-    pub mean_rtt: Option<f64>,
-    /// The source's smoothed round-trip time at the end, in seconds.
-    pub srtt: f64,
-    /// Mean deviation of the round-trip time at the end, in seconds.
-    pub sigma: f64,
-    /// Node of the receiver with most loss events of late.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub worst: Option<String>,
+impl Serialize for EndResults {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
 }
 
-/// Additional results of a source under TFMCC or PGMCC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct BaselineOutcome {
-    /// Packets sent.
-    pub packets: u64,
-    /// Reports, acknowledgements and NAKs that reached the source.
-    pub feedback: u64,
-    /// Number of times that another receiver became the limiting receiver or the acker.
-    pub switches: u64,
-    /// Halvings: of TFMCC for want of reports, of PGMCC for losses.
-    pub halvings: u64,
-    /// Rounds of feedback, of TFMCC.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rounds: Option<u64>,
-    /// Timeouts, of PGMCC.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeouts: Option<u64>,
-}
-
-/// Additional results of Rainbow: at the source, and over all receivers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct RainbowOutcome {
-    /// Symbols sent.
-    pub symbols: u64,
-    /// Requests that reached the source.
-    pub requests: u64,
-    /// Requests of a BCFS level above 1.
-    pub raised: u64,
-    /// Nulls that reached the source.
-    pub nulls: u64,
-    /// N * ps / sum(pr) - 1: symbols sent over the mean number of symbols received per receiver, less 1.
-    /// `None` before the first symbol arrived.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub overhead: Option<f64>,
-    /// Requests that receivers sent.
-    pub asked: u64,
-    /// Replies to no pending request.
-    pub unasked: u64,
-    /// Cuts of windows.
-    pub cuts: u64,
-    /// Requests taken for lost because later requests were answered.
-    pub overtaken: u64,
-    /// Requests taken for lost because no reply came in time.
-    pub late: u64,
-    /// Windows restarted because no reply arrived.
-    pub collapses: u64,
+/// Counter of a flow's ends at an instant. The variant says how two readings give a result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Counter {
+    /// Number of events; the result is the difference.
+    Count(u64),
+    /// Sum and number of samples; the result is the mean, or null without samples.
+    Mean(f64, u64),
+    /// As `Mean`; the result is the mean less 1, or absent without samples.
+    Excess(f64, u64),
+    /// Value at an instant; the result is the later value.
+    Last(f64),
 }
 
 /// Symbols received by a Rainbow receiver while at least another receiver was receiving, over the whole run.
@@ -251,6 +214,19 @@ pub struct SessionOutcome {
     /// Symbols that receivers had already.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicates: Option<u64>,
+}
+
+impl SessionOutcome {
+    /// Outcome of a group with the completion times of the complete receivers in seconds.
+    pub fn of_completions(receivers: usize, seconds: &[f64]) -> Self {
+        Self {
+            receivers,
+            complete: Some(seconds.len()),
+            mean_completion: mean(seconds.iter().sum(), seconds.len() as u64),
+            longest_completion: seconds.iter().copied().reduce(f64::max),
+            ..Self::default()
+        }
+    }
 }
 
 /// The criteria by which the sequencer's paper compares complete transfers; for a session, the means over the
@@ -386,7 +362,7 @@ pub(super) fn outcome(
         .zip(&assembly.flows)
         .zip(before.flows.iter().zip(&after.flows))
         .map(|((planned, deployed), (before, after))| {
-            let receivers = deployed.receivers() as f64;
+            let receivers = deployed.receivers.len() as f64;
             let of = |counter: fn(&Counted) -> u64| counter(after).saturating_sub(counter(before));
             let (dropped, delivered) = (of(|flow| flow.dropped), of(|flow| flow.delivered));
             let session = || SessionOutcome {
@@ -403,10 +379,7 @@ pub(super) fn outcome(
                 goodput: rate(of(|flow| flow.good_bytes), window) / receivers,
                 loss: share(dropped, dropped + delivered),
                 variation: None,
-                tcp: after.tcp_since(before),
-                le_sbcc: deployed.le_sbcc(&assembly.run, before, after),
-                baseline: Deployed::baseline(before, after),
-                rainbow: Deployed::rainbow(before, after),
+                ends: deployed.results(&assembly.run, before, after),
                 session: deployed.is_group().then(session),
                 criteria: deployed.criteria(&assembly.run),
                 members: members(scenario, assembly, deployed, (before, after), window),
@@ -443,7 +416,7 @@ fn members(
     (before, after): (&Counted, &Counted),
     window: Duration,
 ) -> Vec<MemberOutcome> {
-    let shared = deployed.shared(&assembly.run);
+    let shared = deployed.ends.shared(&assembly.run, &deployed.receivers);
     let counted = before.members.iter().zip(&after.members);
     let member =
         |(index, (member, (before, after))): (usize, (&Member, (&MemberCounted, &MemberCounted)))| {
@@ -496,6 +469,10 @@ pub fn fairness(flows: &[FlowOutcome]) -> BTreeMap<String, f64> {
 
 fn rate(bytes: u64, window: Duration) -> f64 {
     8.0 * bytes as f64 / window.as_secs_f64()
+}
+
+fn mean(sum: f64, count: u64) -> Option<f64> {
+    (count > 0).then(|| sum / count as f64)
 }
 
 fn share(part: u64, whole: u64) -> Option<f64> {

@@ -1,19 +1,17 @@
 //! Rainbow in a plan: source and receivers, and breadcrumb routers at nodes.
 
 use headwater_proto::bcfs::{BreadcrumbRouter, ReplyTo, RouterConfig};
-use headwater_proto::control::Reception;
 use headwater_proto::rainbow::{
-    Numbers, Receiver, ReceiverConfig, SessionLabels, Source, SourceConfig, SourceCounters, Tally,
-    WindowCounters,
+    Numbers, Receiver, ReceiverConfig, SessionLabels, Source, SourceConfig, Tally, WindowCounters,
 };
-use headwater_proto::{ChannelId, Instant, InterfaceId};
+use headwater_proto::{ChannelId, Instant};
 use headwater_wire::bcfs::HEADER_BYTES_IPV4;
 
 use super::RunError;
 use super::assemble::Site;
-use super::le_sbcc::members_of;
-use super::outcome::{RainbowOutcome, SessionOutcome, Shared};
-use super::session::MemberCounted;
+use super::deploy::{Deployed, FlowEnds, MemberCounted};
+use super::outcome::{Counter, MEMBERS_MAX, Shared};
+use super::pgm::{groups_of, members_of};
 use crate::agent::{Hosted, Ports, RouterNode};
 use crate::engine::Run;
 use crate::network::AgentId;
@@ -27,114 +25,68 @@ const LABELS: SessionLabels = SessionLabels::new(0);
 /// Breadcrumb capacity of a simulated router, which serves a single session.
 const ENTRIES: usize = 8_192;
 
-/// Agents of a flow, from which counters are read.
-pub(super) struct RainbowEndpoints {
-    flow: Rainbow,
+/// Ends of a flow.
+struct RainbowEnds {
+    /// Bytes of a symbol.
+    symbol_bytes: u64,
+    is_finite: bool,
     source: AgentId,
-    members: Vec<Member>,
 }
 
-/// Counters of the source and all receivers at an instant.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Standing {
-    source: SourceCounters,
-    window: WindowCounters,
-    /// Different symbols that receivers received.
-    received: u64,
-    receivers: usize,
-}
-
-impl Standing {
-    /// Counters since `before`.
-    pub fn since(&self, before: &Self) -> RainbowOutcome {
-        let sent = self.source.symbols - before.source.symbols;
-        let received = self.received - before.received;
-        let of = |count: fn(&WindowCounters) -> u64| count(&self.window) - count(&before.window);
-        RainbowOutcome {
-            symbols: sent,
-            requests: self.source.requests - before.source.requests,
-            raised: self.source.raised - before.source.raised,
-            nulls: self.source.nulls - before.source.nulls,
-            overhead: (received > 0).then(|| (self.receivers as u64 * sent) as f64 / received as f64 - 1.0),
-            asked: of(|window| window.asked),
-            unasked: of(|window| window.unasked),
-            cuts: of(|window| window.cuts),
-            overtaken: of(|window| window.overtaken),
-            late: of(|window| window.late),
-            collapses: of(|window| window.collapses),
-        }
-    }
-}
-
-impl RainbowEndpoints {
-    /// The receivers.
-    pub fn members(&self) -> &[Member] {
-        &self.members
-    }
-
-    /// Counters of all ends.
-    pub fn standing(&self, run: &Run, receivers: &[AgentId]) -> Option<Standing> {
-        let source = *run.agent::<SourceAgent>(self.source)?.machine().counters();
-        let mut standing = Standing { source, receivers: receivers.len(), ..Standing::default() };
-        let WindowCounters { asked, answered, unasked, overtaken, late, cuts, collapses } =
-            &mut standing.window;
-        for machine in receivers.iter().filter_map(|receiver| machine(run, *receiver)) {
-            let counters = machine.window().counters();
-            *asked += counters.asked;
-            *answered += counters.answered;
-            *unasked += counters.unasked;
-            *overtaken += counters.overtaken;
-            *late += counters.late;
-            *cuts += counters.cuts;
-            *collapses += counters.collapses;
-            standing.received += machine.basin().count();
-        }
-        Some(standing)
-    }
-
+impl FlowEnds for RainbowEnds {
     /// Bytes of symbols, each counted once at each receiver.
-    pub fn good_bytes(&self, run: &Run, receivers: &[AgentId]) -> u64 {
-        receivers
-            .iter()
-            .filter_map(|receiver| machine(run, *receiver))
-            .map(|machine| self.good(machine))
-            .sum()
+    fn good_bytes(&self, run: &Run, receivers: &[AgentId]) -> Option<u64> {
+        let machines = receivers.iter().filter_map(|receiver| machine(run, *receiver));
+        Some(machines.map(|machine| machine.basin().count() * self.symbol_bytes).sum())
     }
 
-    fn good(&self, receiver: &Receiver<Tally>) -> u64 {
-        let symbol = u64::from(self.flow.packet_bytes) - HEADER_BYTES_IPV4 as u64;
-        receiver.basin().count() * symbol
-    }
-
-    /// Counters of each receiver; empty above [`MEMBERS_MAX`](super::outcome::MEMBERS_MAX) receivers.
-    pub fn count(&self, run: &Run, receivers: &[AgentId]) -> Vec<MemberCounted> {
-        if receivers.len() > super::outcome::MEMBERS_MAX {
-            return Vec::new();
-        }
-        let count = |(receiver, member): (&AgentId, &Member)| {
-            let agent = run.agent_counters(*receiver);
-            let Some(machine) = machine(run, *receiver) else { return MemberCounted::default() };
-            let window = machine.window().counters();
-            MemberCounted {
-                wire_bytes: agent.received_wire_bytes,
-                good_bytes: self.good(machine),
-                reception: Reception {
-                    packets: machine.basin().count(),
-                    lost: window.overtaken + window.late,
-                    ..Reception::default()
-                },
-                joins: agent.joins,
-                leaves: agent.leaves,
-                duplicates: machine.basin().duplicates(),
-                completion: completion(machine, member),
-                ..MemberCounted::default()
-            }
+    /// Counters of the source, and sums over all receivers.
+    fn counters(&self, run: &Run, receivers: &[AgentId]) -> Vec<(&'static str, Counter)> {
+        let Some(hosted) = run.agent::<SourceAgent>(self.source) else { return Vec::new() };
+        let source = hosted.machine().counters();
+        let machines = || receivers.iter().filter_map(|receiver| machine(run, *receiver));
+        let received = machines().map(|machine| machine.basin().count()).sum();
+        let of = |count: fn(&WindowCounters) -> u64| {
+            Counter::Count(machines().map(|machine| count(machine.window().counters())).sum())
         };
-        receivers.iter().zip(&self.members).map(count).collect()
+        vec![
+            ("symbols", Counter::Count(source.symbols)),
+            ("requests", Counter::Count(source.requests)),
+            ("raised", Counter::Count(source.raised)),
+            ("nulls", Counter::Count(source.nulls)),
+            ("overhead", Counter::Excess((receivers.len() as u64 * source.symbols) as f64, received)),
+            ("asked", of(|window| window.asked)),
+            ("unasked", of(|window| window.unasked)),
+            ("cuts", of(|window| window.cuts)),
+            ("overtaken", of(|window| window.overtaken)),
+            ("late", of(|window| window.late)),
+            ("collapses", of(|window| window.collapses)),
+        ]
+    }
+
+    fn read_member(&self, run: &Run, receiver: AgentId, _: &Member, counted: &mut MemberCounted) {
+        let Some(machine) = machine(run, receiver) else { return };
+        let window = machine.window().counters();
+        counted.good_bytes = machine.basin().count() * self.symbol_bytes;
+        counted.reception.packets = machine.basin().count();
+        counted.reception.lost = window.overtaken + window.late;
+        counted.duplicates = machine.basin().duplicates();
+    }
+
+    fn is_finite(&self) -> bool {
+        self.is_finite
+    }
+
+    fn completion(&self, run: &Run, receiver: AgentId, member: &Member) -> Option<f64> {
+        let at = machine(run, receiver)?.basin().completed_at()?;
+        Some(at.since(Instant::ZERO + member.join).as_secs_f64())
     }
 
     /// Symbols that each receiver shared with the rest of the group, while the rest was receiving.
-    pub fn shared(&self, run: &Run, receivers: &[AgentId]) -> Vec<Shared> {
+    fn shared(&self, run: &Run, receivers: &[AgentId]) -> Vec<Shared> {
+        if receivers.len() > MEMBERS_MAX {
+            return Vec::new();
+        }
         let none = [].as_slice();
         let words: Vec<&[u64]> = receivers
             .iter()
@@ -142,41 +94,10 @@ impl RainbowEndpoints {
             .collect();
         (0..words.len()).map(|one| shared(&words, one)).collect()
     }
-
-    /// Whether every receiver has all wanted symbols.
-    pub fn is_complete(&self, run: &Run, receivers: &[AgentId]) -> bool {
-        let is_done = |receiver: &AgentId| {
-            machine(run, *receiver).is_some_and(|machine| machine.basin().completed_at().is_some())
-        };
-        receivers.iter().all(is_done)
-    }
-
-    /// Outcome of the group.
-    pub fn outcome(&self, run: &Run, receivers: &[AgentId], outcome: SessionOutcome) -> SessionOutcome {
-        if self.flow.packets.is_none() {
-            return outcome;
-        }
-        let machines = receivers
-            .iter()
-            .zip(&self.members)
-            .filter_map(|(receiver, member)| completion(machine(run, *receiver)?, member));
-        let times: Vec<f64> = machines.collect();
-        let (count, sum) = (times.len(), times.iter().sum::<f64>());
-        SessionOutcome {
-            complete: Some(count),
-            mean_completion: (count > 0).then(|| sum / count as f64),
-            longest_completion: times.into_iter().reduce(f64::max),
-            ..outcome
-        }
-    }
 }
 
 fn machine(run: &Run, receiver: AgentId) -> Option<&Receiver<Tally>> {
     run.agent::<ReceiverAgent>(receiver).map(Hosted::machine)
-}
-
-fn completion(machine: &Receiver<Tally>, member: &Member) -> Option<f64> {
-    machine.basin().completed_at().map(|at| at.since(Instant::ZERO + member.join).as_secs_f64())
 }
 
 /// Counts the numbers that receiver `one` received, up to the highest number at any other receiver, and how
@@ -203,25 +124,27 @@ fn highest(words: &[u64]) -> Option<u64> {
 }
 
 /// Deploys a flow in the network.
-pub(super) fn deploy(
-    site: &mut Site<'_>,
-    flow: &Flow,
-    planned: &Rainbow,
-) -> Result<(Ports, Vec<AgentId>, RainbowEndpoints), RunError> {
+pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow, planned: &Rainbow) -> Result<Deployed, RunError> {
     let members = members_of(flow);
-    let node = site.nodes[flow.from];
-    let session = site.network.session(&flow.name, node, 1);
+    let session = site.network.session(&flow.name, site.nodes[flow.from], 1);
     let ports = Ports { flow: site.network.flow(&flow.name), session, header_bytes: planned.header_bytes };
-    // Requests are no part of the flow's rate.
-    let requests = Ports { flow: site.network.flow(&format!("{}/requests", flow.name)), ..ports };
+    let requests = site.ports_beside(flow, "requests", ports);
     // Replies go to a group; routers intercept replies on the way.
     let config = SourceConfig::new(LABELS).with_reply_to(ReplyTo::Channel(ChannelId::BASE));
     let symbol = usize::from(planned.packet_bytes) - HEADER_BYTES_IPV4;
     let source = site.source(flow, Source::new(config, Numbers::new(symbol)), ports);
     let address =
         site.network.address(source).ok_or_else(|| RunError::flow(flow, &"too many agents at its source"))?;
-    for router in &flow.routers {
-        site.breadcrumb_router(flow, *router, planned, [ports, requests])?;
+    for node in &flow.routers {
+        let upstream = site
+            .network
+            .interface(site.nodes[*node], site.nodes[flow.from])
+            .ok_or_else(|| RunError::flow(flow, &"its source needs no router"))?;
+        let config = RouterConfig::default().with_entries(ENTRIES).with_recent(planned.kept);
+        let router =
+            RouterNode::new(BreadcrumbRouter::new(config, upstream), requests).with_channels(ports.flow);
+        let name = format!("{}/router/{}", flow.name, site.node_name(*node));
+        site.router(*node, &name, router, [ports.flow, requests.flow]);
     }
     let receivers = members.iter().map(|member| {
         let config = ReceiverConfig::new(address, address, LABELS)
@@ -231,34 +154,6 @@ pub(super) fn deploy(
         site.member(flow, member, Hosted::new(receiver, requests))
     });
     let receivers = receivers.collect();
-    Ok((ports, receivers, RainbowEndpoints { flow: *planned, source, members }))
-}
-
-impl Site<'_> {
-    /// A router of breadcrumbs at a node, towards the flow's source.
-    fn breadcrumb_router(
-        &mut self,
-        flow: &Flow,
-        node: usize,
-        planned: &Rainbow,
-        ports: [Ports; 2],
-    ) -> Result<(), RunError> {
-        let here = self.nodes[node];
-        let upstream: InterfaceId = self
-            .network
-            .interface(here, self.nodes[flow.from])
-            .ok_or_else(|| RunError::flow(flow, &"its source needs no router"))?;
-        let router = BreadcrumbRouter::new(
-            RouterConfig::default().with_entries(ENTRIES).with_recent(planned.kept),
-            upstream,
-        );
-        let name = format!("{}/router/{}", flow.name, self.network.names().nodes[here.index()]);
-        let [replies, requests] = ports;
-        let agent =
-            self.network.agent(&name, here, RouterNode::new(router, requests).with_channels(replies.flow));
-        self.add(node, agent);
-        self.network.route(agent, replies.flow);
-        self.network.route(agent, requests.flow);
-        Ok(())
-    }
+    let ends = RainbowEnds { symbol_bytes: symbol as u64, is_finite: planned.packets.is_some(), source };
+    Ok(Deployed::new(ports.flow, receivers, members, groups_of(flow, ports), ends))
 }

@@ -4,10 +4,10 @@ use headwater_proto::{Duration, Instant};
 use serde::Serialize;
 
 use super::assemble::Assembly;
-use super::reading::Reading;
-use super::session::SessionEndpoints;
+use super::deploy::{Counted, Deployed};
+use crate::network::LinkCounters;
 use crate::plan::Scenario;
-use crate::plan::flow::Member;
+use crate::plan::flow::{Member, Session};
 
 /// Rates over time. Bin i of each series is from `i * bin` to `(i + 1) * bin`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -95,6 +95,27 @@ pub struct LinkSeries {
     pub dropped: Vec<u64>,
 }
 
+/// All reported counters at an instant. Events in a window are the difference of two readings.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    /// In the order of the scenario's flows.
+    pub flows: Vec<Counted>,
+    /// In the order of the reported links: forward, back.
+    pub links: Vec<[LinkCounters; 2]>,
+}
+
+impl Reading {
+    pub fn take(assembly: &mut Assembly) -> Self {
+        let run = &mut assembly.run;
+        let links = assembly
+            .links
+            .iter()
+            .map(|(_, link)| [*link, link.reverse()].map(|direction| run.link_counters(direction)))
+            .collect();
+        Self { flows: assembly.flows.iter().map(|flow| flow.count(run)).collect(), links }
+    }
+}
+
 /// Takes a reading at the edge of each bin.
 pub(super) struct Recorder {
     bin: Duration,
@@ -126,7 +147,7 @@ impl Recorder {
     pub fn finish(&self, scenario: &Scenario, assembly: &Assembly) -> Series {
         let flows =
             scenario.flows.iter().zip(&assembly.flows).enumerate().map(|(flow, (planned, deployed))| {
-                let receivers = deployed.receivers() as f64;
+                let receivers = deployed.receivers.len() as f64;
                 let per_receiver = |rates: Vec<f64>| -> Vec<f64> {
                     rates.into_iter().map(|rate| rate / receivers).collect()
                 };
@@ -138,16 +159,17 @@ impl Recorder {
                     let held = held.collect();
                     GroupSeries { send_rate: rates(0), throughput: per_receiver(rates(1)), held }
                 };
-                let moves = |count: fn(&super::deploy::Counted) -> u64| {
+                let moves = |count: fn(&Counted) -> u64| {
                     if deployed.is_group() {
                         self.counts(|reading| count(&reading.flows[flow]))
                     } else {
                         Vec::new()
                     }
                 };
-                let members = deployed.ends().into_iter().flat_map(|ends| self.members(scenario, flow, ends));
+                let session = deployed.ends.session().into_iter();
+                let members = session.flat_map(|session| self.members(scenario, flow, session, deployed));
                 let later = self.readings.iter().skip(1);
-                let srtt = later.filter_map(|reading| Some(reading.flows[flow].le_sbcc?.srtt())).collect();
+                let srtt = later.filter_map(|reading| reading.flows[flow].last("srtt")).collect();
                 FlowSeries {
                     srtt,
                     members: members.collect(),
@@ -170,8 +192,13 @@ impl Recorder {
     }
 
     /// Series of the receivers of a session, as far as individual counters exist.
-    fn members(&self, scenario: &Scenario, flow: usize, ends: &SessionEndpoints) -> Vec<MemberSeries> {
-        let session = ends.session();
+    fn members(
+        &self,
+        scenario: &Scenario,
+        flow: usize,
+        session: &Session,
+        deployed: &Deployed,
+    ) -> Vec<MemberSeries> {
         let wire_bytes = f64::from(session.parameters.packet_bytes) + f64::from(session.header_bytes);
         let counted = self.readings.first().map_or(0, |reading| reading.flows[flow].members.len());
         let series = |(index, member): (usize, &Member)| {
@@ -187,7 +214,7 @@ impl Recorder {
                 rtt: views().map(|view| view.rtt.unwrap_or(0.0)).collect(),
             }
         };
-        ends.members().iter().enumerate().take(counted).map(series).collect()
+        deployed.members().iter().enumerate().take(counted).map(series).collect()
     }
 
     fn link(&self, index: usize, side: usize, name: String) -> LinkSeries {

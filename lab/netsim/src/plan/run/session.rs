@@ -15,12 +15,13 @@ use rand::Rng;
 
 use super::RunError;
 use super::assemble::Site;
-use super::outcome::{Criteria, SessionOutcome};
+use super::deploy::{Deployed, FlowEnds, MemberCounted};
+use super::outcome::Criteria;
 use crate::agent::{
     ControlReceiver, ControlSender, Hosted, KnownStore, Originals, Ports, RouterNode, Told, ZeroSource,
 };
 use crate::engine::Run;
-use crate::network::AgentId;
+use crate::network::{AgentId, NodeId};
 use crate::plan::control::{ChosenReceiver, ChosenSender, View};
 use crate::plan::flow::{Code, Content, File, Flow, Member, Receivers, Session};
 
@@ -30,16 +31,15 @@ const FILE: &str = "content";
 type FileReceiver<S> = Hosted<Receiver<ChosenReceiver, S>>;
 type PacketReceiver = Hosted<ControlReceiver<ChosenReceiver>>;
 
-/// Agents of a session, from which counters are read.
-pub(super) struct SessionEndpoints {
+/// Ends of a session.
+struct SessionEnds {
     session: Session,
     /// Source symbols of the file.
     symbols: u64,
-    members: Vec<Member>,
 }
 
 /// State of a receiver at an instant.
-struct Standing {
+struct ReceiverState {
     /// Statistics of file delivery.
     stats: Option<ReceiverStats>,
     completed_at: Option<Instant>,
@@ -48,125 +48,64 @@ struct Standing {
     view: View,
 }
 
-/// Counters of a receiver at an instant.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct MemberCounted {
-    /// Wire bytes received.
-    pub wire_bytes: u64,
-    /// Bytes of useful symbols; without a file, all payload.
-    pub good_bytes: u64,
-    /// Packets that the control counted as received or missing.
-    pub reception: Reception,
-    /// Joins of groups, and leaves.
-    pub joins: u64,
-    pub leaves: u64,
-    /// Duplicate symbols.
-    pub duplicates: u64,
-    /// Seconds from the receiver's join until its content was complete.
-    pub completion: Option<f64>,
-    /// Mean seconds from a join to the first packet.
-    pub join_latency: Option<f64>,
-    /// Values shown by the control.
-    pub view: View,
-}
-
-impl SessionEndpoints {
-    /// Whether counters of each receiver are kept: not of thousands.
-    pub fn counts_members(&self) -> bool {
-        self.members.len() <= super::outcome::MEMBERS_MAX
-    }
-
-    /// The session.
-    pub fn session(&self) -> &Session {
-        &self.session
-    }
-
-    /// The receivers.
-    pub fn members(&self) -> &[Member] {
-        &self.members
-    }
-
-    /// Counters of each receiver.
-    pub fn count(&self, run: &Run, receivers: &[AgentId]) -> Vec<MemberCounted> {
-        let count = |(receiver, member): (&AgentId, &Member)| {
-            let agent = run.agent_counters(*receiver);
-            let standing = self.standing(run, *receiver);
-            let stats = standing.as_ref().and_then(|standing| standing.stats);
-            MemberCounted {
-                wire_bytes: agent.received_wire_bytes,
-                good_bytes: stats.map_or(agent.received_payload_bytes, |stats| self.useful(&stats)),
-                reception: standing.as_ref().map(|standing| standing.reception).unwrap_or_default(),
-                joins: agent.joins,
-                leaves: agent.leaves,
-                duplicates: stats.map_or(0, |stats| stats.duplicates),
-                completion: standing.as_ref().and_then(|standing| completion(standing, member)),
-                join_latency: standing.as_ref().and_then(|standing| standing.join_latency),
-                view: standing.map(|standing| standing.view).unwrap_or_default(),
-            }
-        };
-        receivers.iter().zip(&self.members).map(count).collect()
-    }
-
+impl FlowEnds for SessionEnds {
     /// Bytes of symbols that receivers needed; `None` for a session without a file.
-    pub fn good_bytes(&self, run: &Run, receivers: &[AgentId]) -> Option<u64> {
+    fn good_bytes(&self, run: &Run, receivers: &[AgentId]) -> Option<u64> {
         self.session.file?;
-        let stats = receivers.iter().filter_map(|receiver| self.standing(run, *receiver)?.stats);
-        Some(stats.map(|stats| self.useful(&stats)).sum())
+        Some(self.stats(run, receivers).map(|stats| self.useful(&stats)).sum())
     }
 
-    /// Symbols that receivers had already.
-    pub fn duplicates(&self, run: &Run, receivers: &[AgentId]) -> u64 {
-        let stats = receivers.iter().filter_map(|receiver| self.standing(run, *receiver)?.stats);
-        stats.map(|stats| stats.duplicates).sum()
+    fn duplicates(&self, run: &Run, receivers: &[AgentId]) -> Option<u64> {
+        self.session.file?;
+        Some(self.stats(run, receivers).map(|stats| stats.duplicates).sum())
     }
 
-    /// Whether every receiver has all content.
-    pub fn is_complete(&self, run: &Run, receivers: &[AgentId]) -> bool {
-        let has_all = |receiver: &AgentId| {
-            self.standing(run, *receiver).is_some_and(|standing| standing.completed_at.is_some())
-        };
-        self.session.file.is_some() && receivers.iter().all(has_all)
-    }
-
-    /// Outcome of the session as a whole.
-    pub fn outcome(&self, run: &Run, receivers: &[AgentId], mut outcome: SessionOutcome) -> SessionOutcome {
-        if self.session.file.is_none() {
-            return outcome;
+    fn read_member(&self, run: &Run, receiver: AgentId, _: &Member, counted: &mut MemberCounted) {
+        let Some(state) = self.receiver(run, receiver) else { return };
+        if let Some(stats) = state.stats {
+            counted.good_bytes = self.useful(&stats);
+            counted.duplicates = stats.duplicates;
         }
-        let (mut sum, mut longest, mut complete, mut duplicates) = (0.0, 0.0_f64, 0, 0);
-        for (receiver, member) in receivers.iter().zip(&self.members) {
-            let Some(standing) = self.standing(run, *receiver) else { continue };
-            duplicates += standing.stats.map_or(0, |stats| stats.duplicates);
-            if let Some(took) = completion(&standing, member) {
-                (sum, longest, complete) = (sum + took, longest.max(took), complete + 1);
-            }
-        }
-        outcome.complete = Some(complete);
-        outcome.duplicates = Some(duplicates);
-        outcome.mean_completion = (complete > 0).then(|| sum / complete as f64);
-        outcome.longest_completion = (complete > 0).then_some(longest);
-        outcome
+        counted.reception = state.reception;
+        counted.join_latency = state.join_latency;
+        counted.view = state.view;
+    }
+
+    fn is_finite(&self) -> bool {
+        self.session.file.is_some()
+    }
+
+    fn completion(&self, run: &Run, receiver: AgentId, member: &Member) -> Option<f64> {
+        let at = self.receiver(run, receiver)?.completed_at?;
+        Some(at.since(Instant::ZERO + member.join).as_secs_f64())
     }
 
     /// The criteria of the sequencer's paper, means over the receivers that have all.
-    pub fn criteria(&self, run: &Run, receivers: &[AgentId]) -> Option<Criteria> {
+    fn criteria(&self, run: &Run, receivers: &[AgentId], members: &[Member]) -> Option<Criteria> {
         let file = self.session.file?;
-        let each: Vec<Criteria> = receivers
-            .iter()
-            .zip(&self.members)
-            .filter_map(|(receiver, member)| {
-                let standing = self.standing(run, *receiver)?;
-                let time = completion(&standing, member)?;
-                let link_bytes = run.agent_counters(*receiver).received_wire_bytes;
-                self.criteria_of(&standing, file, time, link_bytes)
-            })
-            .collect();
+        let of = |(receiver, member): (&AgentId, &Member)| {
+            let time = self.completion(run, *receiver, member)?;
+            let link_bytes = run.agent_counters(*receiver).received_wire_bytes;
+            self.criteria_of(&self.receiver(run, *receiver)?, file, time, link_bytes)
+        };
+        let each: Vec<Criteria> = receivers.iter().zip(members).filter_map(of).collect();
         Criteria::mean(&each)
     }
 
-    fn criteria_of(&self, standing: &Standing, file: File, time: f64, link_bytes: u64) -> Option<Criteria> {
-        let stats = standing.stats?;
-        let Reception { packets, lost, .. } = standing.reception;
+    fn session(&self) -> Option<&Session> {
+        Some(&self.session)
+    }
+}
+
+impl SessionEnds {
+    /// Statistics of the receivers of a file.
+    fn stats(&self, run: &Run, receivers: &[AgentId]) -> impl Iterator<Item = ReceiverStats> {
+        receivers.iter().filter_map(|receiver| self.receiver(run, *receiver)?.stats)
+    }
+
+    fn criteria_of(&self, state: &ReceiverState, file: File, time: f64, link_bytes: u64) -> Option<Criteria> {
+        let stats = state.stats?;
+        let Reception { packets, lost, .. } = state.reception;
         // Symbols of a block beyond the number needed to decode are not duplicates but overhead of the code.
         let fresh = (stats.useful + stats.surplus) as f64;
         let symbol = f64::from(self.session.symbol_bytes);
@@ -183,26 +122,28 @@ impl SessionEndpoints {
         stats.useful * u64::from(self.session.symbol_bytes)
     }
 
-    fn standing(&self, run: &Run, receiver: AgentId) -> Option<Standing> {
+    fn receiver(&self, run: &Run, receiver: AgentId) -> Option<ReceiverState> {
         let now = run.now();
         match self.session.file {
             None => run.agent::<PacketReceiver>(receiver).map(|hosted| {
                 let control = hosted.machine().control();
                 let (reception, view) = (control.reception(), control.view(now));
                 let join_latency = hosted.mean_join_latency();
-                Standing { stats: None, completed_at: None, reception, join_latency, view }
+                ReceiverState { stats: None, completed_at: None, reception, join_latency, view }
             }),
             Some(file) if file.decodes => {
-                run.agent::<FileReceiver<MemoryStore>>(receiver).map(|hosted| stand(hosted, now))
+                run.agent::<FileReceiver<MemoryStore>>(receiver).map(|hosted| receiver_state(hosted, now))
             }
-            Some(_) => run.agent::<FileReceiver<KnownStore>>(receiver).map(|hosted| stand(hosted, now)),
+            Some(_) => {
+                run.agent::<FileReceiver<KnownStore>>(receiver).map(|hosted| receiver_state(hosted, now))
+            }
         }
     }
 }
 
-fn stand<S: Store + 'static>(hosted: &FileReceiver<S>, now: Instant) -> Standing {
+fn receiver_state<S: Store + 'static>(hosted: &FileReceiver<S>, now: Instant) -> ReceiverState {
     let machine = hosted.machine();
-    Standing {
+    ReceiverState {
         stats: Some(machine.stats()),
         completed_at: completed_at(hosted.told()),
         reception: machine.reception(),
@@ -217,17 +158,8 @@ fn completed_at(told: &Told<ReceiverEvent>) -> Option<Instant> {
     told.iter().rev().find(|(_, event)| completed(event)).map(|(at, _)| *at)
 }
 
-/// Seconds from a receiver's join until its content was complete.
-fn completion(standing: &Standing, member: &Member) -> Option<f64> {
-    standing.completed_at.map(|at| at.since(Instant::ZERO + member.join).as_secs_f64())
-}
-
 /// Deploys a session in the network.
-pub(super) fn deploy(
-    site: &mut Site<'_>,
-    flow: &Flow,
-    session: &Session,
-) -> Result<(Ports, Vec<AgentId>, SessionEndpoints), RunError> {
+pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow, session: &Session) -> Result<Deployed, RunError> {
     let Receivers::Group(members) = &flow.to else { return Err(RunError::flow(flow, &"it has no group")) };
     let wrong = |reason: String| RunError::flow(flow, &reason);
     let start = Instant::ZERO + flow.start;
@@ -239,9 +171,8 @@ pub(super) fn deploy(
         false => site.network.session(&flow.name, node, channels),
     };
     let ports = Ports { flow: id, session: groups, header_bytes: session.header_bytes };
-    // Reports of receivers are not part of the flow's rate.
     let feedback = match session.control.has_reports {
-        true => Ports { flow: site.network.flow(&format!("{}/feedback", flow.name)), ..ports },
+        true => site.ports_beside(flow, "feedback", ports),
         false => ports,
     };
     let mut deployment = Deployment { site, flow, session, ports, feedback };
@@ -259,8 +190,8 @@ pub(super) fn deploy(
             deployment.files(members, file, &plan, control)
         }
     };
-    let ends = SessionEndpoints { session: *session, symbols, members: members.clone() };
-    Ok((ports, receivers.map_err(wrong)?, ends))
+    let ends = SessionEnds { session: *session, symbols };
+    Ok(Deployed::new(ports.flow, receivers.map_err(wrong)?, members.clone(), Some(ports.session), ends))
 }
 
 /// Deployment of a session in progress.
@@ -275,11 +206,7 @@ struct Deployment<'a, 'b> {
 
 impl Deployment<'_, '_> {
     fn source<M: Machine<Event: 'static> + 'static>(&mut self, machine: M) {
-        let node = self.site.nodes[self.flow.from];
-        let name = format!("{}/source", self.flow.name);
-        let source = self.site.network.agent(&name, node, Hosted::new(machine, self.ports));
-        self.site.add(self.flow.from, source);
-        self.site.runs(source, self.flow);
+        self.site.source(self.flow, machine, self.ports);
     }
 
     /// Puts routers that merge reports at their nodes.
@@ -287,22 +214,17 @@ impl Deployment<'_, '_> {
         if !self.session.control.has_reports {
             return;
         }
-        for node in &self.flow.routers {
-            let place = self.site.nodes[*node];
-            let name =
-                format!("{}/aggregator/{}", self.flow.name, self.site.network.names().nodes[place.index()]);
-            let neighbours = self.site.network.neighbours(place);
-            let is_router =
-                |neighbour| self.flow.routers.iter().any(|node| self.site.nodes[*node] == neighbour);
+        let routers: Vec<NodeId> = self.flow.routers.iter().map(|node| self.site.nodes[*node]).collect();
+        for (node, place) in self.flow.routers.iter().zip(&routers) {
+            let name = format!("{}/aggregator/{}", self.flow.name, self.site.node_name(*node));
+            let neighbours = self.site.network.neighbours(*place);
             let trusted =
-                (0..).map(InterfaceId).zip(neighbours).filter(|(_, neighbour)| is_router(*neighbour));
+                (0..).map(InterfaceId).zip(neighbours).filter(|(_, neighbour)| routers.contains(neighbour));
             let config =
                 sim::RouterConfig::new(0, groups).with_routers(trusted.map(|(link, _)| link).collect());
             let router = sim::AggregationRouter::new(config, self.seed(&name));
-            let agent = self.site.network.agent(&name, place, RouterNode::new(router, self.feedback));
-            self.site.add(*node, agent);
-            self.site.network.route(agent, self.ports.flow);
-            self.site.network.route(agent, self.feedback.flow);
+            let router = RouterNode::new(router, self.feedback);
+            self.site.router(*node, &name, router, [self.ports.flow, self.feedback.flow]);
         }
     }
 
@@ -311,8 +233,7 @@ impl Deployment<'_, '_> {
     }
 
     fn control(&self, member: &Member) -> Result<ChosenReceiver, String> {
-        let node = &self.site.network.names().nodes[self.site.nodes[member.node].index()];
-        let seed = self.seed(&format!("{}/receiver/{node}", self.flow.name));
+        let seed = self.seed(&format!("{}/receiver/{}", self.flow.name, self.site.node_name(member.node)));
         self.session.control.receiver(&self.session.parameters, &member.limits, seed)
     }
 
