@@ -135,7 +135,7 @@ impl Built {
 
     fn ended(&self, index: usize) -> Option<&ReceiverEvent> {
         let receiver = self.receiver(index);
-        receiver.machine().is_ended().then(|| &receiver.told().iter().last().unwrap().1)
+        receiver.machine().is_ended().then(|| &receiver.events().iter().last().unwrap().1)
     }
 
     /// Runs until all that are given have ended, and says when.

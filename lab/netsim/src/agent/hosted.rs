@@ -7,7 +7,7 @@ use headwater_proto::{
     Transmit, drain,
 };
 
-use super::outbox::DatagramHead;
+use super::DatagramHead;
 use super::{Agent, Arrival, Outbox};
 use crate::engine::{Body, Destination};
 use crate::network::{FlowId, Session};
@@ -67,18 +67,18 @@ impl Ports {
 
 /// Events of a hosted machine, latest last.
 #[derive(Clone, Debug)]
-pub struct Told<E> {
+pub struct MachineEvents<E> {
     events: VecDeque<(Instant, E)>,
     forgotten: u64,
 }
 
-impl<E> Default for Told<E> {
+impl<E> Default for MachineEvents<E> {
     fn default() -> Self {
         Self { events: VecDeque::new(), forgotten: 0 }
     }
 }
 
-impl<E> Told<E> {
+impl<E> MachineEvents<E> {
     pub(crate) fn push(&mut self, at: Instant, event: E) {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
@@ -131,7 +131,7 @@ impl JoinTimes {
 pub struct Hosted<M: Machine> {
     machine: M,
     ports: Ports,
-    told: Told<M::Event>,
+    events: MachineEvents<M::Event>,
     misdirected: u64,
     joins: JoinTimes,
 }
@@ -140,7 +140,7 @@ impl<M: Machine> Hosted<M> {
     /// Hosts `machine`, which must have been created for the instant at which its agent starts, by the
     /// agent's clock.
     pub fn new(machine: M, ports: Ports) -> Self {
-        Self { machine, ports, told: Told::default(), misdirected: 0, joins: JoinTimes::default() }
+        Self { machine, ports, events: MachineEvents::default(), misdirected: 0, joins: JoinTimes::default() }
     }
 
     /// The machine.
@@ -149,8 +149,8 @@ impl<M: Machine> Hosted<M> {
     }
 
     /// Events of the machine.
-    pub const fn told(&self) -> &Told<M::Event> {
-        &self.told
+    pub const fn events(&self) -> &MachineEvents<M::Event> {
+        &self.events
     }
 
     /// Number of datagrams, joins and leaves without a target: unknown addresses, or channels beyond the
@@ -168,8 +168,8 @@ impl<M: Machine> Hosted<M> {
     fn give(&mut self, input: Input<'_>, outbox: &mut Outbox<'_>) {
         let now = outbox.now();
         self.machine.handle(now, input);
-        let Self { machine, ports, told, misdirected, joins } = self;
-        drain(machine, now, &mut HostedOutlet { ports: *ports, told, misdirected, joins, outbox });
+        let Self { machine, ports, events, misdirected, joins } = self;
+        drain(machine, now, &mut HostedOutlet { ports: *ports, events, misdirected, joins, outbox });
     }
 }
 
@@ -199,7 +199,7 @@ impl<M: Machine<Event: 'static> + 'static> Agent for Hosted<M> {
 /// Delivers a machine's outputs to the network.
 struct HostedOutlet<'a, 'b, E> {
     ports: Ports,
-    told: &'a mut Told<E>,
+    events: &'a mut MachineEvents<E>,
     misdirected: &'a mut u64,
     joins: &'a mut JoinTimes,
     outbox: &'a mut Outbox<'b>,
@@ -238,7 +238,7 @@ impl<E> Outlet<E> for HostedOutlet<'_, '_, E> {
             Output::Transmit(transmit) => self.transmit(transmit),
             Output::Join(channel) => self.membership(channel, true),
             Output::Leave(channel) => self.membership(channel, false),
-            Output::Event(event) => self.told.push(self.outbox.now(), event),
+            Output::Event(event) => self.events.push(self.outbox.now(), event),
         }
     }
 }

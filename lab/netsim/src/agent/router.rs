@@ -2,7 +2,7 @@
 
 use headwater_proto::{ChannelId, Destination, Input, Instant, InterfaceId, Router, RouterOutput, Transmit};
 
-use super::hosted::{Ports, Told};
+use super::hosted::{MachineEvents, Ports};
 use super::{Agent, Arrival, Outbox};
 use crate::network::FlowId;
 
@@ -19,7 +19,7 @@ pub struct RouterNode<R: Router> {
     ports: Ports,
     /// Flow that counts datagrams the router itself sends to channels.
     channels: FlowId,
-    told: Told<R::Event>,
+    events: MachineEvents<R::Event>,
     misdirected: u64,
 }
 
@@ -27,7 +27,7 @@ impl<R: Router> RouterNode<R> {
     /// Runs `router`, which must have been created for the instant at which its agent starts, by the agent's
     /// clock.
     pub fn new(router: R, ports: Ports) -> Self {
-        Self { router, ports, channels: ports.flow, told: Told::default(), misdirected: 0 }
+        Self { router, ports, channels: ports.flow, events: MachineEvents::default(), misdirected: 0 }
     }
 
     /// Counts datagrams that the router itself sends to channels under `flow` instead of the flow of `ports`.
@@ -43,8 +43,8 @@ impl<R: Router> RouterNode<R> {
     }
 
     /// Events of the router.
-    pub const fn told(&self) -> &Told<R::Event> {
-        &self.told
+    pub const fn events(&self) -> &MachineEvents<R::Event> {
+        &self.events
     }
 
     /// Outputs that led nowhere: to an interface, an address or a channel that is not there.
@@ -68,7 +68,7 @@ impl<R: Router> RouterNode<R> {
             RouterOutput::Join(_, channel) => self.membership(channel, true, outbox),
             RouterOutput::Leave(_, channel) => self.membership(channel, false, outbox),
             RouterOutput::Event(event) => {
-                self.told.push(outbox.now(), event);
+                self.events.push(outbox.now(), event);
                 true
             }
         };

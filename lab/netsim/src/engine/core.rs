@@ -1,15 +1,21 @@
 //! State of a run without the agents: the part that an agent works on while it is called.
+//!
+//! Joins and leaves. A join travels up the reverse path to the source, hop by hop, to the first node that
+//! already has the group; each hop takes the link's delay and the graft delay. A leave reaches the last hop
+//! in the same time. The last hop forwards for the leave latency more; then the path is pruned upward, hop by
+//! hop with the same delays. A join that reaches the last hop before the latency has passed cancels the
+//! leave. Membership messages are never lost.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Ecn, Instant, InterfaceId};
 
 use super::events::{Class, EventQueue, Target};
-use super::packets::{Body, Destination, Packet, PacketIndex, Packets};
-use crate::network::groups::Groups;
+use super::{Body, Destination, Packet, PacketIndex, Packets};
 use crate::network::link::{Admission, Link};
+use crate::network::routing::{Groups, Message, MessageKind};
 use crate::network::routing::{Routing, Topology};
-use crate::network::{AgentCounters, AgentId, FlowCounters, FlowId, LinkId, NodeId};
+use crate::network::{AgentCounters, AgentId, FlowCounters, FlowId, GroupId, LinkId, NodeId};
 use crate::trace::{AgentEvent, LinkEvent, OnLink, Watchers};
 
 /// Port of the first agent at a node; further agents use the following ports.
@@ -19,7 +25,7 @@ const FIRST_HOST: u32 = 0x0A00_0001;
 
 /// A packet outside a link: on its way to another agent at the same node, or delayed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Straggler {
+pub(crate) struct DirectDelivery {
     pub(crate) packet: PacketIndex,
     pub(crate) ecn: Ecn,
     pub(crate) node: NodeId,
@@ -55,9 +61,9 @@ pub(crate) struct Core {
     pub(crate) homes: Vec<Home>,
     pub(crate) agent_counters: Vec<AgentCounters>,
     /// By node: the node's agents, in the order of ports.
-    pub(crate) residents: Vec<Vec<AgentId>>,
-    pub(crate) stragglers: Vec<Straggler>,
-    pub(crate) free_stragglers: Vec<u32>,
+    pub(crate) agents_at: Vec<Vec<AgentId>>,
+    pub(crate) deliveries: Vec<DirectDelivery>,
+    pub(crate) free_deliveries: Vec<u32>,
     pub(crate) hops: u64,
     /// Buffer into which machines write datagrams.
     pub(crate) room: Box<[u8]>,
@@ -119,7 +125,7 @@ impl Core {
         };
         if is_local {
             self.packets.add_copy(index);
-            self.straggle(self.now, Straggler { packet: index, ecn, node, ingress: None });
+            self.deliver_at(self.now, DirectDelivery { packet: index, ecn, node, ingress: None });
         }
         self.forward(node, ingress, index, &packet, ecn);
         self.packets.drop_copy(index);
@@ -186,21 +192,21 @@ impl Core {
         }
     }
 
-    /// Schedules the arrival of a copy outside a link. The straggler owns the copy.
-    pub(crate) fn straggle(&mut self, at: Instant, straggler: Straggler) {
-        let index = if let Some(index) = self.free_stragglers.pop() {
-            self.stragglers[index as usize] = straggler;
+    /// Schedules the arrival of a copy outside a link. The delivery owns the copy.
+    pub(crate) fn deliver_at(&mut self, at: Instant, delivery: DirectDelivery) {
+        let index = if let Some(index) = self.free_deliveries.pop() {
+            self.deliveries[index as usize] = delivery;
             index
         } else {
-            self.stragglers.push(straggler);
-            u32::try_from(self.stragglers.len() - 1).expect("fewer than 2^32 packets under way")
+            self.deliveries.push(delivery);
+            u32::try_from(self.deliveries.len() - 1).expect("fewer than 2^32 packets under way")
         };
-        self.events.schedule(at, Class::Arrival, Target::Straggler(index));
+        self.events.schedule(at, Class::Arrival, Target::DirectDelivery(index));
     }
 
-    pub(crate) fn take_straggler(&mut self, index: u32) -> Straggler {
-        self.free_stragglers.push(index);
-        self.stragglers[index as usize]
+    pub(crate) fn take_delivery(&mut self, index: u32) -> DirectDelivery {
+        self.free_deliveries.push(index);
+        self.deliveries[index as usize]
     }
 
     #[inline]
@@ -239,16 +245,16 @@ impl Core {
     /// Returns the agent at `address`, if any.
     pub(crate) fn agent_at(&self, address: SocketAddr) -> Option<AgentId> {
         let node = Self::node_of(address.ip())?;
-        let resident = address.port().checked_sub(FIRST_PORT)?;
-        self.residents.get(node.index())?.get(usize::from(resident)).copied()
+        let place = address.port().checked_sub(FIRST_PORT)?;
+        self.agents_at.get(node.index())?.get(usize::from(place)).copied()
     }
 
     /// Number of agent ports per node.
     pub(crate) const PORTS: usize = (u16::MAX - FIRST_PORT) as usize + 1;
 
     /// Port of a node's next agent, if a port is left.
-    pub(crate) fn port(residents: usize) -> Option<u16> {
-        FIRST_PORT.checked_add(u16::try_from(residents).ok()?)
+    pub(crate) fn port(earlier: usize) -> Option<u16> {
+        FIRST_PORT.checked_add(u16::try_from(earlier).ok()?)
     }
 
     pub(crate) fn destination(&self, agent: AgentId) -> Destination {
@@ -270,5 +276,105 @@ impl Core {
     /// The link that a node's interface leads out by.
     pub(crate) fn egress(&self, node: NodeId, interface: InterfaceId) -> Option<LinkId> {
         self.topology.interfaces[node.index()].get(interface.0 as usize).copied()
+    }
+}
+
+impl Core {
+    /// An agent joins a group. No effect for a member.
+    pub(crate) fn join(&mut self, agent: AgentId, group: GroupId) {
+        let node = self.homes[agent.index()].node;
+        if self.groups.branch(node, group).add(agent) {
+            self.agent_counters[agent.index()].joins += 1;
+            self.group_members[group.index()] += 1;
+            self.watch_agent(agent, AgentEvent::Joined(group));
+            self.graft(node, group);
+        }
+    }
+
+    /// An agent leaves a group. No effect for a non-member.
+    pub(crate) fn leave(&mut self, agent: AgentId, group: GroupId) {
+        let node = self.homes[agent.index()].node;
+        if self.groups.branch(node, group).remove_member(agent) {
+            self.agent_counters[agent.index()].leaves += 1;
+            self.group_members[group.index()] -= 1;
+            self.watch_agent(agent, AgentEvent::Left(group));
+            self.withdraw(node, group, MessageKind::Leave);
+        }
+    }
+
+    /// An agent leaves all groups.
+    pub(crate) fn leave_all(&mut self, agent: AgentId) {
+        let node = self.homes[agent.index()].node;
+        for group in self.groups.of_member(node, agent) {
+            self.leave(agent, group);
+        }
+    }
+
+    /// A message about a group has arrived, or a leave has run out.
+    pub(crate) fn on_membership(&mut self, index: u32) {
+        let Message { node, group, link, kind } = self.groups.take(index);
+        match kind {
+            MessageKind::Graft => {
+                if self.groups.branch(node, group).graft(link) {
+                    self.links[link.index()].membership(group.number(), true);
+                }
+                self.graft(node, group);
+            }
+            MessageKind::Leave => self.begin_leave(node, group, link),
+            MessageKind::Prune => self.stop_forwarding(node, group, link),
+            MessageKind::Expiry(number) => {
+                let entry = self.groups.branch(node, group).find(link);
+                if entry.is_some_and(|entry| entry.leaving == number) {
+                    self.stop_forwarding(node, group, link);
+                }
+            }
+        }
+    }
+
+    fn begin_leave(&mut self, node: NodeId, group: GroupId, link: LinkId) {
+        // 0 means "not leaving".
+        self.groups.leaves = self.groups.leaves.wrapping_add(1).max(1);
+        let number = self.groups.leaves;
+        if let Some(entry) = self.groups.branch(node, group).find(link) {
+            entry.leaving = number;
+            let message = Message { node, group, link, kind: MessageKind::Expiry(number) };
+            let at = self.now + self.leave_latency;
+            let index = self.groups.put(message);
+            self.events.schedule(at, Class::Arrival, Target::Membership(index));
+        }
+    }
+
+    fn stop_forwarding(&mut self, node: NodeId, group: GroupId, link: LinkId) {
+        self.groups.branch(node, group).remove(link);
+        self.links[link.index()].membership(group.number(), false);
+        self.withdraw(node, group, MessageKind::Prune);
+    }
+
+    /// Asks for the group upstream, unless that was done.
+    fn graft(&mut self, node: NodeId, group: GroupId) {
+        let source = self.groups.source(group);
+        let branch = self.groups.branch(node, group);
+        if node != source && !branch.joined {
+            branch.joined = true;
+            self.tell_upstream(node, group, MessageKind::Graft);
+        }
+    }
+
+    /// Tells the node upstream if the group is no longer needed.
+    fn withdraw(&mut self, node: NodeId, group: GroupId, kind: MessageKind) {
+        let branch = self.groups.branch(node, group);
+        if branch.joined && branch.is_idle() {
+            branch.joined = false;
+            self.tell_upstream(node, group, kind);
+        }
+    }
+
+    fn tell_upstream(&mut self, node: NodeId, group: GroupId, kind: MessageKind) {
+        let up = self.routing.next(&self.topology, node, self.groups.source(group));
+        let upstream = self.topology.to[up.index()];
+        let link = &self.links[up.index()];
+        let at = self.now + link.delay() + link.graft_delay.unwrap_or(self.graft_delay);
+        let index = self.groups.put(Message { node: upstream, group, link: up.reverse(), kind });
+        self.events.schedule(at, Class::Arrival, Target::Membership(index));
     }
 }

@@ -4,6 +4,11 @@
 //! seldom has more. Consecutively scheduled events of the same instant and class (the copies that a multicast
 //! packet leaves on the links of a star) are coupled into a train: a single heap entry, whose targets are
 //! processed in order.
+//!
+//! Deadlines that move lazily: no event is ever cancelled.
+//!
+//! An agent's deadline moves with nearly every packet. While an event is pending at or before the deadline,
+//! the engine schedules nothing; an event that fires too early checks the deadline again.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -29,8 +34,8 @@ pub(crate) enum Class {
 pub(crate) enum Target {
     /// The first packet on a link reaches the far end.
     Link(LinkId),
-    /// A packet outside a link arrives: index among the stragglers.
-    Straggler(u32),
+    /// A packet outside a link arrives: index among the deliveries.
+    DirectDelivery(u32),
     /// A group membership message: its index.
     Membership(u32),
     /// A deadline of an agent, which may have moved since.
@@ -82,7 +87,7 @@ impl Ord for Event {
 }
 
 /// The pending events. The events' sources bound the number: an event per link, up to
-/// [`crate::engine::timers::PENDING_MAX`] tracked events per agent, and an event per packet that an
+/// [`crate::engine::events::PENDING_MAX`] tracked events per agent, and an event per packet that an
 /// impairment delays.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
@@ -166,15 +171,49 @@ impl EventQueue {
     }
 }
 
+/// Pending events that are remembered for an agent. A deadline may come nearer that often before the farthest
+/// event is forgotten, which then fires in vain.
+pub(crate) const PENDING_MAX: usize = 3;
+
+const NONE: Instant = Instant::from_nanos(u64::MAX);
+
+/// The instants of an agent's pending events, nearest first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending([Instant; PENDING_MAX]);
+
+impl Default for Pending {
+    fn default() -> Self {
+        Self([NONE; PENDING_MAX])
+    }
+}
+
+impl Pending {
+    /// Whether an event must be scheduled so that some event fires by `deadline`; if so, records the event.
+    pub(crate) fn wants(&mut self, deadline: Instant) -> bool {
+        if self.0[0] <= deadline {
+            return false;
+        }
+        self.0.copy_within(..PENDING_MAX - 1, 1);
+        self.0[0] = deadline;
+        true
+    }
+
+    /// Records that an event fired at `at`. Returns whether the event was tracked.
+    pub(crate) fn fired(&mut self, at: Instant) -> bool {
+        if self.0[0] != at {
+            return false;
+        }
+        self.0.copy_within(1.., 0);
+        self.0[PENDING_MAX - 1] = NONE;
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const FOREVER: Instant = Instant::from_nanos(u64::MAX);
-
-    fn at(nanos: u64) -> Instant {
-        Instant::from_nanos(nanos)
-    }
 
     fn timer(index: u32) -> Target {
         Target::Timer(AgentId(index))
@@ -237,5 +276,41 @@ mod tests {
     #[test]
     fn an_event_is_small() {
         assert_eq!(size_of::<Event>(), 24);
+    }
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn a_later_deadline_waits_for_the_pending_event() {
+        let mut pending = Pending::default();
+        assert!(pending.wants(at(10)));
+        assert!(!pending.wants(at(20)));
+        assert!(pending.fired(at(10)));
+        assert!(pending.wants(at(20)));
+    }
+
+    #[test]
+    fn a_deadline_that_comes_and_goes_leaves_no_events_behind() {
+        let mut pending = Pending::default();
+        assert!(pending.wants(at(1_000)));
+        for near in 1..1_000 {
+            assert!(pending.wants(at(near)), "nearer than all");
+            assert!(pending.fired(at(near)));
+            assert!(!pending.wants(at(1_000)), "the far one is still there");
+        }
+    }
+
+    #[test]
+    fn the_farthest_is_forgotten_and_fires_in_vain() {
+        let mut pending = Pending::default();
+        for near in [40, 30, 20, 10] {
+            assert!(pending.wants(at(near)));
+        }
+        for near in [10, 20, 30] {
+            assert!(pending.fired(at(near)));
+        }
+        assert!(!pending.fired(at(40)));
     }
 }

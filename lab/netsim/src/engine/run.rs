@@ -7,16 +7,16 @@ use std::net::IpAddr;
 use headwater_proto::queue::Loss;
 use headwater_proto::{Duration, Ecn, Instant, Seed};
 
-use super::core::{Core, Straggler};
+use super::core::{Core, DirectDelivery};
+use super::events::Pending;
 use super::events::{Class, Target};
-use super::packets::{Body, COPIES_MAX, Destination, PacketIndex};
-use super::timers::Pending;
+use super::{Body, COPIES_MAX, Destination, PacketIndex};
 use crate::agent::{Agent, Arrival, Outbox};
 use crate::network::link::Queued;
 use crate::network::wire::Fault;
 use crate::network::{
-    AgentCounters, AgentId, Change, Drop, FlowCounters, FlowId, GroupId, LinkCounters, LinkId, LossFilter,
-    Names, NodeId, Routers,
+    AgentCounters, AgentId, Change, DropCause, FlowCounters, FlowId, GroupId, LinkCounters, LinkId,
+    LossFilter, Names, NodeId, Routers,
 };
 use crate::trace::{AgentEvent, Digest, LinkEvent, Observer};
 
@@ -37,7 +37,7 @@ pub(crate) enum State {
 }
 
 /// An agent and the engine's state of the agent.
-pub(crate) struct Resident {
+pub(crate) struct AgentSlot {
     pub(crate) agent: Box<dyn Agent>,
     pub(crate) node: NodeId,
     pub(crate) state: State,
@@ -51,7 +51,7 @@ pub(crate) struct Resident {
 /// A network at work.
 pub struct Run {
     pub(crate) core: Core,
-    pub(crate) residents: Vec<Resident>,
+    pub(crate) slots: Vec<AgentSlot>,
     pub(crate) routers: Routers,
     pub(crate) changes: Vec<(Instant, Change)>,
     pub(crate) names: Names,
@@ -75,7 +75,7 @@ impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Run")
             .field("now", &self.core.now)
-            .field("agents", &self.residents.len())
+            .field("agents", &self.slots.len())
             .finish_non_exhaustive()
     }
 }
@@ -98,7 +98,7 @@ impl Run {
             self.core.now = at;
             match target {
                 Target::Link(link) => self.on_link(link),
-                Target::Straggler(index) => self.on_straggler(index),
+                Target::DirectDelivery(index) => self.on_delivery(index),
                 Target::Membership(index) => self.core.on_membership(index),
                 Target::Timer(agent) => self.on_timer(agent),
                 Target::Change(index) => self.on_change(index),
@@ -123,7 +123,7 @@ impl Run {
 
     /// Returns an agent if it has type `A`.
     pub fn agent<A: Agent>(&self, agent: AgentId) -> Option<&A> {
-        (&*self.residents[agent.index()].agent as &dyn Any).downcast_ref()
+        (&*self.slots[agent.index()].agent as &dyn Any).downcast_ref()
     }
 
     /// Returns the node with a host's address, if any.
@@ -214,7 +214,7 @@ impl Run {
         self.arrive(node, Some(link), queued.packet, queued.ecn);
     }
 
-    fn drop_on(&mut self, link: LinkId, queued: Queued, drop: Drop) {
+    fn drop_on(&mut self, link: LinkId, queued: Queued, drop: DropCause) {
         let packet = *self.core.packets.get(queued.packet);
         self.core.count_dropped(&packet);
         self.core.watch_link(link, queued.packet, queued.ecn, LinkEvent::Dropped(drop));
@@ -226,24 +226,24 @@ impl Run {
         let is_datagram = self.core.packets.get(queued.packet).body == Body::Datagram;
         if fault.damaged || (fault.changed.is_some() && !is_datagram) {
             self.core.links[link.index()].undeliver(queued.bytes);
-            return self.drop_on(link, queued, Drop::Corrupted);
+            return self.drop_on(link, queued, DropCause::Corrupted);
         }
         if let Some(random) = fault.changed {
             queued.packet = self.core.change_bit(queued.packet, random);
         }
         self.core.watch_link(link, queued.packet, queued.ecn, LinkEvent::Delivered);
         let node = self.core.links[link.index()].to;
-        let straggler = Straggler { packet: queued.packet, ecn: queued.ecn, node, ingress: Some(link) };
+        let delivery = DirectDelivery { packet: queued.packet, ecn: queued.ecn, node, ingress: Some(link) };
         let at = self.core.now + fault.late_by.unwrap_or(Duration::ZERO);
         for _ in 0..1 + usize::from(fault.doubled) {
             self.core.packets.add_copy(queued.packet);
-            self.core.straggle(at, straggler);
+            self.core.deliver_at(at, delivery);
         }
         self.core.packets.drop_copy(queued.packet);
     }
 
-    fn on_straggler(&mut self, index: u32) {
-        let Straggler { packet, ecn, node, ingress } = self.core.take_straggler(index);
+    fn on_delivery(&mut self, index: u32) {
+        let DirectDelivery { packet, ecn, node, ingress } = self.core.take_delivery(index);
         self.arrive(node, ingress, packet, ecn);
     }
 
@@ -282,7 +282,7 @@ impl Run {
 
     /// Delivers a copy to the agent it is for.
     fn deliver(&mut self, agent: AgentId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
-        if self.residents[agent.index()].state == State::Running {
+        if self.slots[agent.index()].state == State::Running {
             let packet = *self.core.packets.get(index);
             self.core.flows[packet.flow.index()].delivered(packet.wire_bytes, packet.payload_bytes);
             if let Destination::Group(group) = packet.destination {
@@ -296,7 +296,7 @@ impl Run {
     fn hand(&mut self, agent: AgentId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
         let packet = *self.core.packets.get(index);
         let counters = &mut self.core.agent_counters[agent.index()];
-        if self.residents[agent.index()].state != State::Running {
+        if self.slots[agent.index()].state != State::Running {
             counters.missed_packets += 1;
             return;
         }
@@ -315,14 +315,14 @@ impl Run {
 impl Run {
     fn on_timer(&mut self, agent: AgentId) {
         let now = self.core.now;
-        let resident = &mut self.residents[agent.index()];
-        if !resident.pending.fired(now) {
+        let slot = &mut self.slots[agent.index()];
+        if !slot.pending.fired(now) {
             return;
         }
-        let due = resident.deadline.is_some_and(|deadline| deadline <= now);
-        match resident.state {
+        let due = slot.deadline.is_some_and(|deadline| deadline <= now);
+        match slot.state {
             State::Waiting => {
-                resident.state = State::Running;
+                slot.state = State::Running;
                 self.call(agent, None, now, |agent, outbox| agent.start(outbox));
             }
             State::Running if due => {
@@ -341,20 +341,20 @@ impl Run {
         earliest: Instant,
         work: impl FnOnce(&mut dyn Agent, &mut Outbox<'_>),
     ) {
-        let resident = &mut self.residents[id.index()];
+        let slot = &mut self.slots[id.index()];
         let mut outbox =
-            Outbox { core: &mut self.core, agent: id, node: resident.node, ahead: resident.ahead, received };
-        work(&mut *resident.agent, &mut outbox);
-        let ahead = resident.ahead;
-        resident.deadline = resident.agent.next_timeout().map(|deadline| deadline - ahead);
+            Outbox { core: &mut self.core, agent: id, node: slot.node, ahead: slot.ahead, received };
+        work(&mut *slot.agent, &mut outbox);
+        let ahead = slot.ahead;
+        slot.deadline = slot.agent.next_timeout().map(|deadline| deadline - ahead);
         self.arm(id, earliest);
     }
 
     /// Makes sure that an event is pending for the agent's deadline, or for `earliest` if that is later.
     fn arm(&mut self, agent: AgentId, earliest: Instant) {
-        let resident = &mut self.residents[agent.index()];
-        let Some(deadline) = resident.deadline.map(|deadline| deadline.max(earliest)) else { return };
-        if resident.pending.wants(deadline) {
+        let slot = &mut self.slots[agent.index()];
+        let Some(deadline) = slot.deadline.map(|deadline| deadline.max(earliest)) else { return };
+        if slot.pending.wants(deadline) {
             self.core.events.schedule(deadline, Class::Timer, Target::Timer(agent));
         }
     }
@@ -380,7 +380,7 @@ impl Run {
         for index in lost {
             let packet = *self.core.packets.get(index);
             self.core.count_dropped(&packet);
-            self.core.watch_link(link, index, Ecn::NotCapable, LinkEvent::Dropped(Drop::Down));
+            self.core.watch_link(link, index, Ecn::NotCapable, LinkEvent::Dropped(DropCause::Down));
             self.core.packets.drop_copy(index);
         }
     }
@@ -393,16 +393,16 @@ impl Run {
     }
 
     fn stop(&mut self, agent: AgentId) {
-        let state = std::mem::replace(&mut self.residents[agent.index()].state, State::Stopped);
+        let state = std::mem::replace(&mut self.slots[agent.index()].state, State::Stopped);
         if state == State::Running {
             self.call(agent, None, self.core.now, |agent, outbox| agent.stop(outbox));
         }
-        self.residents[agent.index()].deadline = None;
+        self.slots[agent.index()].deadline = None;
         self.core.leave_all(agent);
     }
 
     fn pause(&mut self, agent: AgentId) {
-        let state = &mut self.residents[agent.index()].state;
+        let state = &mut self.slots[agent.index()].state;
         *state = match *state {
             State::Waiting => State::Held,
             State::Running => State::Paused,
@@ -411,7 +411,7 @@ impl Run {
     }
 
     fn resume(&mut self, agent: AgentId) {
-        let state = &mut self.residents[agent.index()].state;
+        let state = &mut self.slots[agent.index()].state;
         *state = match *state {
             State::Held => State::Waiting,
             State::Paused => State::Running,
@@ -421,14 +421,14 @@ impl Run {
     }
 
     fn step_clock(&mut self, agent: AgentId, step: Duration) {
-        let resident = &mut self.residents[agent.index()];
-        resident.ahead = resident.ahead + step;
-        if matches!(resident.state, State::Waiting | State::Held) {
+        let slot = &mut self.slots[agent.index()];
+        slot.ahead = slot.ahead + step;
+        if matches!(slot.state, State::Waiting | State::Held) {
             // A start goes by the simulation's clock.
             return;
         }
-        resident.deadline = resident.deadline.map(|deadline| deadline - step);
-        if resident.state == State::Running {
+        slot.deadline = slot.deadline.map(|deadline| deadline - step);
+        if slot.state == State::Running {
             self.arm(agent, self.core.now);
         }
     }

@@ -6,17 +6,17 @@ use std::net::{IpAddr, SocketAddr};
 use headwater_proto::queue::ParameterError;
 use headwater_proto::{Duration, Instant, InterfaceId, Seed};
 
-use super::config::{Change, Event, LinkConfig, Session};
-use super::groups::Groups;
 use super::link::Link;
+use super::routing::Groups;
 use super::routing::{Routing, Topology};
 use super::{AgentCounters, AgentId, FlowCounters, FlowId, GroupId, LinkId, NodeId};
+use super::{Change, Event, LinkConfig, Session};
 use crate::agent::Agent;
+use crate::engine::Packets;
 use crate::engine::core::{Core, Home};
+use crate::engine::events::Pending;
 use crate::engine::events::{Class, EventQueue, Target};
-use crate::engine::packets::Packets;
-use crate::engine::timers::Pending;
-use crate::engine::{Destination, Resident, Run, State};
+use crate::engine::{AgentSlot, Destination, Run, State};
 use crate::trace::Watchers;
 
 /// Maximum number of nodes: the number of host addresses of 10.0.0.0/8.
@@ -300,7 +300,7 @@ impl Builder {
         }
         let (homes, by_node) = self.homes()?;
         let agents = self.agents.len();
-        let residents = start(self.agents, &mut events);
+        let slots = start(self.agents, &mut events);
         let core = Core {
             now: Instant::ZERO,
             events,
@@ -316,15 +316,15 @@ impl Builder {
             group_members: vec![0; self.names.groups.len()],
             homes,
             agent_counters: vec![AgentCounters::default(); agents],
-            residents: by_node,
-            stragglers: Vec::new(),
-            free_stragglers: Vec::new(),
+            agents_at: by_node,
+            deliveries: Vec::new(),
+            free_deliveries: Vec::new(),
             hops: 0,
             room: Core::room_for_datagrams(),
             watchers: Watchers::default(),
         };
         let (routers, names) = (self.routers, self.names);
-        Ok(Run { core, residents, routers, changes, names, seed: (seed, run), members: Vec::new() })
+        Ok(Run { core, slots, routers, changes, names, seed: (seed, run), members: Vec::new() })
     }
 
     fn check_names(&self) -> Result<(), BuildError> {
@@ -404,16 +404,16 @@ impl Builder {
 
     /// Locations of agents, and agents by node.
     fn homes(&self) -> Result<(Vec<Home>, Vec<Vec<AgentId>>), BuildError> {
-        let mut residents = vec![Vec::new(); self.names.nodes.len()];
+        let mut agents_at = vec![Vec::new(); self.names.nodes.len()];
         let mut homes = Vec::with_capacity(self.agents.len());
         for (agent, declared) in (0..).map(AgentId).zip(&self.agents) {
-            let here = &mut residents[declared.node.index()];
+            let here = &mut agents_at[declared.node.index()];
             let port = Core::port(here.len())
                 .ok_or(BuildError::TooMany { what: "agents at one node", most: Core::PORTS })?;
             homes.push(Home { node: declared.node, port });
             here.push(agent);
         }
-        Ok((homes, residents))
+        Ok((homes, agents_at))
     }
 
     fn link_name(&self, link: LinkId) -> String {
@@ -426,14 +426,14 @@ impl Builder {
 }
 
 /// Schedules the start of all agents.
-fn start(agents: Vec<Declared>, events: &mut EventQueue) -> Vec<Resident> {
+fn start(agents: Vec<Declared>, events: &mut EventQueue) -> Vec<AgentSlot> {
     let wait = |(id, declared): (u32, Declared)| {
         let mut pending = Pending::default();
         if pending.wants(declared.start) {
             events.schedule(declared.start, Class::Timer, Target::Timer(AgentId(id)));
         }
         let Declared { agent, node, start, ahead } = declared;
-        Resident { agent, node, state: State::Waiting, ahead, deadline: Some(start), pending }
+        AgentSlot { agent, node, state: State::Waiting, ahead, deadline: Some(start), pending }
     };
     (0..).zip(agents).map(wait).collect()
 }

@@ -8,8 +8,8 @@ use headwater_proto::rng::Seed;
 use headwater_proto::{Ecn, Instant};
 
 use super::link::{Admission, Link};
-use super::{Drop, LinkConfig, LinkCounters, NodeId};
-use crate::engine::packets::PacketIndex;
+use super::{DropCause, LinkConfig, LinkCounters, NodeId};
+use crate::engine::PacketIndex;
 
 /// Queue, transmitter and delay of a simulated link, with the packets on the link. First in, first out. The
 /// queue's limit and the delay bound the number of packets. Losses are the only faults. The caller rewrites
@@ -40,7 +40,7 @@ impl<T> Line<T> {
     /// # Errors
     ///
     /// If the queue drops the packet.
-    pub fn offer(&mut self, now: Instant, packet: T, bytes: u32, ecn: Ecn) -> Result<bool, Drop> {
+    pub fn offer(&mut self, now: Instant, packet: T, bytes: u32, ecn: Ecn) -> Result<bool, DropCause> {
         match self.link.offer(now, PacketIndex(0), bytes, true, (None, ecn)) {
             Admission::Dropped(why) => Err(why),
             Admission::Taken { arrival, marked } => {
@@ -63,7 +63,7 @@ impl<T> Line<T> {
 
     /// Takes the first packet if the packet has reached the far end by `now`. Returns the instant of arrival,
     /// and the packet or the reason for its loss.
-    pub fn arrive(&mut self, now: Instant) -> Option<(Instant, Result<T, Drop>)> {
+    pub fn arrive(&mut self, now: Instant) -> Option<(Instant, Result<T, DropCause>)> {
         let due = self.next.filter(|due| *due <= now)?;
         let (queued, next) = self.link.arrive(now)?;
         self.next = next;
@@ -103,6 +103,6 @@ mod tests {
         let lossy = LinkConfig { loss: LossConfig::Bernoulli(1.0), ..config };
         let mut line = Line::new(&lossy, Seed(1), "there").unwrap();
         line.offer(at(0), (), 1_000, Ecn::NotCapable).unwrap();
-        assert_eq!(line.arrive(at(108)), Some((at(108), Err(Drop::Lost))));
+        assert_eq!(line.arrive(at(108)), Some((at(108), Err(DropCause::Lost))));
     }
 }

@@ -14,16 +14,16 @@ use headwater_proto::queue::{
 use headwater_proto::rng::Stream;
 use headwater_proto::{Duration, Ecn, Instant, Rate};
 
-use super::config::LinkConfig;
-use super::counters::LinkCounters;
+use super::LinkConfig;
+use super::LinkCounters;
 use super::policy::Policy;
 use super::wire::{Impairments, Wire};
-use crate::engine::packets::PacketIndex;
+use crate::engine::PacketIndex;
 use crate::network::NodeId;
 
 /// Reason why a packet was lost on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Drop {
+pub enum DropCause {
     /// The queue refused the packet.
     Queue(DropReason),
     /// The wire lost the packet, after the transmission had used its link time.
@@ -44,7 +44,7 @@ pub(crate) struct Queued {
     pub(crate) bytes: u32,
     pub(crate) ecn: Ecn,
     /// Reason why the packet will not arrive, if any.
-    pub(crate) fate: Option<Drop>,
+    pub(crate) fate: Option<DropCause>,
 }
 
 /// Result of offering a packet.
@@ -55,7 +55,7 @@ pub(crate) enum Admission {
         arrival: Option<Instant>,
         marked: bool,
     },
-    Dropped(Drop),
+    Dropped(DropCause),
 }
 
 /// State of a direction of a link.
@@ -135,17 +135,17 @@ impl Link {
         self.counters.offered_packets += 1;
         self.counters.offered_bytes += u64::from(bytes);
         if !self.up {
-            return self.dropped(Drop::Down);
+            return self.dropped(DropCause::Down);
         }
         let verdict = self.policy.admit(now, self.occupancy(now), Offered { bytes, ecn, group });
         let marked = match verdict {
-            Verdict::Drop(reason) => return self.dropped(Drop::Queue(reason)),
+            Verdict::Drop(reason) => return self.dropped(DropCause::Queue(reason)),
             Verdict::Mark => true,
             Verdict::Enqueue => false,
         };
         self.counters.marked += u64::from(marked);
         let ecn = if marked { Ecn::CongestionExperienced } else { ecn };
-        let fate = self.wire.loses(is_data).then_some(Drop::Lost);
+        let fate = self.wire.loses(is_data).then_some(DropCause::Lost);
         let begin = self.busy_until.max(now);
         let end = begin + self.time_of(bytes);
         self.busy_until = end;
@@ -212,12 +212,12 @@ impl Link {
             return;
         }
         for queued in self.ring.drain(self.begun..) {
-            self.counters.count(Drop::Down);
+            self.counters.count(DropCause::Down);
             lost(queued.packet);
         }
         self.waiting_bytes = 0;
         if let Some(sending) = self.ring.back_mut().filter(|queued| queued.end > now) {
-            sending.fate = Some(Drop::Down);
+            sending.fate = Some(DropCause::Down);
         }
         self.busy_until = self.ring.back().map_or(self.busy_until.min(now), |queued| queued.end);
     }
@@ -241,10 +241,10 @@ impl Link {
     pub(crate) const fn undeliver(&mut self, bytes: u32) {
         self.counters.delivered_packets -= 1;
         self.counters.delivered_bytes -= bytes as u64;
-        self.counters.count(Drop::Corrupted);
+        self.counters.count(DropCause::Corrupted);
     }
 
-    fn dropped(&mut self, drop: Drop) -> Admission {
+    fn dropped(&mut self, drop: DropCause) -> Admission {
         self.counters.count(drop);
         Admission::Dropped(drop)
     }

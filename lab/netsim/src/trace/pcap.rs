@@ -181,6 +181,6 @@ impl Run {
             SocketAddr::V4(address) => address,
             SocketAddr::V6(_) => unreachable!("nodes have IPv4 addresses"),
         };
-        (0..u32::try_from(self.residents.len()).unwrap_or(u32::MAX)).map(address).collect()
+        (0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX)).map(address).collect()
     }
 }

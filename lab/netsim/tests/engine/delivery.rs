@@ -90,7 +90,7 @@ fn assert_whole(run: &Run, agent: AgentId, content: &[u8]) {
     let finished: Vec<_> = receiver.machine().store().finished().collect();
     assert_eq!(finished.len(), 1, "{:?}", receiver.machine().stats());
     assert!(finished[0].1 == content, "what arrived differs");
-    let last = receiver.told().iter().next_back().map(|(_, event)| event);
+    let last = receiver.events().iter().next_back().map(|(_, event)| event);
     assert!(matches!(last, Some(ReceiverEvent::SessionCompleted { refused: 0 })), "{last:?}");
     assert_eq!(receiver.misdirected(), 0);
 }

@@ -136,7 +136,7 @@ fn a_router_absorbs_marks_and_sends() {
     let both = |n: u8| if n.is_multiple_of(2) { (n, Ecn::Capable0) } else { (2 * n, Ecn::NotCapable) };
     assert_eq!(seen[1], (0..10).map(both).collect::<Vec<_>>());
     // The answers to the source came into the router's hands, and went no further.
-    let told: Vec<_> = run.agent::<RouterNode<Parity>>(router).unwrap().told().iter().cloned().collect();
+    let told: Vec<_> = run.agent::<RouterNode<Parity>>(router).unwrap().events().iter().cloned().collect();
     assert_eq!(told.iter().map(|(_, number)| *number).collect::<Vec<_>>(), [99, 99]);
     assert_eq!(run.usage().packets_under_way, 0);
 }

@@ -13,7 +13,7 @@ use headwater_proto::{Duration, Instant};
 use super::flow::Flow;
 use super::{Cell, Plan, PlanError, Scenario};
 use crate::engine::Run;
-use crate::measure::convergence::converged_at;
+use crate::measure::converged_at;
 use crate::measure::variation;
 use crate::network::{BuildError, LinkId};
 use crate::trace::Observer;

@@ -18,7 +18,8 @@ use super::assemble::Site;
 use super::deploy::{Deployed, FlowEnds, MemberCounted};
 use super::outcome::Criteria;
 use crate::agent::{
-    ControlReceiver, ControlSender, Hosted, KnownStore, Originals, Ports, RouterNode, Told, ZeroSource,
+    ControlReceiver, ControlSender, Hosted, KnownStore, MachineEvents, Originals, Ports, RouterNode,
+    ZeroSource,
 };
 use crate::engine::Run;
 use crate::network::{AgentId, NodeId};
@@ -145,7 +146,7 @@ fn receiver_state<S: Store + 'static>(hosted: &FileReceiver<S>, now: Instant) ->
     let machine = hosted.machine();
     ReceiverState {
         stats: Some(machine.stats()),
-        completed_at: completed_at(hosted.told()),
+        completed_at: completed_at(hosted.events()),
         reception: machine.reception(),
         join_latency: hosted.mean_join_latency(),
         view: machine.control().view(now),
@@ -153,9 +154,9 @@ fn receiver_state<S: Store + 'static>(hosted: &FileReceiver<S>, now: Instant) ->
 }
 
 /// Instant at which the last file was complete, if all files are.
-fn completed_at(told: &Told<ReceiverEvent>) -> Option<Instant> {
+fn completed_at(events: &MachineEvents<ReceiverEvent>) -> Option<Instant> {
     let completed = |event: &ReceiverEvent| matches!(event, ReceiverEvent::SessionCompleted { refused: 0 });
-    told.iter().rev().find(|(_, event)| completed(event)).map(|(at, _)| *at)
+    events.iter().rev().find(|(_, event)| completed(event)).map(|(at, _)| *at)
 }
 
 /// Deploys a session in the network.

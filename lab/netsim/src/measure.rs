@@ -1,6 +1,63 @@
-//! Means over runs with confidence intervals: Student's t over independent runs.
+//! Measures of simulated runs, as `docs/plans.md` defines them.
+//!
+//! | measure | definition |
+//! |---|---|
+//! | send rate | wire bytes offered to the first link, retransmissions included, per second |
+//! | throughput | wire bytes delivered, per second |
+//! | goodput | new payload bytes in order, per second |
+//! | loss | drops / arrivals at one queue, or on one path, in the same window |
+//! | mean queue | packets that wait (excluding the packet in transmission), averaged over time |
+//! | [`jain`] | Jain, Chiu and Hawe 1984 |
+//! | [`variation`] | coefficient of variation: standard deviation over mean |
+//! | [`convergence`] | delta-fair convergence time: Bansal et al. 2001; RFC 5166, section 2.3 |
+//!
+//! The window of a run begins after its warm-up. Over runs: [`statistics`].
+//!
+//! Time that flows take to reach an even share.
+//!
+//! The delta-fair convergence time of Bansal, Balakrishnan, Floyd and Shenker (*Dynamic behavior of
+//! slowly-responsive congestion control algorithms*, 2001) is the time that two flows take from an unfair
+//! allocation until their shares are within (1 + delta)/2 and (1 - delta)/2. Equivalently, each flow is
+//! within delta of the even share. In this form the definition applies to any number of flows. Rates
+//! fluctuate, so the rates are averaged over bins, and the allocation must hold for several consecutive bins.
 
 use serde::Serialize;
+
+/// Jain's fairness index of `shares`: 1 when all are equal, 1/n when a single flow has everything. `None`
+/// when all shares are zero.
+pub fn jain(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+/// Coefficient of variation of a rate in equal bins. `None` where nothing came.
+pub fn variation(rates: &[f64]) -> Option<f64> {
+    let count = rates.len() as f64;
+    let mean = rates.iter().sum::<f64>() / count;
+    let squares: f64 = rates.iter().map(|rate| (rate - mean) * (rate - mean)).sum();
+    (mean > 0.0).then(|| (squares / count).sqrt() / mean)
+}
+
+/// Returns the first bin from which on, for `hold` bins, every flow is within `delta` of the mean of all
+/// flows of the bin. `rates` has a series for each flow, all equally long. `None` if there is no such bin.
+///
+/// A bin in which no flow sends is not fair.
+pub fn converged_at(rates: &[&[f64]], delta: f64, hold: usize) -> Option<usize> {
+    let bins = rates.iter().map(|series| series.len()).min()?;
+    let is_fair = |bin: usize| {
+        let mean = rates.iter().map(|series| series[bin]).sum::<f64>() / rates.len() as f64;
+        mean > 0.0 && rates.iter().all(|series| (series[bin] - mean).abs() <= delta * mean)
+    };
+    let mut fair_in_a_row = 0;
+    for bin in 0..bins {
+        fair_in_a_row = if is_fair(bin) { fair_in_a_row + 1 } else { 0 };
+        if fair_in_a_row >= hold.max(1) {
+            return Some(bin + 1 - fair_in_a_row);
+        }
+    }
+    None
+}
 
 /// Half widths are for this confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +135,38 @@ fn quantile(degrees: usize, confidence: Confidence) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variation_is_the_deviation_over_the_mean() {
+        assert_eq!(variation(&[1.0, 3.0]), Some(0.5));
+        assert_eq!(variation(&[7.0, 7.0]), Some(0.0));
+        assert_eq!((variation(&[]), variation(&[0.0])), (None, None));
+    }
+
+    #[test]
+    fn jain_is_one_for_equals_and_one_nth_for_one_alone() {
+        assert_eq!(jain(&[2.0, 2.0, 2.0]), Some(1.0));
+        assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), Some(0.25));
+        assert_eq!((jain(&[]), jain(&[0.0, 0.0])), (None, None));
+        // The example of the paper: 1, 0 and 0.. is k/n where k of n share evenly.
+        assert_eq!(jain(&[1.0, 1.0, 0.0, 0.0, 0.0]), Some(0.4));
+    }
+
+    #[test]
+    fn the_first_bin_of_a_fair_run_counts() {
+        let a = [9.0, 8.0, 5.2, 9.0, 5.0, 5.1, 4.9];
+        let b = [1.0, 2.0, 4.8, 1.0, 5.0, 4.9, 5.1];
+        assert_eq!(converged_at(&[&a, &b], 0.1, 1), Some(2));
+        assert_eq!(converged_at(&[&a, &b], 0.1, 2), Some(4));
+        assert_eq!(converged_at(&[&a, &b], 0.1, 4), None);
+        assert_eq!(converged_at(&[&a, &b], 0.9, 7), Some(0), "two flows: (1 + 0.8)/2 and (1 - 0.8)/2");
+    }
+
+    #[test]
+    fn silence_is_not_fair() {
+        assert_eq!(converged_at(&[&[0.0, 1.0], &[0.0, 1.0]], 0.1, 1), Some(1));
+        assert_eq!(converged_at(&[], 0.1, 1), None);
+    }
 
     #[test]
     fn an_interval_is_the_textbook_one() {
