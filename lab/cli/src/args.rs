@@ -1,19 +1,12 @@
 //! The command line of `headwater-lab`. One definition feeds parsing, help, completions and the man pages.
 
-mod arena;
-mod simulate;
-mod testbed;
-
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use headwater_cli::values;
-
-pub use arena::{ArenaArgs, ArenaForm};
-pub use simulate::SimulateArgs;
-pub use testbed::{RoutingName, TestbedArgs, TestbedCommand, TestbedRunArgs};
+use headwater_cli::{OutputArgs, values};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -41,14 +34,14 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run an experiment in the packet simulator
-    #[command(after_help = simulate::EXAMPLES, after_long_help = long(simulate::EXAMPLES))]
+    #[command(after_help = SIMULATE_EXAMPLES, after_long_help = long(SIMULATE_EXAMPLES))]
     Simulate(Box<SimulateArgs>),
     /// Make the network of a plan real on this machine, in namespaces; needs Linux and root
-    #[command(after_help = testbed::EXAMPLES, after_long_help = long(testbed::EXAMPLES))]
+    #[command(after_help = TESTBED_EXAMPLES, after_long_help = long(TESTBED_EXAMPLES))]
     Testbed(TestbedArgs),
     /// All our controls, the kernel's TCP, UFTP, udpcast, NORM and OpenPGM on the same bottlenecks; needs
     /// Linux and root
-    #[command(after_help = arena::EXAMPLES, after_long_help = long(arena::EXAMPLES))]
+    #[command(after_help = ARENA_EXAMPLES, after_long_help = long(ARENA_EXAMPLES))]
     Arena(Box<ArenaArgs>),
     /// Compute a table of the papers that needs no simulation, as CSV
     Analyse(AnalyseArgs),
@@ -168,6 +161,187 @@ fn key(text: &str) -> Result<String, String> {
     } else {
         Err("a key is 4 to 32 hexadecimal digits, as --list prints them".into())
     }
+}
+
+const ARENA_EXAMPLES: &str = "\
+Examples:
+  sudo headwater-lab arena --form short --out arena/           all against all: arena/arena.html";
+
+/// `headwater-lab arena`.
+#[derive(Debug, Args)]
+pub struct ArenaArgs {
+    /// Folder for results and the report; made if there is none. Runs whose results are there are not done
+    /// again
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: PathBuf,
+    /// How much: `short` is some minutes for each contender at 4 Mbit/s, `full` takes about a day
+    #[arg(long, value_enum, default_value_t = ArenaForm::Short)]
+    pub form: ArenaForm,
+    /// Only these take part: m2c,tcp,uftp
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Runs of each cell, in place of the form's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub runs: Option<u64>,
+    /// Runs at the same time, each on a bed of its own; more than 1 where the machine has time to spare
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub jobs: NonZeroUsize,
+    /// Use this seed
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub programs: ProgramsArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Size of the arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ArenaForm {
+    /// Small files at 4 Mbit/s, once
+    Short,
+    /// 1, 4 and 40 Mbit/s, 1, 2 and 5 receivers, five times
+    Full,
+}
+
+const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  headwater-lab simulate plan.toml                            run a plan and print a table
+  headwater-lab simulate plan.toml --jobs 4 --out results/    a line of JSON for each run; the same command resumes
+  headwater-lab simulate plan.toml --shard 0/8 --out results/ every eighth run; a last call without --shard merges
+  headwater-lab simulate plan.toml --list                     cells, and the keys of their runs
+  headwater-lab simulate plan.toml --cell 3f9a --pcap x.pcap  one run again, with a capture of all links";
+
+/// `headwater-lab simulate`.
+#[derive(Debug, Args)]
+pub struct SimulateArgs {
+    /// The plan: an experiment in TOML, as docs/plans.md describes it
+    #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
+    pub plan: PathBuf,
+    /// Runs at the same time; default: one for each processor
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+    /// Do the runs whose number leaves I when divided by N, I from 0
+    #[arg(long, value_name = "I/N", value_parser = shard, requires = "out")]
+    pub shard: Option<Shard>,
+    /// Folder for results; made if there is none. Runs whose results are there are not done again
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "cell")]
+    pub out: Option<PathBuf>,
+    /// List the cells and the keys of their runs; run nothing
+    #[arg(long, conflicts_with_all = ["dry_run", "cell"])]
+    pub list: bool,
+    /// Check the plan and tell how much there is to do; run nothing
+    #[arg(long, conflicts_with = "cell")]
+    pub dry_run: bool,
+    /// Do only the run of this key, or of the only key that begins so
+    #[arg(long, value_name = "KEY", value_parser = key)]
+    pub cell: Option<String>,
+    /// Use this seed instead of the plan's
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+const TESTBED_EXAMPLES: &str = "\
+Examples:
+  sudo headwater-lab testbed up plan.toml          the network of a plan's first cell; prints its name
+  sudo headwater-lab testbed list                  what stands, and its nodes
+  sudo headwater-lab testbed exec sink-1 -- ip address
+  sudo headwater-lab testbed run plan.toml --out results/   runs of a plan on this machine's kernel
+  sudo headwater-lab testbed down                  take all down; leftovers of killed runs go with it";
+
+/// `headwater-lab testbed`.
+#[derive(Debug, Args)]
+pub struct TestbedArgs {
+    /// What to do with it
+    #[command(subcommand)]
+    pub command: TestbedCommand,
+}
+
+/// What is done with testbeds.
+#[derive(Debug, Subcommand)]
+pub enum TestbedCommand {
+    /// Make the network of a plan; the same plan's own, if it stands already, is made anew
+    Up {
+        /// The plan
+        #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
+        plan: PathBuf,
+        /// Which cell of the plan, from 1
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        cell: usize,
+        /// Who forwards multicast
+        #[arg(long, value_enum, default_value_t = RoutingName::Auto)]
+        routing: RoutingName,
+        /// Be the process that delays, loses and marks, and go on until the network is taken down
+        #[arg(long, hide = true)]
+        as_wire: bool,
+    },
+    /// Take a network down, or all that stand by themselves
+    Down {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// List the networks that there are, and their nodes
+    List,
+    /// Run a plan in network namespaces, beside the kernel's TCP
+    Run(Box<TestbedRunArgs>),
+    /// Run a program on a node
+    Exec {
+        /// The network, where there are several
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// The node
+        #[arg(value_name = "NODE")]
+        node: String,
+        /// The program and its arguments
+        #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+}
+
+/// Multicast routing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RoutingName {
+    /// FRR where it is installed, else bridges
+    Auto,
+    /// Bridges that snoop IGMPv3
+    Bridge,
+    /// FRR: IGMPv3 and PIM-SSM
+    Frr,
+    /// Bridges that know no members: every group goes everywhere
+    Static,
+}
+
+/// `headwater-lab testbed run`.
+#[derive(Debug, Args)]
+pub struct TestbedRunArgs {
+    /// The plan: an experiment in TOML, as docs/plans.md and docs/testbed.md describe it
+    #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
+    pub plan: PathBuf,
+    /// Runs at the same time, each on a bed of its own; more than 1 where the machine has time to spare
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub jobs: NonZeroUsize,
+    /// Do the runs whose number leaves I when divided by N, I from 0
+    #[arg(long, value_name = "I/N", value_parser = shard, requires = "out")]
+    pub shard: Option<Shard>,
+    /// Folder for results; made if there is none. Runs whose results are there are not done again
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Do only runs whose keys begin so
+    #[arg(long, value_name = "KEY", conflicts_with = "out", value_parser = key)]
+    pub cell: Option<String>,
+    /// Use this seed instead of the plan's
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Who forwards multicast
+    #[arg(long, value_enum, default_value_t = RoutingName::Auto)]
+    pub routing: RoutingName,
+    #[command(flatten)]
+    pub programs: ProgramsArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use headwater_netsim::plan::Scenario;
 use headwater_proto::Seed;
 
-use crate::error::{Error, Tried};
 use crate::network::{NAMESPACES, Network, WIRE};
 use crate::program::{must, which};
 use crate::routing::{Router, Routing};
 use crate::shape::Shape;
 use crate::sys;
 use crate::wire::{Lateness, Lines, Wire};
+use crate::{Error, Tried};
 
 /// Folder of all beds, with a subfolder for each bed.
 pub const ROOT: &str = "/run/headwater-testbed";

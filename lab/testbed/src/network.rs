@@ -10,11 +10,11 @@ use headwater_netsim::plan::Scenario;
 use headwater_netsim::plan::flow::FlowKind;
 use serde_json::Value;
 
-use crate::error::{Error, Tried};
 use crate::program::{must, path};
 use crate::shape::{Bucket, Role, Shape};
 use crate::sys;
 use crate::wire;
+use crate::{Error, Tried};
 
 /// The name of a host's only interface.
 pub(crate) const HOST_PORT: &str = "eth0";

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Tried};
 use crate::sys;
+use crate::{Error, Tried};
 
 /// Time for a program to end after a signal.
 const PATIENCE: Duration = Duration::from_secs(20);

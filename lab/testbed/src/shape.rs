@@ -11,7 +11,7 @@ use headwater_netsim::plan::topology::Topology;
 use headwater_proto::Duration;
 use headwater_proto::queue::{Limit, LossConfig, QueueConfig};
 
-use crate::error::Error;
+use crate::Error;
 
 /// Maximum number of nodes of a bed: each node is a namespace, and each link a subnet where routers route.
 pub const NODES_MAX: usize = 200;

@@ -10,13 +10,13 @@ use headwater_netsim::plan::Scenario;
 use headwater_netsim::plan::run::{FlowOutcome, Which, Window as Measured, fairness};
 
 use crate::bed::Bed;
-use crate::error::{Error, Kind};
 use crate::network::QueueCounters;
 use crate::program::Program;
 use crate::results::{BedReport, LinkOutcome, Outcome, ProgramReport, share};
 use crate::routing::Routing;
 use crate::traffic::{self, Site, Traffic, Window};
 use crate::wire::{Lateness, Lines};
+use crate::{Error, Kind};
 
 /// Interval between ticks of the flows, and between readings of programs' memory.
 const TICK: Duration = Duration::from_millis(5);

@@ -5,9 +5,9 @@ use core::net::SocketAddr;
 
 use headwater_wire::pgm::{Body, CongestionData, CongestionFeedback, Gsi, Options, Packet, Report};
 
-use super::config::ReceiverConfig;
+use super::PgmccReceiverConfig;
 use super::sender::NOBODY;
-use crate::stamp::later_us;
+use crate::later_us;
 use headwater_proto::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
 use headwater_proto::rng::{self, Stream};
 use headwater_proto::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const MAP: u32 = u32::BITS;
 
 /// Counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverCounters {
+pub struct PgmccReceiverCounters {
     /// Packets received, without duplicates.
     pub packets: u64,
     /// Packets that did not arrive in sequence.
@@ -53,8 +53,8 @@ struct Peer {
 
 /// Receives packets, and reports losses to the sender.
 #[derive(Clone, Debug)]
-pub struct Receiver {
-    config: ReceiverConfig,
+pub struct PgmccReceiver {
+    config: PgmccReceiverConfig,
     draw: Stream,
     is_joined: bool,
     peer: Option<Peer>,
@@ -66,13 +66,13 @@ pub struct Receiver {
     nak: Option<(Instant, u32)>,
     /// Time of the offer to become the acker.
     offer: Option<Instant>,
-    counters: ReceiverCounters,
+    counters: PgmccReceiverCounters,
 }
 
-impl Receiver {
+impl PgmccReceiver {
     /// Creates a receiver; delays are drawn from `draw`.
-    pub fn new(config: ReceiverConfig, draw: Stream) -> Self {
-        let counters = ReceiverCounters::default();
+    pub fn new(config: PgmccReceiverConfig, draw: Stream) -> Self {
+        let counters = PgmccReceiverCounters::default();
         let (is_joined, is_due) = (false, false);
         Self { config, draw, is_joined, peer: None, loss: 0.0, is_due, nak: None, offer: None, counters }
     }
@@ -83,7 +83,7 @@ impl Receiver {
     }
 
     /// Returns the receiver's counters.
-    pub const fn counters(&self) -> &ReceiverCounters {
+    pub const fn counters(&self) -> &PgmccReceiverCounters {
         &self.counters
     }
 
@@ -200,7 +200,7 @@ impl Receiver {
     }
 }
 
-impl Machine for Receiver {
+impl Machine for PgmccReceiver {
     type Event = Infallible;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {

@@ -5,10 +5,10 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use headwater_wire::pgm::{Body, CongestionData, CongestionFeedback, Options, Packet};
 
-use super::acker::Acker;
-use super::config::SenderConfig;
-use super::window::Window;
-use crate::stamp::{clock_us, since_us};
+use super::Acker;
+use super::PgmccSenderConfig;
+use super::window::PgmccWindow;
+use crate::{clock_us, since_us};
 use headwater_proto::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
 use headwater_proto::measure::RoundTrip;
 use headwater_proto::time::{Duration, Instant};
@@ -26,7 +26,7 @@ static ZEROS: [u8; 8_192] = [0; 8_192];
 
 /// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SenderCounters {
+pub struct PgmccSenderCounters {
     /// Packets sent.
     pub packets: u64,
     /// Acknowledgements of the acker.
@@ -51,9 +51,9 @@ pub struct SenderCounters {
 
 /// Sends packets of zeros as the acker's acknowledgements permit.
 #[derive(Clone, Debug)]
-pub struct Sender {
-    config: SenderConfig,
-    window: Window,
+pub struct PgmccSender {
+    config: PgmccSenderConfig,
+    window: PgmccWindow,
     acker: Option<Acker>,
     /// Previous acker, and the end of the packets that name this acker and may still be acknowledged.
     before: Option<(IpAddr, u32)>,
@@ -63,26 +63,26 @@ pub struct Sender {
     silent: u32,
     /// Time at which the packets in flight are given up.
     timeout: Option<Instant>,
-    counters: SenderCounters,
+    counters: PgmccSenderCounters,
 }
 
-impl Sender {
+impl PgmccSender {
     /// Creates a sender that has sent no packet.
-    pub fn new(config: SenderConfig) -> Self {
+    pub fn new(config: PgmccSenderConfig) -> Self {
         Self {
-            window: Window::new(0, config.threshold),
+            window: PgmccWindow::new(0, config.threshold),
             config,
             acker: None,
             before: None,
             round_trip: RoundTrip::default(),
             silent: 0,
             timeout: None,
-            counters: SenderCounters::default(),
+            counters: PgmccSenderCounters::default(),
         }
     }
 
     /// Returns the window and tokens.
-    pub const fn window(&self) -> &Window {
+    pub const fn window(&self) -> &PgmccWindow {
         &self.window
     }
 
@@ -97,7 +97,7 @@ impl Sender {
     }
 
     /// Returns the sender's counters.
-    pub const fn counters(&self) -> &SenderCounters {
+    pub const fn counters(&self) -> &PgmccSenderCounters {
         &self.counters
     }
 
@@ -184,7 +184,7 @@ impl Sender {
     fn patience(&self) -> Duration {
         let margin = self.config.timeout_margin.as_secs_f64();
         let least = Duration::from_secs_f64(self.round_trip.timeout(margin).unwrap_or(TIMEOUT_FIRST));
-        least.saturating_mul(1 << self.silent.min(16)).min(SenderConfig::TIMEOUT_MAX)
+        least.saturating_mul(1 << self.silent.min(16)).min(PgmccSenderConfig::TIMEOUT_MAX)
     }
 
     fn time_out(&mut self) {
@@ -229,7 +229,7 @@ fn report(now: Instant, said: &CongestionFeedback) -> Option<Acker> {
     (took_us >= 0).then_some(Acker { address: said.receiver, rtt, loss })
 }
 
-impl Machine for Sender {
+impl Machine for PgmccSender {
     type Event = Infallible;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {

@@ -9,7 +9,7 @@ const REMEMBERED: u32 = u64::BITS;
 
 /// W, T and the state of the last 64 packets. Numbers wrap.
 #[derive(Clone, Copy, Debug)]
-pub struct Window {
+pub struct PgmccWindow {
     window: f64,
     tokens: f64,
     threshold: f64,
@@ -42,7 +42,7 @@ pub struct Told {
     pub is_halved: bool,
 }
 
-impl Window {
+impl PgmccWindow {
     /// Creates a window of one packet with one token; slow start ends at `threshold` packets.
     pub fn new(first: u32, threshold: f64) -> Self {
         Self {

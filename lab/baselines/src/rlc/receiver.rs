@@ -3,8 +3,8 @@
 
 use headwater_wire::cci::RlcCci;
 
-use super::config::{Config, ConfigError, ReceiverConfig};
-use super::layers::{Layers, near};
+use super::sender::{Layers, near};
+use super::{ConfigError, RlcConfig, RlcReceiverConfig};
 use headwater_proto::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
 use headwater_proto::layering::Unchanging;
 use headwater_proto::layering::turns::Schedule;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 ///
 /// Memory: 120 bytes for each subscribed layer, at most 24.
 #[derive(Clone, Debug)]
-pub struct Receiver {
+pub struct RlcReceiver {
     layers: Layers,
     highest: u16,
     deaf: Duration,
@@ -63,12 +63,12 @@ impl Track {
     }
 }
 
-impl Receiver {
+impl RlcReceiver {
     /// Creates a receiver of a session with these layers.
     ///
     /// # Errors
     /// [`ConfigError`], if the parameters of the layers are inconsistent.
-    pub fn new(layers: Config, config: ReceiverConfig) -> Result<Self, ConfigError> {
+    pub fn new(layers: RlcConfig, config: RlcReceiverConfig) -> Result<Self, ConfigError> {
         let numbers = Layers::new(&layers, Instant::ZERO)?;
         let most =
             config.max_rate.map_or(f64::INFINITY, |rate| rate.packets_per_second(layers.packet_bytes.into()));
@@ -182,7 +182,7 @@ impl Receiver {
     }
 }
 
-impl ReceiverControl for Receiver {
+impl ReceiverControl for RlcReceiver {
     fn start(&mut self, _now: Instant) {
         if !self.is_held {
             self.is_held = true;

@@ -12,10 +12,10 @@ use headwater_proto::rate::Rate;
 use headwater_proto::time::{Duration, Instant};
 
 /// Layers of 20, 20, 40, 80.. packets a second.
-fn config(layers: u32) -> Config {
+fn config(layers: u32) -> RlcConfig {
     let base = u64::from(BYTES) * 8 * 20;
     let rate = |bits| Rate::from_bits(bits).unwrap();
-    Config::new(BYTES, rate(base), rate(base << (layers - 1)))
+    RlcConfig::new(BYTES, rate(base), rate(base << (layers - 1)))
 }
 
 /// What a packet carries of its number.
@@ -81,9 +81,9 @@ fn numbers_are_known_by_sixteen_bits() {
     }
 }
 
-fn run(kbps: u64, layers: u32) -> Run<Receiver, Sender> {
-    let sender = Sender::new(Layers::new(&config(layers), Instant::ZERO).unwrap());
-    let receiver = Receiver::new(config(layers), ReceiverConfig::new()).unwrap();
+fn run(kbps: u64, layers: u32) -> Run<RlcReceiver, RlcSender> {
+    let sender = RlcSender::new(Layers::new(&config(layers), Instant::ZERO).unwrap());
+    let receiver = RlcReceiver::new(config(layers), RlcReceiverConfig::new()).unwrap();
     Run::over(sender, receiver, kbps, 4, 5)
 }
 
@@ -105,14 +105,14 @@ fn takes_what_there_is_room_for() {
 
 /// A receiver without a path, and what it holds.
 struct Alone {
-    receiver: Receiver,
+    receiver: RlcReceiver,
     held: Vec<bool>,
     layers: Layers,
 }
 
 impl Alone {
     fn new() -> Self {
-        let mut receiver = Receiver::new(config(5), ReceiverConfig::new()).unwrap();
+        let mut receiver = RlcReceiver::new(config(5), RlcReceiverConfig::new()).unwrap();
         receiver.start(Instant::ZERO);
         let mut held = vec![false; 5];
         apply(&mut held, &mut receiver);

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use super::{ANNOUNCEMENT, Config};
+use super::{ANNOUNCEMENT, RlmConfig};
 use headwater_proto::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
 use headwater_proto::machine::{ChannelId, Destination, Ecn, Transmit};
 use headwater_proto::measure::Holes;
@@ -39,7 +39,7 @@ pub enum State {
 
 /// Counters of a receiver in addition to [`Reception`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverCounters {
+pub struct RlmReceiverCounters {
     /// Layers joined beyond the first.
     pub joins: u64,
     /// Joins that failed.
@@ -63,7 +63,7 @@ struct Layer {
 
 /// Subscribes to layers 1 to a level; to no layer once the base layer exceeds the path's capacity.
 #[derive(Clone, Debug)]
-pub struct Receiver {
+pub struct RlmReceiver {
     layers: Vec<Layer>,
     level: usize,
     state: State,
@@ -80,12 +80,12 @@ pub struct Receiver {
     wishes: Wishes,
     draw: Stream,
     reception: Reception,
-    counters: ReceiverCounters,
+    counters: RlmReceiverCounters,
 }
 
-impl Receiver {
+impl RlmReceiver {
     /// Creates a receiver without layers; timers are drawn from `seed`.
-    pub fn new(config: &Config, seed: Seed) -> Self {
+    pub fn new(config: &RlmConfig, seed: Seed) -> Self {
         let (holes, timer) = (Holes::default(), JOIN_LEAST);
         let layer = Layer { holes, timer, held: None, joined: None, pending: None };
         Self {
@@ -103,7 +103,7 @@ impl Receiver {
             wishes: Wishes::default(),
             draw: seed.stream("rlm/receiver", 0),
             reception: Reception::default(),
-            counters: ReceiverCounters::default(),
+            counters: RlmReceiverCounters::default(),
         }
     }
 
@@ -118,7 +118,7 @@ impl Receiver {
     }
 
     /// Returns the receiver's counters.
-    pub const fn counters(&self) -> &ReceiverCounters {
+    pub const fn counters(&self) -> &RlmReceiverCounters {
         &self.counters
     }
 
@@ -292,7 +292,7 @@ impl Receiver {
     }
 }
 
-impl ReceiverControl for Receiver {
+impl ReceiverControl for RlmReceiver {
     fn start(&mut self, now: Instant) {
         if self.level == 0 {
             self.hold(now, 1);

@@ -1,6 +1,6 @@
 //! The state machine, fed with layers over a bottleneck without a queue.
 
-use super::{Config, Receiver, Sender, State};
+use super::{RlmConfig, RlmReceiver, RlmSender, State};
 use headwater_proto::control::{Arrival, Membership, ReceiverControl, SenderControl};
 use headwater_proto::machine::{ChannelId, Datagram, Ecn};
 use headwater_proto::rate::Rate;
@@ -9,15 +9,15 @@ use headwater_proto::time::{Duration, Instant};
 
 const SENDER: ([u8; 4], u16) = ([192, 0, 2, 1], 4_242);
 
-fn config() -> Config {
+fn config() -> RlmConfig {
     let rates = [1_000, 1_000, 1_000, 1_000].map(Rate::from_kilobits);
-    Config::new(rates.to_vec(), 1_000).unwrap()
+    RlmConfig::new(rates.to_vec(), 1_000).unwrap()
 }
 
 /// A receiver behind a link that takes so many layers and loses the fourth packet of each four beyond.
 struct Bed {
-    sender: Sender,
-    receiver: Receiver,
+    sender: RlmSender,
+    receiver: RlmReceiver,
     held: u16,
     fits: u16,
     packets: u64,
@@ -26,7 +26,8 @@ struct Bed {
 
 impl Bed {
     fn new(fits: u16, seed: u64) -> Self {
-        let (sender, receiver) = (Sender::new(config(), Instant::ZERO), Receiver::new(&config(), Seed(seed)));
+        let (sender, receiver) =
+            (RlmSender::new(config(), Instant::ZERO), RlmReceiver::new(&config(), Seed(seed)));
         let mut bed = Self { sender, receiver, held: 0, fits, packets: 0, relayed: Vec::new() };
         bed.receiver.start(Instant::ZERO);
         bed.settle(Instant::ZERO);
@@ -53,7 +54,7 @@ impl Bed {
         }
     }
 
-    fn run(&mut self, seconds: u64, mut see: impl FnMut(Instant, &Receiver)) {
+    fn run(&mut self, seconds: u64, mut see: impl FnMut(Instant, &RlmReceiver)) {
         let end = Instant::ZERO + Duration::from_secs(seconds);
         while let Some(now) = self.sender.next_departure().filter(|at| *at < end) {
             if self.receiver.poll_timeout().is_some_and(|at| at <= now) {
@@ -105,7 +106,7 @@ fn joins_are_announced_to_all() {
 
 /// Packets at these times, of 4 bytes of congestion control information each: 2 and the layer's number for an
 /// announcement, or the base layer's number.
-fn take(receiver: &mut Receiver, packets: &[(u64, [u8; 4])]) {
+fn take(receiver: &mut RlmReceiver, packets: &[(u64, [u8; 4])]) {
     for (ms, bytes) in packets {
         let now = Instant::ZERO + Duration::from_millis(*ms);
         let (source, channel) = (SENDER.into(), ChannelId(bytes[1].into()));
@@ -116,8 +117,8 @@ fn take(receiver: &mut Receiver, packets: &[(u64, [u8; 4])]) {
 
 /// What a receiver of the base layer comes to that hears an announcement of `layer`, and loses packet 3 right
 /// after, so long after its start.
-fn after_a_loss(ms: u64, layer: u8) -> Receiver {
-    let mut receiver = Receiver::new(&config(), Seed(1));
+fn after_a_loss(ms: u64, layer: u8) -> RlmReceiver {
+    let mut receiver = RlmReceiver::new(&config(), Seed(1));
     receiver.start(Instant::ZERO);
     let base = |ms, sequence| (ms, [0, 0, 0, sequence]);
     let announced = (ms + 2, [0x80 | layer, 0, 0, 0]);
@@ -170,7 +171,7 @@ fn a_drop_leaves_the_join_timer_running() {
 /// nothing is joined again.
 #[test]
 fn a_base_layer_that_does_not_fit_is_given_up() {
-    let mut receiver = Receiver::new(&config(), Seed(1));
+    let mut receiver = RlmReceiver::new(&config(), Seed(1));
     receiver.start(Instant::ZERO);
     let mut given_up = None;
     for number in 0..40_000_u16 {

@@ -1,20 +1,19 @@
 //! TFMCC receiver (RFC 4654, section 4).
+//!
+//! Loss events of a receiver (RFC 4654, section 5).
 
 use core::convert::Infallible;
 use core::net::SocketAddr;
 
-use crate::tfmcc::message::{Data, Message, NO_SUPPRESSION, Report};
+use headwater_proto::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
+use headwater_proto::measure::{Holes, LossIntervals, throughput};
+use headwater_proto::rng;
+use headwater_proto::rng::{Seed, Stream};
+use headwater_proto::time::{Duration, Instant};
 use rand::Rng;
 
-use super::ROUND;
-use super::losses::{Losses, Path};
-use super::receive_rate::ReceiveRate;
-use super::round_trip::RoundTrip;
-use crate::stamp::{clock_us, later_us};
-use headwater_proto::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
-use headwater_proto::measure::throughput;
-use headwater_proto::rng::{self, Seed, Stream};
-use headwater_proto::time::{Duration, Instant};
+use super::{Data, NO_SUPPRESSION, ROUND, TfmccMessage, TfmccReport};
+use crate::{clock_us, later_us, since_us};
 
 /// N: number of receivers that the feedback timers are designed for.
 const RECEIVERS: f64 = 10_000.0;
@@ -25,7 +24,7 @@ const LEAST: f64 = 1e-6;
 
 /// Counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverCounters {
+pub struct TfmccReceiverCounters {
     /// Packets received, without duplicates.
     pub packets: u64,
     /// Packets lost.
@@ -58,7 +57,7 @@ enum Standing {
 
 /// Receives packets, and reports the fair rate of the path.
 #[derive(Clone, Debug)]
-pub struct Receiver {
+pub struct TfmccReceiver {
     id: u32,
     draw: Stream,
     sender: Option<SocketAddr>,
@@ -80,10 +79,10 @@ pub struct Receiver {
     /// Whether no echo of the last report has arrived.
     is_unanswered: bool,
     is_due: bool,
-    counters: ReceiverCounters,
+    counters: TfmccReceiverCounters,
 }
 
-impl Receiver {
+impl TfmccReceiver {
     /// Creates a receiver. The identifier and the report times are drawn from `seed`.
     pub fn new(seed: Seed) -> Self {
         let mut draw = seed.stream("tfmcc/receiver", 0);
@@ -104,7 +103,7 @@ impl Receiver {
             reported: None,
             is_unanswered: false,
             is_due: false,
-            counters: ReceiverCounters::default(),
+            counters: TfmccReceiverCounters::default(),
         }
     }
 
@@ -129,8 +128,8 @@ impl Receiver {
     }
 
     /// Returns the receiver's counters.
-    pub const fn counters(&self) -> ReceiverCounters {
-        ReceiverCounters { lost: self.losses.lost(), events: self.losses.events(), ..self.counters }
+    pub const fn counters(&self) -> TfmccReceiverCounters {
+        TfmccReceiverCounters { lost: self.losses.lost(), events: self.losses.events(), ..self.counters }
     }
 
     /// Returns `X_r` in bit/s: the equation's rate, or before the first loss twice the receive rate. `None`
@@ -155,7 +154,7 @@ impl Receiver {
     }
 
     fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        let Ok(Message::Data(data)) = Message::parse(datagram.payload) else {
+        let Ok(TfmccMessage::Data(data)) = TfmccMessage::parse(datagram.payload) else {
             self.counters.malformed += 1;
             return;
         };
@@ -253,7 +252,7 @@ impl Receiver {
         let (last, to) = (self.last?, self.sender?);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
         let rate = self.fair_rate(now).unwrap_or(0.0) as u64;
-        let report = Report {
+        let report = TfmccReport {
             receiver: self.id,
             timestamp_us: clock_us(now),
             echo_us: later_us(last.data.timestamp_us, last.at, now),
@@ -276,7 +275,7 @@ fn rtt_max(data: &Data) -> f64 {
     (f64::from(data.rtt_max_us) / 1e6).max(LEAST)
 }
 
-impl Machine for Receiver {
+impl Machine for TfmccReceiver {
     type Event = Infallible;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
@@ -305,4 +304,186 @@ impl Machine for Receiver {
     fn poll_timeout(&self) -> Option<Instant> {
         self.timer
     }
+}
+
+/// Maximum number of events in a run of losses; more events would not change the eight intervals.
+const EVENTS_MAX: f64 = 16.0;
+/// Number of intervals in the mean.
+const INTERVALS: u64 = 8;
+
+/// State of the path at a packet's arrival.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    /// Round-trip time in seconds.
+    pub rtt: f64,
+    /// Seconds between packets.
+    pub spacing: f64,
+    /// Length of the interval before the first loss event, in packets: the length at which the equation gives
+    /// the current receive rate.
+    pub first_interval: f64,
+}
+
+/// Holes, and the intervals between loss events.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Losses {
+    holes: Holes,
+    intervals: LossIntervals,
+    /// Start of the last event.
+    began: Option<Instant>,
+    events: u64,
+    lost: u64,
+}
+
+impl Losses {
+    /// Processes a packet; returns whether it is not a duplicate. A hole counts as a loss once three later
+    /// packets have arrived, and as lost at that time: the delay is equal for all holes.
+    pub fn arrived(&mut self, now: Instant, sequence: u16, path: &Path) -> bool {
+        let found = self.holes.record(sequence);
+        if found.lost > 0 {
+            self.lose(now, found.lost, path);
+        }
+        self.intervals.advance(u64::from(found.is_new));
+        found.is_new
+    }
+
+    fn lose(&mut self, now: Instant, lost: u64, path: &Path) {
+        self.lost += lost;
+        let per_event = libm::floor(path.rtt / path.spacing) + 1.0;
+        #[expect(clippy::cast_precision_loss, reason = "below 2^16")]
+        let mut left = (lost as f64).min(per_event * EVENTS_MAX);
+        // The losses follow each other at the packet spacing, the last loss now.
+        let mut at = now - Duration::from_secs_f64((left - 1.0) * path.spacing);
+        while left > 0.0 {
+            let mut since = self.began.map(|began| at.since(began).as_secs_f64());
+            if since.is_none_or(|since| since > path.rtt) {
+                self.begin(at, path);
+                since = None;
+            }
+            let rest = path.rtt - since.unwrap_or(0.0);
+            let within = (libm::floor(rest / path.spacing) + 1.0).min(left);
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 2^16")]
+            self.intervals.advance(within as u64);
+            at += Duration::from_secs_f64(within * path.spacing);
+            left -= within;
+        }
+    }
+
+    fn begin(&mut self, at: Instant, path: &Path) {
+        match self.events {
+            0 => self.intervals.reset(path.first_interval),
+            _ => self.intervals.event(),
+        }
+        self.events += 1;
+        self.began = Some(at);
+    }
+
+    /// Multiplies the interval before the first event by `factor`, if that interval still counts, after a
+    /// correction of [`Path::first_interval`].
+    pub fn rescale_first(&mut self, factor: f64) {
+        if (1..=INTERVALS).contains(&self.events) {
+            self.intervals.rescale_oldest(factor);
+        }
+    }
+
+    /// Returns loss events per packet; `None` before the first event.
+    pub fn rate(&self) -> Option<f64> {
+        self.intervals.rate()
+    }
+
+    /// Returns the number of packets lost.
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Returns the number of loss events.
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+}
+
+/// Length of a window, in round trips.
+const ROUND_TRIPS: f64 = 2.0;
+
+/// Current window, and the previous window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReceiveRate {
+    /// Bytes of the previous window, and its duration in seconds.
+    before: (f64, f64),
+    began: Option<Instant>,
+    bytes: f64,
+}
+
+impl ReceiveRate {
+    /// Counts a packet. The first packet only starts the window, because its interval is unknown.
+    pub fn record(&mut self, now: Instant, bytes: f64, rtt: f64) {
+        let Some(began) = self.began else {
+            self.began = Some(now);
+            return;
+        };
+        let took = now.since(began).as_secs_f64();
+        if took >= ROUND_TRIPS * rtt {
+            // The window ends with the packet that completes the duration.
+            self.before = (self.bytes + bytes, took);
+            (self.began, self.bytes) = (Some(now), 0.0);
+        } else {
+            self.bytes += bytes;
+        }
+    }
+
+    /// Returns bytes per second; `None` before the second packet.
+    pub fn rate(&self, now: Instant) -> Option<f64> {
+        let took = now.since(self.began?).as_secs_f64() + self.before.1;
+        let bytes = self.bytes + self.before.0;
+        (bytes > 0.0 && took >= Duration::from_micros(1).as_secs_f64()).then(|| bytes / took)
+    }
+}
+
+/// Weight of the old mean at a measurement: for the CLR, which measures every round trip, and for other
+/// receivers.
+const KEPT_CLR: f64 = 0.9;
+const KEPT: f64 = 0.5;
+/// Weight of the old mean at a packet that shows only the one-way delay.
+const KEPT_ONE_WAY: f64 = 0.95;
+/// Limits of a round-trip time, in seconds.
+const RTT_LEAST: f64 = 1e-4;
+const RTT_MOST: f64 = 60.0;
+
+/// Mean of the round-trip times from echoes, adjusted by changes of the one-way delay between echoes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RoundTrip {
+    mean: Option<f64>,
+    /// `D_r`: offset of the sender's clock plus the delay to the sender, in microseconds.
+    back_us: u32,
+}
+
+impl RoundTrip {
+    /// Returns the mean in seconds; `None` before the first measurement.
+    pub const fn mean(&self) -> Option<f64> {
+        self.mean
+    }
+
+    /// Processes an echo: a packet sent at `sent_us` of the sender's clock answers a report of `asked_us` of
+    /// the receiver's clock, corrected for the time at the sender. Returns whether this is the first
+    /// measurement.
+    pub fn measure(&mut self, now: Instant, sent_us: u32, asked_us: u32, is_clr: bool) -> bool {
+        let sample = seconds(since_us(now, asked_us));
+        self.back_us = sent_us.wrapping_sub(asked_us);
+        let kept = if is_clr { KEPT_CLR } else { KEPT };
+        let is_first = self.mean.is_none();
+        self.mean = Some(self.mean.map_or(sample, |mean| kept * mean + (1.0 - kept) * sample));
+        is_first
+    }
+
+    /// Adjusts the mean for a packet without an echo, by the change of the one-way delay since the last echo.
+    pub fn one_way(&mut self, now: Instant, sent_us: u32) {
+        let sample = seconds(clock_us(now).wrapping_sub(sent_us).wrapping_add(self.back_us).cast_signed());
+        if let Some(mean) = &mut self.mean {
+            *mean = KEPT_ONE_WAY * *mean + (1.0 - KEPT_ONE_WAY) * sample;
+        }
+    }
+}
+
+fn seconds(micros: i32) -> f64 {
+    // Negative only if the packet was forged, or a clock stepped.
+    (f64::from(micros) / 1e6).clamp(RTT_LEAST, RTT_MOST)
 }

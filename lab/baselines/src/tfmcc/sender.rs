@@ -1,18 +1,19 @@
 //! TFMCC sender (RFC 4654, section 3).
+//!
+//! Queue of reports to echo, from which receivers measure round-trip times (RFC 4654, section 3.5).
 
 use core::convert::Infallible;
 use core::net::SocketAddr;
 
-use crate::tfmcc::message::{DATA_BYTES, Data, Echo, Message, NO_SUPPRESSION, Report};
-
-use super::ROUND;
-use super::config::{FLOOR_PERIOD, SenderConfig};
-use super::echoes::{Echoes, Pending, Who};
-use crate::stamp::{clock_us, since_us};
 use headwater_proto::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
 use headwater_proto::pacing::{BURST, Pacer};
 use headwater_proto::rate::Rate;
 use headwater_proto::time::{Duration, Instant};
+
+use super::{
+    DATA_BYTES, Data, Echo, FLOOR_PERIOD, NO_SUPPRESSION, ROUND, TfmccMessage, TfmccReport, TfmccSenderConfig,
+};
+use crate::{clock_us, later_us, since_us};
 
 /// Timer granularity in seconds: a part of the minimum `R_max` (section 3.2).
 const GRANULARITY: f64 = 0.001;
@@ -69,7 +70,7 @@ impl Clr {
 
 /// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SenderCounters {
+pub struct TfmccSenderCounters {
     /// Packets sent.
     pub packets: u64,
     /// Reports accepted.
@@ -102,8 +103,8 @@ struct Round {
 
 /// Sends packets of zeros at the fair rate of the receiver with the worst path.
 #[derive(Clone, Debug)]
-pub struct Sender {
-    config: SenderConfig,
+pub struct TfmccSender {
+    config: TfmccSenderConfig,
     pacer: Pacer,
     /// X, in bit/s.
     rate: f64,
@@ -123,12 +124,12 @@ pub struct Sender {
     gone: Instant,
     echoes: Echoes,
     sequence: u32,
-    counters: SenderCounters,
+    counters: TfmccSenderCounters,
 }
 
-impl Sender {
+impl TfmccSender {
     /// Creates a sender that starts at `now` with one packet in `R_max`.
-    pub fn new(config: SenderConfig, now: Instant) -> Self {
+    pub fn new(config: TfmccSenderConfig, now: Instant) -> Self {
         let rtt_max = config.rtt.as_secs_f64();
         let rate = 8.0 * f64::from(config.packet_bytes) / rtt_max;
         let mut sender = Self {
@@ -146,7 +147,7 @@ impl Sender {
             gone: now,
             echoes: Echoes::default(),
             sequence: 0,
-            counters: SenderCounters::default(),
+            counters: TfmccSenderCounters::default(),
         };
         sender.set_rate(now, rate);
         sender.starves = now + seconds(GONE * sender.rtt_max());
@@ -174,7 +175,7 @@ impl Sender {
     }
 
     /// Returns the sender's counters.
-    pub const fn counters(&self) -> &SenderCounters {
+    pub const fn counters(&self) -> &TfmccSenderCounters {
         &self.counters
     }
 
@@ -183,15 +184,15 @@ impl Sender {
     }
 
     fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        match Message::parse(datagram.payload) {
-            Ok(Message::Report(report)) if datagram.channel.is_none() => {
+        match TfmccMessage::parse(datagram.payload) {
+            Ok(TfmccMessage::Report(report)) if datagram.channel.is_none() => {
                 self.report(now, datagram.source, &report);
             }
             _ => self.counters.malformed += 1,
         }
     }
 
-    fn report(&mut self, now: Instant, address: SocketAddr, report: &Report) {
+    fn report(&mut self, now: Instant, address: SocketAddr, report: &TfmccReport) {
         let who = Who { id: report.receiver, address };
         let clr = self.clr.filter(|clr| clr.who() == who);
         let is_stale = match clr {
@@ -220,7 +221,7 @@ impl Sender {
     }
 
     /// Processes an accepted report, `rtt` seconds after the packet in its echo.
-    fn take(&mut self, now: Instant, who: Who, report: &Report, rtt: f64) {
+    fn take(&mut self, now: Instant, who: Who, report: &TfmccReport, rtt: f64) {
         // A receiver without a measurement used R_max in the equation.
         let scale = if report.has_rtt || !report.has_loss { 1.0 } else { (self.rtt_max() / rtt).max(1.0) };
         #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
@@ -377,7 +378,7 @@ impl Sender {
     }
 }
 
-impl Machine for Sender {
+impl Machine for TfmccSender {
     type Event = Infallible;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
@@ -420,4 +421,66 @@ fn bits(rate: f64) -> Rate {
 
 const fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
+}
+
+/// Maximum number of queued reports; the least urgent further reports get no echo, and their receivers report
+/// again.
+pub const ECHOES_MAX: usize = 64;
+
+/// Identity of a receiver; an identifier alone may be drawn, or forged, twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Who {
+    pub id: u32,
+    pub address: SocketAddr,
+}
+
+/// Report waiting for its echo.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub who: Who,
+    /// Timestamp of the report, by the receiver's clock.
+    pub timestamp_us: u32,
+    /// Arrival time of the report.
+    pub at: Instant,
+    /// Whether the receiver has measured its round-trip time.
+    pub has_rtt: bool,
+    /// Rate in the report.
+    pub rate: f64,
+}
+
+impl Pending {
+    /// Orders receivers without a round-trip time first, then by rate.
+    fn is_before(&self, other: &Self) -> bool {
+        (self.has_rtt, self.rate) < (other.has_rtt, other.rate)
+    }
+
+    pub fn echo(&self, now: Instant, is_clr: bool) -> Echo {
+        Echo { receiver: self.who.id, timestamp_us: later_us(self.timestamp_us, self.at, now), is_clr }
+    }
+}
+
+/// Queue of at most [`ECHOES_MAX`] reports.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Echoes(Vec<Pending>);
+
+impl Echoes {
+    pub fn push(&mut self, pending: Pending) {
+        self.0.retain(|other| other.who != pending.who);
+        if self.0.len() == ECHOES_MAX {
+            let last = (0..self.0.len())
+                .reduce(|last, one| if self.0[last].is_before(&self.0[one]) { one } else { last });
+            match last.filter(|last| pending.is_before(&self.0[*last])) {
+                Some(last) => _ = self.0.swap_remove(last),
+                None => return,
+            }
+        }
+        self.0.push(pending);
+    }
+
+    /// Removes and returns the most urgent report.
+    pub fn pop(&mut self) -> Option<Pending> {
+        let first = (0..self.0.len())
+            .reduce(|first, one| if self.0[one].is_before(&self.0[first]) { one } else { first })?;
+        Some(self.0.swap_remove(first))
+    }
 }

@@ -1,9 +1,7 @@
 //! `headwater-lab simulate`: plans in, results out.
 
-mod one;
 pub mod results;
 mod summary;
-mod traces;
 pub mod work;
 
 use std::collections::BTreeMap;
@@ -12,17 +10,19 @@ use std::io::{Read, Write};
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use headwater_cli::exit::{Exit, Failure, OrExit};
+use headwater_cli::screen;
+use headwater_cli::screen::Screen;
+use headwater_cli::shutdown::Shutdown;
 use headwater_netsim::plan::{Plan, TEXT_BYTES_MAX};
 use headwater_proto::Seed;
 
-use crate::args::{Shard, SimulateArgs};
-use headwater_cli::exit::{Exit, Failure, OrExit};
-use headwater_cli::screen::{self, Screen};
-use headwater_cli::shutdown::Shutdown;
-
 use results::Results;
 use summary::Summary;
+use work::Traces;
 use work::{Done, Job};
+
+use crate::args::{Shard, SimulateArgs};
 
 pub fn run(args: &SimulateArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
@@ -34,9 +34,9 @@ pub fn run(args: &SimulateArgs) -> Result<Exit, Failure> {
         return describe(&plan);
     }
     match &args.cell {
-        Some(key) => one::run(&plan, args, key),
+        Some(key) => run_one(&plan, args, key),
         None => {
-            one::refuse_traces(args)?;
+            refuse_traces(args)?;
             all(&plan, args, &screen)
         }
     }
@@ -146,7 +146,7 @@ fn all(plan: &Plan, args: &SimulateArgs, screen: &Screen) -> Result<Exit, Failur
         at_once: args.jobs,
         json: args.output.json,
         doing: &|job, shutdown| work::simulate(plan, job, shutdown),
-        failure: &|job, reason| one::failure(plan, args, job, reason),
+        failure: &|job, reason| failure(plan, args, job, reason),
     };
     campaign.run(screen)
 }
@@ -248,5 +248,71 @@ impl InOrder {
             print(&format!("{line}\n"))?;
         }
         Ok(())
+    }
+}
+
+/// Executes the run of `key`, with the requested traces.
+fn run_one(plan: &Plan, args: &SimulateArgs, key: &str) -> Result<Exit, Failure> {
+    let job = find(plan, key)?;
+    let mut traces = Traces::open(args, plan.title())?;
+    let done = work::do_job(plan, &job, &mut traces);
+    traces.result()?;
+    match done {
+        Some(Done::Result(line)) => {
+            let mut summary = Summary::default();
+            summary.add(&line)?;
+            if args.output.json { print(&format!("{line}\n")) } else { print(&summary.table()) }
+        }
+        Some(Done::Failed(reason)) => Err(Failure::new(Exit::Other, failure(plan, args, &job, &reason))),
+        None => Ok(Exit::Interrupted),
+    }
+}
+
+/// Refuses traces of several runs.
+pub fn refuse_traces(args: &SimulateArgs) -> Result<(), Failure> {
+    let wanted = args.output.pcap.is_some() || args.output.events.is_some();
+    if wanted {
+        let message = format!(
+            "--pcap and --events write down one run: name it by --cell, with a key that 'headwater-lab simulate {} --list' \
+             prints",
+            args.plan.display()
+        );
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(())
+}
+
+/// Message that names the failed run, and the command that repeats the run.
+pub fn failure(plan: &Plan, args: &SimulateArgs, job: &Job, reason: &str) -> String {
+    let seed = args.seed.map_or_else(String::new, |seed| format!(" --seed {seed}"));
+    format!(
+        "run {} of cell {} failed: {reason}\n  plan {} (digest {}), seed {}, headwater {} ({})\n  again: headwater-lab simulate {} \
+         --cell {}{seed}",
+        job.run,
+        job.cell + 1,
+        plan.name(),
+        plan.digest(),
+        plan.seed().0,
+        env!("CARGO_PKG_VERSION"),
+        env!("HEADWATER_COMMIT"),
+        args.plan.display(),
+        job.key
+    )
+}
+
+fn find(plan: &Plan, key: &str) -> Result<Job, Failure> {
+    let mut found: Vec<Job> = jobs(plan).into_iter().filter(|job| job.key.starts_with(key)).collect();
+    match (found.pop(), found.len()) {
+        (Some(job), 0) => Ok(job),
+        (Some(_), others) => {
+            let message = format!("{} runs have keys that begin with {key}; give more digits", others + 1);
+            Err(Failure::new(Exit::Usage, message))
+        }
+        (None, _) => {
+            let message = format!(
+                "no run of the plan has the key {key}; keys change with the plan, the seed and the version: see --list"
+            );
+            Err(Failure::new(Exit::Usage, message))
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use headwater_netsim::measure::statistics::{Confidence, estimate};
+use headwater_netsim::measure::{Confidence, estimate};
 use serde::Deserialize;
 use serde_json::Value;
 

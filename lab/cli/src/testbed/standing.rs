@@ -19,7 +19,7 @@ pub fn run(args: &TestbedArgs) -> Result<Exit, Failure> {
         TestbedCommand::Up { plan, cell, routing, as_wire } => up(plan, *cell, *routing, *as_wire),
         TestbedCommand::Down { name } => down(name.as_deref()),
         TestbedCommand::List => list(),
-        TestbedCommand::Run(args) => super::trials::run(args),
+        TestbedCommand::Run(args) => super::run_plan(args),
         TestbedCommand::Exec { name, node, command } => exec(name.as_deref(), node, command),
     }
 }

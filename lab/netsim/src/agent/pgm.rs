@@ -1,5 +1,6 @@
-//! PGM flows without content: a source that always has more to send, receivers that only count, and the model of
-//! LE-SBCC's aggregation (Thapliyal et al., aggregation): a router that sends on the first NAK for each packet.
+//! PGM flows without content: a source that always has more to send, receivers that only count, and the
+//! model of LE-SBCC's aggregation (Thapliyal et al., aggregation): a router that sends on the first NAK for
+//! each packet.
 
 use std::collections::{BTreeMap, VecDeque};
 

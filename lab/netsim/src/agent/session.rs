@@ -1,5 +1,6 @@
-//! Sessions without content, whose packets carry congestion control information only; and a store for thousands
-//! of receivers of the same content, which compares received symbols with the original and keeps no content.
+//! Sessions without content, whose packets carry congestion control information only; and a store for
+//! thousands of receivers of the same content, which compares received symbols with the original and keeps
+//! no content.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

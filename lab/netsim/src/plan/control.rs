@@ -1,22 +1,25 @@
-//! The congestion controls that sessions of plans may have: entries of the product's table by their names,
-//! and the baselines.
+//! Congestion controls of sessions in plans: entries of the product's table by their names, and the
+//! baselines.
 
 use std::fmt;
 
 use headwater_baselines::{rlc, rlm};
 use headwater_proto::control::{ReceiverControl, SenderControl};
+use headwater_proto::controls::{self, Control, Parameter};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
-use headwater_proto::{Duration, Instant, Rate, Seed, controls, fixed, flid, m2c, sim, webrc};
+use headwater_proto::{Duration, Instant, Rate, Seed, fixed, flid, m2c, sim, webrc};
 
-/// A congestion control: how plans call it, what they may say of it, and what makes its ends.
-pub struct Control {
-    /// Its name in plans and results.
+/// A congestion control: name and keys in plans, and constructors of both ends.
+pub struct PlanControl {
+    /// Name in plans and results.
     pub name: &'static str,
-    /// Keys of a flow that speak of its layers, beside `max-rate`.
-    pub(crate) keys: &'static [&'static str],
-    /// Keys of a flow or a receiver that speak of [`Limits`].
+    /// Parameters of the control in the product's table; keys of a flow.
+    parameters: &'static [Parameter],
+    /// Further keys of a flow that describe layers, in addition to `max-rate`.
+    own_keys: &'static [&'static str],
+    /// Keys of a flow or a receiver that set [`Limits`].
     pub(crate) limits: &'static [&'static str],
-    /// Bytes of its congestion control information.
+    /// Bytes of the congestion control information.
     pub(crate) cci_bytes: u16,
     /// Whether receivers' reports are a flow of their own, which routers may merge.
     pub(crate) has_reports: bool,
@@ -24,10 +27,16 @@ pub struct Control {
     receiver: MakeReceiver,
 }
 
-/// What most controls have in common.
-const COMMON: Control = Control {
+/// An entry of the product's table, with the ends of a fixed rate.
+const fn entry(control: &Control) -> PlanControl {
+    PlanControl { name: control.name, parameters: control.parameters, ..BASELINE }
+}
+
+/// A baseline, with the ends of a fixed rate.
+const BASELINE: PlanControl = PlanControl {
     name: "",
-    keys: &[],
+    parameters: &[],
+    own_keys: &[],
     limits: &[],
     cci_bytes: 4,
     has_reports: false,
@@ -35,106 +44,100 @@ const COMMON: Control = Control {
     receiver: fixed_receiver,
 };
 
-/// The sending end, whose first slot begins at an instant.
+/// Constructor of the sending end, whose first slot begins at an instant.
 type MakeSender = fn(&Parameters, Instant) -> Result<ChosenSender, String>;
-/// The receiving end, with chance of its own.
+/// Constructor of the receiving end, with a seed of its own.
 type MakeReceiver = fn(&Parameters, &Limits, Seed) -> Result<ChosenReceiver, String>;
 
 /// Shapes of dynamic channels by their words in plans.
 pub(super) const SHAPES: [(&str, Shape); 2] =
     [("geometric", Shape::Geometric), (controls::WEBRC.name, Shape::Webrc)];
 
-/// Keys that speak of dynamic channels.
-pub(super) const DYNAMIC_KEYS: &[&str] =
-    &["base-rate", "ratio", "slot", "channels-per-slot", "quiescent-slots", "shape", "constant-rate"];
-const WEBRC_KEYS: &[&str] = &["base-rate", "ratio", "slot", "quiescent-slots", "constant-rate"];
-const FLID_KEYS: &[&str] = &["base-rate", "ratio", "slot"];
-/// Keys that speak of SIM.
-pub(super) const SIM_KEYS: &[&str] = &[
-    "base-rate",
-    "groups",
-    "decrease",
-    "step",
-    "hold-off",
-    "selection",
-    "menu",
-    "initial-rtt",
-    "least-rtt",
-    "aggregate",
-];
-/// It has no use for routers; a plan that compares it with SIM may name them.
-const RLM_KEYS: &[&str] = &["base-rate", "groups", "aggregate"];
 /// Keys of all limits.
 pub(crate) const LIMITS: &[&str] = &["cap", "rtt-hint", "cycle"];
 
-/// All of them.
-pub(crate) const CONTROLS: &[Control] = &[
-    Control { name: controls::FIXED.name, ..COMMON },
-    Control {
-        name: controls::M2C.name,
-        keys: DYNAMIC_KEYS,
+/// All controls of sessions.
+const CONTROLS: &[PlanControl] = &[
+    entry(&controls::FIXED),
+    PlanControl {
+        own_keys: &["shape"],
         limits: &["cap", "rtt-hint"],
         sender: dynamic_sender,
         receiver: m2c_receiver,
-        ..COMMON
+        ..entry(&controls::M2C)
     },
-    Control {
-        name: controls::WEBRC.name,
-        keys: WEBRC_KEYS,
+    PlanControl {
         limits: &["cap"],
         sender: webrc_sender,
         receiver: webrc_receiver,
-        ..COMMON
+        ..entry(&controls::WEBRC)
     },
-    Control {
-        name: controls::FLID_DL.name,
-        keys: FLID_KEYS,
+    PlanControl {
         limits: &["cap"],
         sender: flid_dl_sender,
         receiver: flid_dl_receiver,
-        ..COMMON
+        ..entry(&controls::FLID_DL)
     },
-    Control {
+    PlanControl {
         name: "flid-sl",
-        keys: FLID_KEYS,
+        own_keys: &["base-rate", "ratio", "slot"],
         limits: &["cap"],
         sender: flid_sl_sender,
         receiver: flid_sl_receiver,
-        ..COMMON
+        ..BASELINE
     },
-    Control { name: "rlm", keys: RLM_KEYS, sender: rlm_sender, receiver: rlm_receiver, ..COMMON },
-    Control {
-        name: controls::SIM.name,
-        keys: SIM_KEYS,
+    // RLM has no use for routers; a plan that compares RLM with SIM may name them.
+    PlanControl {
+        name: "rlm",
+        own_keys: &["base-rate", "groups", "aggregate"],
+        sender: rlm_sender,
+        receiver: rlm_receiver,
+        ..BASELINE
+    },
+    PlanControl {
+        own_keys: &["base-rate", "step", "hold-off", "menu", "initial-rtt", "least-rtt", "aggregate"],
         limits: &["cycle"],
         cci_bytes: 12,
         has_reports: true,
         sender: sim_sender,
         receiver: sim_receiver,
+        ..entry(&controls::SIM)
     },
-    Control {
+    PlanControl {
         name: "rlc",
-        keys: &["base-rate", "slot"],
+        own_keys: &["base-rate", "slot"],
         limits: &["cap"],
         sender: rlc_sender,
         receiver: rlc_receiver,
-        ..COMMON
+        ..BASELINE
     },
 ];
 
-impl PartialEq for Control {
+/// Key of a parameter of the product's table in plans, without the unit; `None` where a plan sets the value
+/// otherwise.
+fn plan_key(parameter: &Parameter) -> Option<&'static str> {
+    match parameter.name {
+        "packet-bytes" | "max-rate" | "session" => None,
+        "constant" => Some("constant-rate"),
+        // A receiver's `leave` is the time at which the receiver leaves.
+        "leave-ns" => Some("leave-latency"),
+        name => Some(name.strip_suffix("-ppm").or_else(|| name.strip_suffix("-ns")).unwrap_or(name)),
+    }
+}
+
+impl PartialEq for PlanControl {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
 
-impl fmt::Debug for Control {
+impl fmt::Debug for PlanControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Control").field(&self.name).finish()
+        f.debug_tuple("PlanControl").field(&self.name).finish()
     }
 }
 
-impl Control {
+impl PlanControl {
     /// The control of this name.
     pub(crate) fn of(name: &str) -> Option<&'static Self> {
         CONTROLS.iter().find(|control| control.name == name)
@@ -144,23 +147,28 @@ impl Control {
         CONTROLS.iter().map(|control| control.name).collect()
     }
 
-    /// Every key of layers that some control has.
-    pub(crate) fn all_keys() -> Vec<&'static str> {
-        [DYNAMIC_KEYS, SIM_KEYS].concat()
+    /// Keys of a flow that describe layers, in addition to `max-rate`.
+    pub(crate) fn keys(&self) -> Vec<&'static str> {
+        self.parameters.iter().filter_map(plan_key).chain(self.own_keys.iter().copied()).collect()
     }
 
-    /// The sending end.
+    /// Keys of the layers of every control.
+    pub(crate) fn all_keys() -> Vec<&'static str> {
+        CONTROLS.iter().flat_map(Self::keys).collect()
+    }
+
+    /// Creates the sending end.
     ///
     /// # Errors
-    /// What is wrong with the parameters.
+    /// A message about invalid parameters.
     pub fn sender(&self, parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
         (self.sender)(parameters, start)
     }
 
-    /// The receiving end.
+    /// Creates the receiving end.
     ///
     /// # Errors
-    /// What is wrong with the parameters.
+    /// A message about invalid parameters.
     pub fn receiver(
         &self,
         parameters: &Parameters,
@@ -177,93 +185,97 @@ pub type ChosenReceiver = Box<dyn ViewedControl>;
 /// The sending end of some control.
 pub type ChosenSender = Box<dyn SenderControl>;
 
-/// What a plan says of the layers of a session; where it says nothing, the control's own defaults hold.
+/// Parameters of the layers of a session in a plan; the control's own defaults where absent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
     /// UDP payload of a full packet in bytes.
     pub packet_bytes: u16,
-    /// Of all channels together, in bit/s of UDP payload.
+    /// Rate of all channels together, in bit/s of UDP payload.
     pub max_rate: Rate,
-    /// Of the base channel, in bit/s of UDP payload.
+    /// Rate of the base channel, in bit/s of UDP payload.
     pub base_rate: Option<Rate>,
-    /// What a rate falls by in a slot.
+    /// Factor by which a rate falls in a slot.
     pub ratio: Option<f64>,
     /// Length of a slot.
     pub slot: Option<Duration>,
     /// Channels that begin in a slot.
     pub channels_per_slot: Option<u16>,
-    /// Slots that a channel rests.
+    /// Slots for which a channel rests.
     pub quiescent_slots: Option<u16>,
-    /// The shape of the rates.
+    /// Shape of the rates.
     pub shape: Option<Shape>,
-    /// Whether the newest wave fills up what is missing to the maximum rate.
+    /// Whether the newest wave fills the total up to the maximum rate.
     pub constant_rate: bool,
-    /// Of SIM.
+    /// Whether packets of all channels are staggered.
+    pub staggered: Option<bool>,
+    /// Time for which a network forwards after a leave, as FLID assumes.
+    pub leave_latency: Option<Duration>,
+    /// Slots for which a receiver of FLID ignores losses after a leave.
+    pub deaf_slots: Option<u16>,
+    /// Parameters of SIM.
     pub sim: SimParameters,
 }
 
-/// What a plan says of SIM beside.
+/// Further parameters of SIM in a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SimParameters {
     /// Groups of the session.
     pub groups: Option<u16>,
-    /// What is left of a congested rate.
+    /// Factor by which a congested rate falls.
     pub decrease: Option<f64>,
-    /// What a rate grows by in a request, bit/s.
+    /// Growth of a rate in a request, in bit/s.
     pub step: Option<Rate>,
-    /// Requests that a rate is left alone for after a decrease.
+    /// Requests for which a rate stays unchanged after a decrease.
     pub hold_off: Option<u16>,
     /// Requests in a selection interval.
     pub selection: Option<u16>,
     /// Whether the menu may become active.
     pub menu: Option<bool>,
-    /// The maximum round-trip time before the first report.
+    /// Maximum round-trip time before the first report.
     pub initial_rtt: Option<Duration>,
-    /// The least that the maximum round-trip time counts for.
+    /// Lower bound of the maximum round-trip time.
     pub least_rtt: Option<Duration>,
-    /// Whether routers merge what the sender hears.
+    /// Whether routers merge the reports that reach the sender.
     pub is_aggregated: bool,
 }
 
-/// What a receiver was told.
+/// Limits given to a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// Most that it takes, in bit/s of UDP payload.
+    /// Maximum rate, in bit/s of UDP payload.
     pub max_rate: Option<Rate>,
-    /// The round-trip time to the sender without queueing.
+    /// Round-trip time to the sender without queueing.
     pub rtt_hint: Option<Duration>,
-    /// It goes and comes back each so much time.
+    /// Length of each presence and absence of a receiver that leaves and comes back in turn.
     pub cycle: Option<Duration>,
 }
 
-/// What a receiving control shows at an instant; what it has not, or not yet, is `None`.
+/// Values of a receiving control at an instant; `None` for a value that the control lacks, or lacks so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
-    /// Levels held above the base.
+    /// Subscribed levels above the base.
     pub level: u16,
-    /// What it takes for its fair share, in packets per second.
+    /// Fair share as estimated by the control, in packets per second.
     pub fair_rate: Option<f64>,
-    /// Its congestion window in packets.
+    /// Congestion window in packets.
     pub window: Option<f64>,
-    /// Its round-trip time in seconds.
+    /// Round-trip time in seconds.
     pub rtt: Option<f64>,
 }
 
-/// A receiving control that can be looked at.
+/// A receiving control with values to show.
 pub trait ViewedControl: ReceiverControl {
-    /// What it shows. Looking changes nothing.
-    fn view(&self, now: Instant) -> View;
-}
-
-impl ViewedControl for fixed::Receiver {
+    /// Returns the values at `now`, and changes nothing.
     fn view(&self, _now: Instant) -> View {
         View::default()
     }
 }
 
+impl ViewedControl for fixed::Receiver {}
+
 impl ViewedControl for m2c::Receiver {
     fn view(&self, now: Instant) -> View {
-        // Its meter moves on when it is asked: a copy is asked.
+        // Reading the meter changes the meter, so a copy is read.
         let Some(status) = self.clone().status(now) else { return View::default() };
         View {
             level: status.levels,
@@ -291,13 +303,13 @@ impl ViewedControl for flid::Receiver {
     }
 }
 
-impl ViewedControl for rlc::Receiver {
+impl ViewedControl for rlc::RlcReceiver {
     fn view(&self, _now: Instant) -> View {
         View { level: self.level(), ..View::default() }
     }
 }
 
-impl ViewedControl for rlm::Receiver {
+impl ViewedControl for rlm::RlmReceiver {
     fn view(&self, _now: Instant) -> View {
         let level = u16::try_from(self.level().saturating_sub(1)).unwrap_or(u16::MAX);
         View { level, ..View::default() }
@@ -329,6 +341,7 @@ fn dynamic(parameters: &Parameters) -> DynamicConfig {
     let config =
         parameters.channels_per_slot.map_or(config, |channels| config.with_channels_per_slot(channels));
     let config = parameters.quiescent_slots.map_or(config, |slots| config.with_quiescent_slots(slots));
+    let config = parameters.staggered.map_or(config, |staggered| config.with_stagger(staggered));
     config.with_constant_rate(parameters.constant_rate)
 }
 
@@ -365,7 +378,9 @@ fn flid(base: fn(u16, Rate) -> flid::Config, parameters: &Parameters) -> flid::C
     let config = base(parameters.packet_bytes, parameters.max_rate);
     let config = parameters.base_rate.map_or(config, |rate| config.with_base_rate(rate));
     let config = parameters.ratio.map_or(config, |ratio| config.with_ratio(ratio));
-    parameters.slot.map_or(config, |slot| config.with_slot(slot))
+    let config = parameters.slot.map_or(config, |slot| config.with_slot(slot));
+    let config = parameters.leave_latency.map_or(config, |latency| config.with_leave_latency(latency));
+    parameters.deaf_slots.map_or(config, |slots| config.with_deaf_slots(slots))
 }
 
 fn flid_sender(config: &flid::Config, start: Instant) -> Result<ChosenSender, String> {
@@ -396,27 +411,27 @@ fn flid_sl_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result
     flid_receiver(flid(flid::Config::static_layers, parameters), limits)
 }
 
-/// Without a base rate, RLC's is ten packets a second, as FLID's.
-fn rlc(parameters: &Parameters) -> rlc::Config {
+/// Configuration of RLC; the default base rate is ten packets per second, as in FLID.
+fn rlc(parameters: &Parameters) -> rlc::RlcConfig {
     let ten_packets = Rate::from_bits(80 * u64::from(parameters.packet_bytes));
     let base = parameters.base_rate.or(ten_packets).unwrap_or(parameters.max_rate);
-    let config = rlc::Config::new(parameters.packet_bytes, base, parameters.max_rate);
+    let config = rlc::RlcConfig::new(parameters.packet_bytes, base, parameters.max_rate);
     parameters.slot.map_or(config, |spacing| config.with_spacing(spacing))
 }
 
 fn rlc_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
     let layers = rlc::Layers::new(&rlc(parameters), start).map_err(|error| error.to_string())?;
-    Ok(Box::new(rlc::Sender::new(layers)))
+    Ok(Box::new(rlc::RlcSender::new(layers)))
 }
 
 fn rlc_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
-    let own = rlc::ReceiverConfig::new();
+    let own = rlc::RlcReceiverConfig::new();
     let own = limits.max_rate.map_or(own, |rate| own.with_max_rate(rate));
-    let receiver = rlc::Receiver::new(rlc(parameters), own).map_err(|error| error.to_string())?;
+    let receiver = rlc::RlcReceiver::new(rlc(parameters), own).map_err(|error| error.to_string())?;
     Ok(Box::new(receiver))
 }
 
-/// Groups of a session of SIM where a plan does not say.
+/// Default number of groups of a session of SIM.
 const SIM_GROUPS: u16 = 5;
 
 fn sim(parameters: &Parameters) -> sim::Config {
@@ -448,24 +463,24 @@ fn sim(parameters: &Parameters) -> sim::Config {
     config.with_trust(if own.is_aggregated { sim::Trust::Everybody } else { sim::Trust::Nobody })
 }
 
-/// A base layer, and others of equal rates above it.
-fn rlm(parameters: &Parameters) -> Result<rlm::Config, String> {
+/// Configuration of RLM: a base layer, and further layers of equal rates.
+fn rlm(parameters: &Parameters) -> Result<rlm::RlmConfig, String> {
     let layers = u64::from(parameters.sim.groups.unwrap_or(SIM_GROUPS));
     let most = parameters.max_rate.as_bits();
     let base = parameters.base_rate.map_or(most / layers, Rate::as_bits);
     let above = most.saturating_sub(base) / (layers - 1).max(1);
     let rates = (0..layers).map(|layer| Rate::from_bits(if layer == 0 { base } else { above }));
     let rates: Option<Vec<Rate>> = rates.collect();
-    let config = rates.and_then(|rates| rlm::Config::new(rates, parameters.packet_bytes));
+    let config = rates.and_then(|rates| rlm::RlmConfig::new(rates, parameters.packet_bytes));
     config.ok_or_else(|| "'base-rate' must be below 'max-rate'".to_owned())
 }
 
 fn rlm_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
-    Ok(Box::new(rlm::Sender::new(rlm(parameters)?, start)))
+    Ok(Box::new(rlm::RlmSender::new(rlm(parameters)?, start)))
 }
 
 fn rlm_receiver(parameters: &Parameters, _: &Limits, seed: Seed) -> Result<ChosenReceiver, String> {
-    Ok(Box::new(rlm::Receiver::new(&rlm(parameters)?, seed)))
+    Ok(Box::new(rlm::RlmReceiver::new(&rlm(parameters)?, seed)))
 }
 
 fn sim_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {

@@ -31,7 +31,6 @@
 pub mod control;
 pub mod flow;
 pub mod link;
-mod names;
 mod problem;
 pub mod queue;
 pub mod run;
@@ -127,8 +126,8 @@ impl Plan {
         let context = Context { problems: Problems::default(), seed: Seed(1), run: 1 };
         let plan = Section::new(&context, &tree, 0..0, "", PLAN_KEYS);
         let name: String = plan.need("name").unwrap_or_default();
-        if plan.node("name").is_some() && !names::is_name(&name) {
-            plan.problem_at("name", format!("'{name}' cannot name a plan: {}", names::NAME_RULE));
+        if plan.node("name").is_some() && !problem::is_name(&name) {
+            plan.problem_at("name", format!("'{name}' cannot name a plan: {}", problem::NAME_RULE));
         }
         let title = plan.get("title");
         let seed = Seed(plan.or("seed", 1));

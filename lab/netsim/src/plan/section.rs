@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use headwater_proto::Seed;
 
-use super::names;
+use super::problem;
 use super::problem::{Problems, Span};
 use super::tree::{Node, Table, Value};
 use super::value::FromNode;
@@ -40,7 +40,7 @@ impl<'a> Section<'a> {
         let section = Self { context, table, span, path: path.into(), keys: keys.to_vec() };
         for (key, entry) in table.in_order() {
             if !keys.contains(&key) {
-                let hint = names::hint(key, keys.iter().copied());
+                let hint = problem::hint(key, keys.iter().copied());
                 context.problems.add(&entry.key, format!("unknown key '{key}'{hint}"));
             }
         }
@@ -140,7 +140,7 @@ impl<'a> Section<'a> {
         let text: String = self.get(key)?;
         let found = words.iter().find(|word| **word == text);
         if found.is_none() {
-            let hint = names::hint(&text, words.iter().copied());
+            let hint = problem::hint(&text, words.iter().copied());
             self.problem_at(key, format!("'{text}' is no {key}{hint}"));
         }
         found.copied()

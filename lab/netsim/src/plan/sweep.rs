@@ -3,7 +3,7 @@
 //! Each `[[sweep]]` is a dimension. Paths of the same dimension change together (their lists are equally
 //! long); dimensions are multiplied, and the last dimension changes fastest.
 
-use super::names;
+use super::problem;
 use super::problem::{Problems, Span};
 use super::section::{Context, Section};
 use super::tree::{Entry, Node, Table, Value};
@@ -189,7 +189,7 @@ fn check_path(problems: &Problems, plan: &Table, path: &str, span: &Span) -> Opt
     let mut segments = segments.into_iter();
     while let Some(segment) = segments.next() {
         let Some(entry) = table.entries.get(segment) else {
-            let hint = names::hint(segment, table.entries.keys().map(String::as_str));
+            let hint = problem::hint(segment, table.entries.keys().map(String::as_str));
             problems.add(span, format!("the plan has no '{segment}' of the path '{path}'{hint}"));
             return None;
         };

@@ -2,7 +2,7 @@
 
 use headwater_proto::{Duration, Rate};
 
-use super::names;
+use super::problem;
 use super::queue::{self, Loss, Sides};
 use super::section::Section;
 use super::topology::{self, Topology};
@@ -144,7 +144,7 @@ fn place(section: &Section<'_>, topology: &Topology) -> Option<(usize, Sides)> {
     section.need::<String>("link")?;
     let (name, span) = section.texts("link").into_iter().next()?;
     let Some(link) = topology.link(name) else {
-        let hint = names::hint(name, topology.links.iter().map(|link| link.name.as_str()));
+        let hint = problem::hint(name, topology.links.iter().map(|link| link.name.as_str()));
         section.problem(&span, format!("there is no link '{name}'{hint}"));
         return None;
     };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::link::{self, Link, merged};
-use super::names::{self, NAME_RULE};
 use super::problem::Span;
+use super::problem::{self, NAME_RULE};
 use super::section::{Context, Section};
 use super::tree::{Entry, Table, Value};
 use super::value::FromNode;
@@ -122,7 +122,7 @@ fn shape(plan: &Section<'_>, topology: &mut Topology) -> Option<Vec<Draft>> {
         "tree" => &["kind", "nodes", "arity", "depth", "link"],
         "graph" => &["kind", "nodes"],
         _ => {
-            let hint = names::hint(kind, KINDS.iter().copied());
+            let hint = problem::hint(kind, KINDS.iter().copied());
             let span = table.entries.get("kind").map_or(&entry.key, |written| &written.node.span);
             plan.problem(span, format!("[topology] needs a kind, and '{kind}' is none{hint}"));
             return None;
@@ -265,7 +265,7 @@ impl Shape<'_, '_> {
             self.section.problem_at("nodes", "a graph lists its nodes: nodes = [\"a\", \"b\"]");
         }
         for (name, span) in listed {
-            if !names::is_name(name) {
+            if !problem::is_name(name) {
                 self.section.problem(&span, format!("'{name}' cannot be a name: {NAME_RULE}"));
             } else if self.topology.node(name).is_some() {
                 self.section.problem(&span, format!("there is a node '{name}' already; choose another name"));
@@ -339,7 +339,7 @@ fn links(plan: &Section<'_>, topology: &Topology, drafts: &mut Vec<Draft>) {
                 draft.table = Rc::new(merged(&draft.table, Some(table)));
             }
             (None, None) => {
-                let hint = names::hint(name, indices.keys().map(String::as_str));
+                let hint = problem::hint(name, indices.keys().map(String::as_str));
                 let message = format!(
                     "the topology has no link '{name}'; a new one needs between = [\"a\", \"b\"]{hint}"
                 );
@@ -380,7 +380,7 @@ fn ends(context: &Context, between: &Entry, topology: &Topology) -> Option<[usiz
 pub(crate) fn node(context: &Context, topology: &Topology, name: &str, span: &Span) -> Option<usize> {
     let found = topology.node(name);
     if found.is_none() {
-        let hint = names::hint(name, topology.nodes.iter().map(String::as_str));
+        let hint = problem::hint(name, topology.nodes.iter().map(String::as_str));
         context.problems.add(span, format!("there is no node '{name}'{hint}"));
     }
     found
@@ -395,7 +395,7 @@ pub(crate) fn named<'a>(plan: &Section<'a>, key: &'static str) -> Vec<(&'a str, 
     };
     let mut entries = table.in_order();
     entries.retain(|(name, entry)| {
-        let is_name = names::is_name(name);
+        let is_name = problem::is_name(name);
         if !is_name {
             plan.problem(&entry.key, format!("'{name}' cannot be a name: {NAME_RULE}"));
         }

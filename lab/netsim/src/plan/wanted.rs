@@ -3,7 +3,7 @@
 use headwater_proto::Duration;
 
 use super::flow::Flow;
-use super::names;
+use super::problem;
 use super::section::Section;
 use super::topology::Topology;
 
@@ -70,9 +70,10 @@ fn links(section: &Section<'_>, topology: &Topology) -> Vec<usize> {
     for (pattern, span) in section.texts("links") {
         let before = chosen.len();
         let links = topology.links.iter().enumerate();
-        chosen.extend(links.filter(|(_, link)| names::matches(pattern, &link.name)).map(|(index, _)| index));
+        chosen
+            .extend(links.filter(|(_, link)| problem::matches(pattern, &link.name)).map(|(index, _)| index));
         if chosen.len() == before {
-            let hint = names::hint(pattern, topology.links.iter().map(|link| link.name.as_str()));
+            let hint = problem::hint(pattern, topology.links.iter().map(|link| link.name.as_str()));
             section.problem(&span, format!("there is no link '{pattern}'{hint}"));
         }
     }
@@ -112,10 +113,10 @@ fn chosen(section: &Section<'_>, key: &'static str, flows: &[Flow]) -> Vec<usize
         let found = flows
             .iter()
             .enumerate()
-            .filter(|(_, flow)| names::matches(pattern, &flow.name) || flow.group == pattern);
+            .filter(|(_, flow)| problem::matches(pattern, &flow.name) || flow.group == pattern);
         chosen.extend(found.map(|(index, _)| index));
         if chosen.len() == before {
-            let hint = names::hint(pattern, flows.iter().map(|flow| flow.name.as_str()));
+            let hint = problem::hint(pattern, flows.iter().map(|flow| flow.name.as_str()));
             section.problem(&span, format!("there is no flow '{pattern}'{hint}"));
         }
     }

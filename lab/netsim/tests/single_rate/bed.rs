@@ -20,8 +20,8 @@ const PORT: u16 = 7_500;
 /// Rate of links that are no bottleneck, in kbit/s.
 const WIDE: u64 = 100_000;
 
-pub type TfmccSender = Hosted<tfmcc::Sender>;
-pub type PgmccSender = Hosted<pgmcc::Sender>;
+pub type TfmccSender = Hosted<tfmcc::TfmccSender>;
+pub type PgmccSender = Hosted<pgmcc::PgmccSender>;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,13 +140,13 @@ impl Bed {
         let agent = format!("{name}/sender");
         let sender = match kind {
             Kind::Tfmcc => {
-                let machine = tfmcc::Sender::new(tfmcc::SenderConfig::new(PACKET), start);
+                let machine = tfmcc::TfmccSender::new(tfmcc::TfmccSenderConfig::new(PACKET), start);
                 self.agent(&agent, node, machine, ports, start)
             }
             Kind::Pgmcc => {
                 let session =
                     Session { gsi: Gsi([1; 6]), source_port: 40_000, destination_port: PORT, group: GROUP };
-                let machine = pgmcc::Sender::new(pgmcc::SenderConfig::new(session, PACKET));
+                let machine = pgmcc::PgmccSender::new(pgmcc::PgmccSenderConfig::new(session, PACKET));
                 self.agent(&agent, node, machine, ports, start)
             }
         };
@@ -162,12 +162,12 @@ impl Bed {
         match sent.kind {
             Kind::Tfmcc => {
                 let seed = Seed(rand::Rng::next_u64(&mut stream.clone()));
-                self.agent(&agent, node, tfmcc::Receiver::new(seed), sent.feedback, start)
+                self.agent(&agent, node, tfmcc::TfmccReceiver::new(seed), sent.feedback, start)
             }
             Kind::Pgmcc => {
-                let config =
-                    pgmcc::ReceiverConfig::new(PORT, GROUP, address).with_back_off(Duration::from_millis(10));
-                self.agent(&agent, node, pgmcc::Receiver::new(config, stream), sent.feedback, start)
+                let config = pgmcc::PgmccReceiverConfig::new(PORT, GROUP, address)
+                    .with_back_off(Duration::from_millis(10));
+                self.agent(&agent, node, pgmcc::PgmccReceiver::new(config, stream), sent.feedback, start)
             }
         }
     }

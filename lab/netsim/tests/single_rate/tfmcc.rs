@@ -1,4 +1,4 @@
-use headwater_baselines::tfmcc::SenderCounters;
+use headwater_baselines::tfmcc::TfmccSenderCounters;
 use headwater_netsim::engine::Run;
 
 use crate::bed::{
@@ -6,7 +6,7 @@ use crate::bed::{
     takes_about_half_beside_tcp,
 };
 
-fn counters(run: &Run, sent: Sent) -> SenderCounters {
+fn counters(run: &Run, sent: Sent) -> TfmccSenderCounters {
     *run.agent::<TfmccSender>(sent.sender).unwrap().machine().counters()
 }
 

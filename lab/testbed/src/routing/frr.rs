@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::error::{Error, Tried};
 use crate::network::{Network, without};
 use crate::program::{Program, must};
 use crate::shape::{Role, Shape};
+use crate::{Error, Tried};
 
 /// Required programs of FRR.
 pub(super) const PROGRAMS: [&str; 3] = ["/usr/lib/frr/zebra", "/usr/lib/frr/pimd", "/usr/bin/vtysh"];

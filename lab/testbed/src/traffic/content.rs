@@ -9,7 +9,7 @@ use headwater_netsim::tcp::Data;
 use rand::Rng;
 
 use super::Site;
-use crate::error::{Error, Tried};
+use crate::{Error, Tried};
 
 /// Maximum content of a session without a file. The content is the amount that the session's link carries in
 /// 1.25 times the duration, up to this bound.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::samples::Samples;
+use crate::results::Samples;
 
 /// A line of JSON of `headwater send --json` or `receive --json`, reduced to the fields used here.
 #[derive(Debug, Default, Deserialize)]

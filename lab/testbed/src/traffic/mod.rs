@@ -14,8 +14,8 @@ use headwater_netsim::plan::Scenario;
 use headwater_netsim::plan::flow::{Flow, FlowKind, Receivers, TOOLS};
 use headwater_netsim::plan::run::{EndResults, FlowOutcome};
 
+use crate::Error;
 use crate::bed::Bed;
-use crate::error::Error;
 use crate::program::Program;
 use crate::routing;
 
@@ -61,7 +61,7 @@ impl Site<'_> {
 
     /// Returns a folder of the bed, created if necessary.
     pub fn folder(&self, name: &str) -> Result<PathBuf, Error> {
-        use crate::error::Tried;
+        use crate::Tried;
         let folder = self.bed.folder.join(name);
         std::fs::create_dir_all(&folder).tried(|| format!("make the folder '{}'", folder.display()))?;
         Ok(folder)

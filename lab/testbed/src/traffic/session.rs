@@ -12,7 +12,7 @@ use headwater_proto::pgm::Mode;
 use super::content;
 use super::events::{Story, within};
 use super::{FRAME_HEADER_BYTES, Site, Traffic, UDP_HEADER_BYTES, Window, blank, group, port};
-use crate::error::Error;
+use crate::Error;
 use crate::program::Program;
 
 /// Routers that packets may cross.

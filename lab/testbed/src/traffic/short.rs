@@ -15,9 +15,9 @@ use headwater_proto::rng::Stream;
 
 use super::tcp::{Manner, accept, listen};
 use super::{Site, Traffic, Window, blank};
-use crate::error::Error;
+use crate::Error;
 use crate::program::Program;
-use crate::samples::Samples;
+use crate::results::Samples;
 use crate::sys;
 
 /// Maximum number of open connections, as in the simulator; further connections wait.

@@ -13,11 +13,11 @@ use headwater_netsim::tcp::{Data, Growth};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{FRAME_HEADER_BYTES, Site, Traffic, Window, blank};
-use crate::error::{Error, Tried};
 use crate::program::Program;
+use crate::results::Samples;
 use crate::results::share;
-use crate::samples::Samples;
 use crate::sys::{self, TcpInfo};
+use crate::{Error, Tried};
 
 /// First port of a sink; each flow has two hundred.
 const PORTS: u16 = 20_000;

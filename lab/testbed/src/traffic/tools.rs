@@ -15,10 +15,10 @@ use headwater_netsim::plan::run::{Criteria, FlowOutcome, MemberOutcome, SessionO
 
 use super::content;
 use super::{Site, Traffic, Window, blank, port};
-use crate::error::{Error, Tried};
 use crate::program::{Program, which};
+use crate::results::Samples;
 use crate::routing::Routing;
-use crate::samples::Samples;
+use crate::{Error, Tried};
 
 /// Any-source groups, the only kind that these tools support.
 const GROUPS: [&str; 3] = ["239.255.72.90", "239.255.72.91", "239.255.72.92"];

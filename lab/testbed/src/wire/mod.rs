@@ -7,29 +7,27 @@
 //!
 //! The wire measures its own lateness: the time from the instant at which a packet was due until the packet
 //! left ([`Lateness`]).
+//!
+//! Lateness of the wire's forwarding.
 
 mod frame;
-mod lateness;
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration as StdDuration;
+use std::{io, thread};
 
 use headwater_netsim::network::{Line, LinkConfig, LinkCounters};
 use headwater_netsim::plan::link::{Direction, Link};
 use headwater_proto::queue::QueueConfig;
 use headwater_proto::{Instant, Rate, Seed};
+use serde::Serialize;
 
-pub use lateness::{LATENESS_MAX, Lateness, LatenessReport};
-
-use crate::error::{Error, Tried};
 use crate::shape::{Cable, bucket};
-use crate::sys;
+use crate::{Error, Tried, sys};
 
 /// Maximum number of frames read from a port before due frames are sent.
 const READ_MAX: usize = 64;
@@ -239,5 +237,94 @@ impl Clock {
         let came =
             sys::stamp(socket).and_then(|wall| u64::try_from(wall - self.wall_ahead - self.began).ok());
         came.map_or(now, |came| now.min(Instant::from_nanos(came)))
+    }
+}
+
+/// Maximum valid 99th percentile in nanoseconds. A later wire has measured the machine, and the run does not
+/// count.
+pub const LATENESS_MAX: u64 = 1_000_000;
+/// Counted by 10 us, up to 100 ms.
+const BUCKET_NANOS: u64 = 10_000;
+const BUCKETS: usize = 10_000;
+
+/// A histogram of lateness in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Lateness {
+    counts: Vec<u64>,
+    total: u64,
+    most: u64,
+}
+
+/// Summary of lateness, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LatenessReport {
+    /// Packets handed on.
+    pub packets: u64,
+    /// Median.
+    pub p50_ms: f64,
+    /// 99th percentile.
+    pub p99_ms: f64,
+    /// The latest.
+    pub most_ms: f64,
+    /// Whether [`LATENESS_MAX`] was kept.
+    pub is_valid: bool,
+}
+
+impl Default for Lateness {
+    fn default() -> Self {
+        Self { counts: vec![0; BUCKETS], total: 0, most: 0 }
+    }
+}
+
+impl Lateness {
+    pub(crate) fn count(&mut self, nanos: u64) {
+        let bucket = usize::try_from(nanos / BUCKET_NANOS).unwrap_or(BUCKETS).min(BUCKETS - 1);
+        self.counts[bucket] += 1;
+        self.total += 1;
+        self.most = self.most.max(nanos);
+    }
+
+    /// Lateness in nanoseconds not exceeded by `thousandths` of a thousand packets, rounded up to 10 us.
+    pub fn within(&self, thousandths: u64) -> u64 {
+        let wanted = (self.total * thousandths).div_ceil(1_000);
+        let mut sum = 0;
+        let bucket = self.counts.iter().position(|count| {
+            sum += count;
+            sum >= wanted
+        });
+        if self.total == 0 { 0 } else { (bucket.unwrap_or(BUCKETS) as u64 + 1) * BUCKET_NANOS }
+    }
+
+    /// Summarises the histogram.
+    pub fn report(&self) -> LatenessReport {
+        let milliseconds = |nanos: u64| nanos as f64 / 1e6;
+        let p99 = self.within(990);
+        LatenessReport {
+            packets: self.total,
+            p50_ms: milliseconds(self.within(500)),
+            p99_ms: milliseconds(p99),
+            most_ms: milliseconds(self.most),
+            is_valid: p99 <= LATENESS_MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_rounded_up() {
+        let mut lateness = Lateness::default();
+        assert!(lateness.report().is_valid, "nothing was late");
+        for _ in 0..99 {
+            lateness.count(55_000);
+        }
+        lateness.count(3_000_000);
+        let report = lateness.report();
+        assert_eq!((report.p50_ms, report.p99_ms, report.most_ms), (0.06, 0.06, 3.0));
+        assert!(report.is_valid);
+        lateness.count(3_000_000);
+        assert!(!lateness.report().is_valid, "2 of 101 were later");
     }
 }

@@ -6,9 +6,9 @@ use headwater_wire::pgm::{Body, CongestionData, CongestionFeedback, Options, Pac
 use proptest::prelude::*;
 
 use super::{GROUP, PACKET, SESSION, group, host};
+use crate::clock_us;
 use crate::group::{address, at};
-use crate::pgmcc::{Receiver, ReceiverConfig, Sender, SenderConfig};
-use crate::stamp::clock_us;
+use crate::pgmcc::{PgmccReceiver, PgmccReceiverConfig, PgmccSender, PgmccSenderConfig};
 use headwater_proto::machine::{ChannelId, DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, Machine};
 use headwater_proto::rng::Seed;
 use headwater_proto::time::{Duration, Instant};
@@ -17,7 +17,13 @@ fn said(now: Instant, receiver: IpAddr, loss_rate: u16) -> CongestionFeedback {
     CongestionFeedback { timestamp: clock_us(now).wrapping_sub(20_000), loss_rate, receiver }
 }
 
-fn give(sender: &mut Sender, now: Instant, from: usize, body: Body<'_>, said: Option<CongestionFeedback>) {
+fn give(
+    sender: &mut PgmccSender,
+    now: Instant,
+    from: usize,
+    body: Body<'_>,
+    said: Option<CongestionFeedback>,
+) {
     let options = Options { congestion_feedback: said, ..Options::default() };
     let packet = Packet::new(SESSION.destination_port, SESSION.source_port, SESSION.gsi, body);
     let mut bytes = vec![0; 1_000];
@@ -41,7 +47,7 @@ fn data(sequence: u32, timestamp: u32, acker: IpAddr) -> Vec<u8> {
     bytes
 }
 
-fn hear(receiver: &mut Receiver, now: Instant, payload: &[u8]) {
+fn hear(receiver: &mut PgmccReceiver, now: Instant, payload: &[u8]) {
     let channel = Some(ChannelId::BASE);
     let datagram = Datagram { source: address(9).into(), channel, ecn: Ecn::NotCapable, payload };
     receiver.handle(now, Input::Datagram(datagram));
@@ -50,8 +56,8 @@ fn hear(receiver: &mut Receiver, now: Instant, payload: &[u8]) {
 #[test]
 fn copies_neither_count_nor_hide_losses() {
     let new = || {
-        let config = ReceiverConfig::new(7_500, GROUP, host(0));
-        Receiver::new(config, Seed(1).stream("receiver", 0))
+        let config = PgmccReceiverConfig::new(7_500, GROUP, host(0));
+        PgmccReceiver::new(config, Seed(1).stream("receiver", 0))
     };
     let (mut once, mut often) = (new(), new());
     // A tenth is lost, and some come late.
@@ -129,9 +135,9 @@ proptest! {
             (0_usize..4, any::<[u32; 3]>(), any::<u16>(), 0_u64..2_000_000, any::<bool>()), 1..200
         )
     ) {
-        let mut sender = Sender::new(SenderConfig::new(SESSION, PACKET));
-        let config = ReceiverConfig::new(7_500, GROUP, host(0));
-        let mut receiver = Receiver::new(config, Seed(1).stream("receiver", 0));
+        let mut sender = PgmccSender::new(PgmccSenderConfig::new(SESSION, PACKET));
+        let config = PgmccReceiverConfig::new(7_500, GROUP, host(0));
+        let mut receiver = PgmccReceiver::new(config, Seed(1).stream("receiver", 0));
         let (mut now, mut buffer) = (Instant::ZERO, vec![0; DATAGRAM_BYTES_MAX]);
         for (from, [one, two, three], loss_rate, step_us, is_near) in storm {
             now = Instant::from_nanos(now.as_nanos() + 1_000 * step_us);
@@ -142,7 +148,7 @@ proptest! {
             give(&mut sender, now, from, body, Some(said));
             prop_assert!(sender.window().packets() >= 1.0);
             let timeout = sender.poll_timeout();
-            prop_assert!(timeout.is_some_and(|at| at <= now + SenderConfig::TIMEOUT_MAX), "{timeout:?}");
+            prop_assert!(timeout.is_some_and(|at| at <= now + PgmccSenderConfig::TIMEOUT_MAX), "{timeout:?}");
 
             hear(&mut receiver, now, &data(highest, timestamp, host(from)));
             let mut outputs = 0;

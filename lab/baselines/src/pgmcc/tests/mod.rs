@@ -6,7 +6,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use headwater_wire::pgm::Gsi;
 
-use super::{Receiver, ReceiverConfig, Sender, SenderConfig};
+use super::{PgmccReceiver, PgmccReceiverConfig, PgmccSender, PgmccSenderConfig};
 use crate::group::{Loss, Network, address};
 use headwater_proto::pgm::Session;
 use headwater_proto::rng::Seed;
@@ -17,11 +17,11 @@ const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 255, 72, 87));
 const SESSION: Session =
     Session { gsi: Gsi([1, 2, 3, 4, 5, 6]), source_port: 40_961, destination_port: 7_500, group: GROUP };
 
-type Group = Network<Sender, Receiver>;
+type Group = Network<PgmccSender, PgmccReceiver>;
 
 /// A sender, and nobody who listens.
 fn group() -> Group {
-    Network::new(Sender::new(SenderConfig::new(SESSION, PACKET)))
+    Network::new(PgmccSender::new(PgmccSenderConfig::new(SESSION, PACKET)))
 }
 
 /// Where the reports of the `number`th receiver come from.
@@ -38,8 +38,9 @@ impl Group {
 
     fn add(&mut self, rtt_ms: u64, loss: Loss) {
         let number = self.members.len();
-        let config = ReceiverConfig::new(7_500, GROUP, host(number)).with_back_off(Duration::from_millis(10));
-        self.join(Receiver::new(config, Seed(number as u64).stream("receiver", 0)), rtt_ms, loss);
+        let config =
+            PgmccReceiverConfig::new(7_500, GROUP, host(number)).with_back_off(Duration::from_millis(10));
+        self.join(PgmccReceiver::new(config, Seed(number as u64).stream("receiver", 0)), rtt_ms, loss);
     }
 
     /// Number of the receiver that is the acker.

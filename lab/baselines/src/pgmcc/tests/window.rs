@@ -2,16 +2,16 @@
 
 use proptest::prelude::*;
 
-use crate::pgmcc::Window;
+use crate::pgmcc::PgmccWindow;
 
 /// Sends what may be sent; how many packets.
-fn fill(window: &mut Window) -> u32 {
+fn fill(window: &mut PgmccWindow) -> u32 {
     (0..).take_while(|_| window.is_open().then(|| window.sent()).is_some()).count().try_into().unwrap()
 }
 
 #[test]
 fn below_the_threshold_each_acknowledgement_brings_two_packets_and_above_a_share() {
-    let mut window = Window::new(10, 4.0);
+    let mut window = PgmccWindow::new(10, 4.0);
     assert_eq!(fill(&mut window), 1);
     let mut sent = Vec::new();
     for sequence in 10..18 {
@@ -24,8 +24,8 @@ fn below_the_threshold_each_acknowledgement_brings_two_packets_and_above_a_share
 }
 
 /// A window of some eight packets, all acknowledged; the number of the next one.
-fn grown() -> (Window, u32) {
-    let mut window = Window::new(0, 8.0);
+fn grown() -> (PgmccWindow, u32) {
+    let mut window = PgmccWindow::new(0, 8.0);
     while window.packets() < 8.0 {
         fill(&mut window);
         window.acknowledged(window.next() - 1, !0, true);
@@ -117,7 +117,7 @@ fn a_timeout_begins_with_one_packet_and_late_acknowledgements_bring_none() {
 
 #[test]
 fn what_was_not_sent_cannot_be_acknowledged() {
-    let mut window = Window::new(0, 4.0);
+    let mut window = PgmccWindow::new(0, 4.0);
     fill(&mut window);
     assert_eq!(window.acknowledged(1, !0, true), None);
     assert_eq!(window.acknowledged(1_000_000, !0, true), None);
@@ -134,7 +134,7 @@ proptest! {
         first: u32,
         fates in prop::collection::vec((0_u8..10, 0_u8..10), 1..400),
     ) {
-        let mut window = Window::new(first, 4.0);
+        let mut window = PgmccWindow::new(first, 4.0);
         let (mut under_way, mut map, mut highest) = (0_i64, 0_u32, first.wrapping_sub(1));
         let mut sequence = first;
         for (data, ack) in fates {
@@ -169,7 +169,7 @@ proptest! {
     /// Any acknowledgements of any numbers.
     #[test]
     fn any_acknowledgements_keep_it_sound(acks in prop::collection::vec((-80_i32..80, any::<u32>()), 1..300)) {
-        let mut window = Window::new(0, 4.0);
+        let mut window = PgmccWindow::new(0, 4.0);
         for (distance, bitmap) in acks {
             fill(&mut window);
             let highest = window.next().wrapping_add_signed(distance);

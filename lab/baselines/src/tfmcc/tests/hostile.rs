@@ -1,19 +1,19 @@
 //! What reports cannot do.
 
-use crate::tfmcc::message::{Message, Report};
+use crate::tfmcc::{TfmccMessage, TfmccReport};
 use proptest::prelude::*;
 
+use crate::clock_us;
 use crate::group::{address, at};
-use crate::stamp::clock_us;
-use crate::tfmcc::{Receiver, Sender, SenderConfig};
+use crate::tfmcc::{TfmccReceiver, TfmccSender, TfmccSenderConfig};
 use headwater_proto::machine::{ChannelId, DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, Machine};
 use headwater_proto::rng::Seed;
 use headwater_proto::time::Instant;
 
 use super::{PACKET, group};
 
-fn report(now: Instant, rate: u64) -> Report {
-    Report {
+fn report(now: Instant, rate: u64) -> TfmccReport {
+    TfmccReport {
         receiver: 1,
         timestamp_us: clock_us(now),
         echo_us: clock_us(now).wrapping_sub(20_000),
@@ -25,7 +25,7 @@ fn report(now: Instant, rate: u64) -> Report {
     }
 }
 
-fn give(sender: &mut Sender, now: Instant, from: usize, payload: &[u8]) {
+fn give(sender: &mut TfmccSender, now: Instant, from: usize, payload: &[u8]) {
     let source = address(from).into();
     sender.handle(now, Input::Datagram(Datagram { source, channel: None, ecn: Ecn::NotCapable, payload }));
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
@@ -38,7 +38,7 @@ fn no_report_drives_the_rate_below_the_floor() {
     network.run_until(at(20_000));
     let now = network.now();
     let round = u16::try_from(network.sender.counters().rounds).unwrap();
-    let lie = Report { round, ..report(now, 1) };
+    let lie = TfmccReport { round, ..report(now, 1) };
     give(&mut network.sender, now, 900, &lie.emit());
     assert_eq!(network.sender.rate().as_bits(), u64::from(PACKET), "one packet in 8 s");
     // Who lied once and says no more is forgotten, and the others are heard again.
@@ -48,7 +48,7 @@ fn no_report_drives_the_rate_below_the_floor() {
 
 #[test]
 fn a_flood_of_a_liar_raises_the_rate_by_no_more_than_time_allows() {
-    let mut sender = Sender::new(SenderConfig::new(PACKET), Instant::ZERO);
+    let mut sender = TfmccSender::new(TfmccSenderConfig::new(PACKET), Instant::ZERO);
     let start = at(1_000);
     give(&mut sender, start, 1, &report(start, 100_000).emit());
     let before = sender.rate().as_bits();
@@ -64,16 +64,16 @@ fn a_flood_of_a_liar_raises_the_rate_by_no_more_than_time_allows() {
 
 #[test]
 fn replayed_old_and_absurd_reports_are_counted_and_change_nothing() {
-    let mut sender = Sender::new(SenderConfig::new(PACKET), Instant::ZERO);
+    let mut sender = TfmccSender::new(TfmccSenderConfig::new(PACKET), Instant::ZERO);
     let now = at(1_000);
     let honest = report(now, 8_000);
     give(&mut sender, now, 1, &honest.emit());
     let (rate, clr) = (sender.rate(), *sender.clr().unwrap());
     let later = at(1_010);
     give(&mut sender, later, 1, &honest.emit());
-    let of_old = Report { round: 0u16.wrapping_sub(9), rate: 1, ..report(later, 1) };
+    let of_old = TfmccReport { round: 0u16.wrapping_sub(9), rate: 1, ..report(later, 1) };
     give(&mut sender, later, 2, &of_old.emit());
-    let of_future = Report { echo_us: clock_us(later).wrapping_add(1_000), ..report(later, 1) };
+    let of_future = TfmccReport { echo_us: clock_us(later).wrapping_add(1_000), ..report(later, 1) };
     give(&mut sender, later, 3, &of_future.emit());
     give(&mut sender, later, 4, &report(later, 0).emit());
     give(&mut sender, later, 5, &[0; 28]);
@@ -84,15 +84,15 @@ fn replayed_old_and_absurd_reports_are_counted_and_change_nothing() {
 
 #[test]
 fn a_receiver_that_holds_reports_back_stretches_rounds_within_the_cap() {
-    let mut sender = Sender::new(SenderConfig::new(PACKET), Instant::ZERO);
+    let mut sender = TfmccSender::new(TfmccSenderConfig::new(PACKET), Instant::ZERO);
     let now = at(100_000);
-    let held = Report { echo_us: clock_us(now).wrapping_sub(90_000_000), ..report(now, 1_000_000) };
+    let held = TfmccReport { echo_us: clock_us(now).wrapping_sub(90_000_000), ..report(now, 1_000_000) };
     // Nobody reported so far, so the rate is at its floor, and the round the one that this makes it.
     let round = {
         give(&mut sender, now, 1, &[]);
         u16::try_from(sender.counters().rounds).unwrap()
     };
-    give(&mut sender, now, 1, &Report { round, ..held }.emit());
+    give(&mut sender, now, 1, &TfmccReport { round, ..held }.emit());
     assert!(sender.clr().is_some_and(|clr| clr.rtt == 2.0), "{:?}", sender.clr());
 }
 
@@ -107,18 +107,18 @@ proptest! {
         )
     ) {
         let most = 10_000_000;
-        let config = SenderConfig::new(PACKET).with_max_rate(headwater_proto::Rate::from_bits(most).unwrap());
-        let mut sender = Sender::new(config, Instant::ZERO);
-        let mut receiver = Receiver::new(Seed(1));
+        let config = TfmccSenderConfig::new(PACKET).with_max_rate(headwater_proto::Rate::from_bits(most).unwrap());
+        let mut sender = TfmccSender::new(config, Instant::ZERO);
+        let mut receiver = TfmccReceiver::new(Seed(1));
         let mut now = Instant::ZERO;
         for (from, bytes, step_us, is_near) in storm {
             now = Instant::from_nanos(now.as_nanos() + 1_000 * step_us);
             let mut payload = vec![b'H', b'W', b'T', 0x11];
             payload.extend(bytes);
-            if let (true, Ok(Message::Report(report))) = (is_near, Message::parse(&payload)) {
+            if let (true, Ok(TfmccMessage::Report(report))) = (is_near, TfmccMessage::parse(&payload)) {
                 let round = u16::try_from(sender.counters().rounds & 0xFFFF).unwrap();
                 let echo_us = clock_us(now).wrapping_sub(report.echo_us % 3_000_000);
-                payload = Report { round, echo_us, ..report }.emit().to_vec();
+                payload = TfmccReport { round, echo_us, ..report }.emit().to_vec();
             }
             give(&mut sender, now, from, &payload);
             prop_assert!((u64::from(PACKET)..=most).contains(&sender.rate().as_bits()));

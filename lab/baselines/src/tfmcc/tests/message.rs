@@ -1,5 +1,5 @@
 //! Datagrams of TFMCC.
-use crate::tfmcc::message::{DATA_BYTES, Data, Echo, Error, Message, NO_SUPPRESSION, REPORT_BYTES, Report};
+use crate::tfmcc::{DATA_BYTES, Data, Echo, Error, NO_SUPPRESSION, REPORT_BYTES, TfmccMessage, TfmccReport};
 use headwater_wire::lct;
 use proptest::prelude::*;
 
@@ -19,8 +19,8 @@ fn data() -> Data {
     }
 }
 
-const fn report() -> Report {
-    Report {
+const fn report() -> TfmccReport {
+    TfmccReport {
         receiver: 0x0A0B_0C0D,
         timestamp_us: 100,
         echo_us: 1_000_000,
@@ -38,14 +38,14 @@ fn data_and_reports_are_these_bytes() {
     assert_eq!(report().emit().as_slice(), hex(REPORT));
     let mut packet = hex(DATA);
     packet.extend([0xAB; 100]);
-    assert_eq!(Message::parse(&packet), Ok(Message::Data(data())), "content may follow");
-    assert_eq!(Message::parse(&hex(REPORT)), Ok(Message::Report(report())));
+    assert_eq!(TfmccMessage::parse(&packet), Ok(TfmccMessage::Data(data())), "content may follow");
+    assert_eq!(TfmccMessage::parse(&hex(REPORT)), Ok(TfmccMessage::Report(report())));
 }
 
 #[test]
 fn without_an_echo_there_is_none() {
     let silent = Data { echo: None, suppression: NO_SUPPRESSION, ..data() };
-    assert_eq!(Message::parse(&silent.emit()), Ok(Message::Data(silent)));
+    assert_eq!(TfmccMessage::parse(&silent.emit()), Ok(TfmccMessage::Data(silent)));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn other_datagrams_are_refused_with_the_reason() {
     let changed = |at: usize, value: u8| {
         let mut bytes = hex(REPORT);
         bytes[at] = value;
-        Message::parse(&bytes)
+        TfmccMessage::parse(&bytes)
     };
     assert_eq!(changed(2, b'R'), Err(Error::Magic), "a round-trip question");
     assert_eq!(changed(3, 0x21), Err(Error::Version(2)));
@@ -63,7 +63,7 @@ fn other_datagrams_are_refused_with_the_reason() {
     {
         let mut datagram = hex(digits);
         datagram.resize(len, 0);
-        assert_eq!(Message::parse(&datagram), Err(Error::Length(len)));
+        assert_eq!(TfmccMessage::parse(&datagram), Err(Error::Length(len)));
     }
     assert!(lct::Packet::new_checked(hex(DATA).as_slice()).is_err(), "no receiver of LCT takes it");
 }
@@ -75,12 +75,12 @@ proptest! {
     fn what_is_read_is_written_the_same(tail in prop::collection::vec(any::<u8>(), 0..48), kind in 0_u8..2) {
         let mut bytes = vec![b'H', b'W', b'T', 0x10 | kind];
         bytes.extend(tail);
-        match Message::parse(&bytes) {
-            Ok(Message::Data(data)) => {
-                prop_assert_eq!(Message::parse(&data.emit()), Ok(Message::Data(data)));
+        match TfmccMessage::parse(&bytes) {
+            Ok(TfmccMessage::Data(data)) => {
+                prop_assert_eq!(TfmccMessage::parse(&data.emit()), Ok(TfmccMessage::Data(data)));
             }
-            Ok(Message::Report(report)) => {
-                prop_assert_eq!(Message::parse(&report.emit()), Ok(Message::Report(report)));
+            Ok(TfmccMessage::Report(report)) => {
+                prop_assert_eq!(TfmccMessage::parse(&report.emit()), Ok(TfmccMessage::Report(report)));
             }
             Err(_) => {}
         }

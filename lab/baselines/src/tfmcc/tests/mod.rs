@@ -3,18 +3,18 @@ mod message;
 mod rate;
 mod rounds;
 
-use super::{Receiver, Sender, SenderConfig};
+use super::{TfmccReceiver, TfmccSender, TfmccSenderConfig};
 use crate::group::{Loss, Network};
 use headwater_proto::rng::Seed;
 use headwater_proto::time::Instant;
 
 const PACKET: u16 = 1_000;
 
-type Group = Network<Sender, Receiver>;
+type Group = Network<TfmccSender, TfmccReceiver>;
 
 /// A sender, and nobody who listens.
 fn group() -> Group {
-    Network::new(Sender::new(SenderConfig::new(PACKET), Instant::ZERO))
+    Network::new(TfmccSender::new(TfmccSenderConfig::new(PACKET), Instant::ZERO))
 }
 
 impl Group {
@@ -25,7 +25,7 @@ impl Group {
     }
 
     fn add(&mut self, rtt_ms: u64, loss: Loss) {
-        let receiver = Receiver::new(Seed(self.members.len() as u64));
+        let receiver = TfmccReceiver::new(Seed(self.members.len() as u64));
         self.join(receiver, rtt_ms, loss);
     }
 

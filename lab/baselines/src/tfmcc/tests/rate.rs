@@ -2,7 +2,7 @@
 
 use super::{Group, PACKET, group};
 use crate::group::{Network, at};
-use crate::tfmcc::{Sender, SenderConfig};
+use crate::tfmcc::{TfmccSender, TfmccSenderConfig};
 use headwater_proto::measure::throughput;
 use headwater_proto::rate::Rate;
 use headwater_proto::time::Instant;
@@ -103,7 +103,7 @@ fn a_silent_clr_halves_the_rate_once_and_is_gone_after_ten_round_trips() {
 /// At most so many packets a second, which a lossless path carries.
 fn at_most(packets_per_second: u64) -> Group {
     let most = Rate::from_bits(8 * u64::from(PACKET) * packets_per_second).unwrap();
-    Network::new(Sender::new(SenderConfig::new(PACKET).with_max_rate(most), Instant::ZERO))
+    Network::new(TfmccSender::new(TfmccSenderConfig::new(PACKET).with_max_rate(most), Instant::ZERO))
 }
 
 #[test]

@@ -4,38 +4,32 @@
 //! A new kind is a variant of [`FlowKind`], a line of `KINDS`, and a reader; `run/deploy.rs` deploys each
 //! kind.
 
-mod baseline;
-mod le_sbcc;
 mod rainbow;
-mod room;
 mod session;
+mod single_rate;
 mod tcp;
-mod transfer;
 mod udp;
 
 use std::collections::BTreeSet;
 
 use headwater_proto::{Duration, controls};
 
-pub use baseline::{Baseline, BaselineControl};
-pub use le_sbcc::LeSbcc;
 pub use rainbow::Rainbow;
-pub use session::{Code, Content, File, Session};
+pub use session::{Code, Content, File, MOVERS, Session, TOOLS, Transfer, is_by_unicast};
+pub use single_rate::{Baseline, BaselineControl, LeSbcc};
 pub(crate) use tcp::check_common as check_tcp;
 pub use tcp::{ShortTcp, Tcp};
-pub use transfer::{MOVERS, TOOLS, Transfer, is_by_unicast};
 pub use udp::{Cbr, OnOff, Period};
 
-use room::Room;
-
-use super::control::{self, Limits};
-use super::names;
+use super::control::{LIMITS, Limits, PlanControl};
 use super::problem::Span;
 use super::run::MEMBERS_MAX;
 use super::section::Section;
-use super::topology::{self, Topology, named};
+use super::topology::{Topology, named};
 use super::tree::{Entry, Node, Value};
 use super::value::FromNode;
+use super::{problem, topology};
+use crate::engine::core::Core;
 use crate::tcp::Data;
 
 /// Maximum number of flows of a plan, each instance counted.
@@ -55,22 +49,21 @@ type Kind = (&'static str, &'static [&'static [&'static str]], ReadKind);
 /// Reads a flow from the plan (for `[tcp]`) and the flow's own table.
 type ReadKind = fn(&Section<'_>, &Section<'_>) -> Option<FlowKind>;
 
+/// Kind of a session, which has the keys of all controls, too.
+const SESSION: &str = "session";
+
 const KINDS: &[Kind] = &[
     ("tcp", &[tcp::SWITCHES, tcp::KEYS], tcp::read),
     ("short-tcp", &[tcp::SWITCHES, tcp::SHORT_KEYS], tcp::read_short),
     ("cbr", &[udp::CBR_KEYS], udp::read_cbr),
     ("on-off", &[udp::CBR_KEYS, udp::ON_OFF_KEYS], udp::read_on_off),
     (controls::FIXED.name, &[session::FILE_KEYS, session::FIXED_KEYS], session::read_fixed),
-    (
-        "session",
-        &[session::FILE_KEYS, session::KEYS, control::DYNAMIC_KEYS, control::SIM_KEYS, control::LIMITS],
-        session::read,
-    ),
-    (le_sbcc::CONTROL.name, &[le_sbcc::KEYS], le_sbcc::read),
-    ("tfmcc", &[baseline::TFMCC_KEYS], baseline::read_tfmcc),
-    ("pgmcc", &[baseline::PGMCC_KEYS], baseline::read_pgmcc),
+    (SESSION, &[session::FILE_KEYS, session::KEYS, LIMITS], session::read),
+    (single_rate::CONTROL.name, &[single_rate::KEYS], single_rate::read),
+    ("tfmcc", &[single_rate::TFMCC_KEYS], single_rate::read_tfmcc),
+    ("pgmcc", &[single_rate::PGMCC_KEYS], single_rate::read_pgmcc),
     (controls::RAINBOW.name, &[rainbow::KEYS], rainbow::read),
-    ("transfer", &[transfer::KEYS], transfer::read),
+    ("transfer", &[session::TRANSFER_KEYS], session::read_transfer),
 ];
 
 /// A flow.
@@ -139,7 +132,7 @@ impl FlowKind {
             Self::Cbr(_) => "cbr",
             Self::OnOff(_) => "on-off",
             Self::Session(session) => session.control.name,
-            Self::LeSbcc(_) => le_sbcc::CONTROL.name,
+            Self::LeSbcc(_) => single_rate::CONTROL.name,
             Self::Baseline(flow) => flow.control.name(),
             Self::Rainbow(_) => controls::RAINBOW.name,
             Self::Transfer(transfer) => transfer.by,
@@ -262,12 +255,13 @@ impl Reader<'_, '_> {
             Value::Text(word) => word.as_str(),
             _ => "",
         };
-        let Some((_, keys, read)) = KINDS.iter().find(|(name, ..)| *name == word) else {
-            let hint = names::hint(word, names());
+        let Some((name, keys, read)) = KINDS.iter().find(|(name, ..)| *name == word) else {
+            let hint = problem::hint(word, names());
             self.plan.problem(&written.node.span, format!("'{word}' is no kind of flow{hint}"));
             return None;
         };
-        Some(([COMMON_KEYS, &keys.concat()].concat(), *read))
+        let of_controls = if *name == SESSION { PlanControl::all_keys() } else { Vec::new() };
+        Some(([COMMON_KEYS, &keys.concat(), &of_controls].concat(), *read))
     }
 
     fn flow(
@@ -391,7 +385,7 @@ impl Reader<'_, '_> {
         }
         let nodes = self.topology.nodes.iter().enumerate();
         let found: Vec<usize> =
-            nodes.filter(|(_, name)| names::matches(pattern, name)).map(|(node, _)| node).collect();
+            nodes.filter(|(_, name)| problem::matches(pattern, name)).map(|(node, _)| node).collect();
         if found.is_empty() {
             section.problem(span, format!("no node is called like '{pattern}'"));
         }
@@ -437,7 +431,7 @@ impl Reader<'_, '_> {
         for (name, entry) in table.in_order() {
             if !self.topology.node(name).is_some_and(|node| members.contains(&node)) {
                 let receivers = members.iter().map(|node| self.topology.nodes[*node].as_str());
-                let hint = names::hint(name, receivers);
+                let hint = problem::hint(name, receivers);
                 section.problem(&entry.key, format!("'{name}' is no receiver of this flow{hint}"));
             }
         }
@@ -465,4 +459,69 @@ fn limit<T: FromNode>(
         return None;
     }
     own.as_ref().and_then(|own| own.get(key)).or_else(|| common.get(key))
+}
+
+/// Maximum content of all sessions plus windows of all remaining flows in bytes, counted once for the sender
+/// and once for each receiver with a copy.
+const CONTENT_BYTES_MAX: u64 = 4 << 30;
+
+/// Resources used by the flows so far.
+pub(super) struct Room<'a> {
+    topology: &'a Topology,
+    /// By node: the ends of flows there.
+    ends: Vec<usize>,
+    content_bytes: u64,
+}
+
+impl<'a> Room<'a> {
+    pub fn new(topology: &'a Topology) -> Self {
+        Self { topology, ends: vec![0; topology.nodes.len()], content_bytes: 0 }
+    }
+
+    /// Adds a flow's resources, or returns a message if a limit is exceeded.
+    pub fn take(&mut self, flow: &Flow) -> Result<(), String> {
+        self.end(flow.from)?;
+        match &flow.to {
+            Receivers::Node(node) => self.end(*node)?,
+            Receivers::Group(members) => members.iter().try_for_each(|member| self.end(member.node))?,
+        }
+        self.content_bytes = self.content_bytes.saturating_add(content_bytes(flow));
+        if self.content_bytes > CONTENT_BYTES_MAX {
+            return Err(match flow.kind {
+                FlowKind::LeSbcc(_) => format!(
+                    "windows take at most {CONTENT_BYTES_MAX} bytes together, once at the source and once at each receiver; \
+                     write a smaller 'window' or 'payload-bytes'"
+                ),
+                _ => format!(
+                    "sessions hold at most {CONTENT_BYTES_MAX} bytes of content together, once at the sender and, with \
+                     decode = true, once at each receiver"
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, node: usize) -> Result<(), String> {
+        self.ends[node] += 1;
+        if self.ends[node] > Core::PORTS {
+            let name = &self.topology.nodes[node];
+            return Err(format!("more than {} flows begin or end at '{name}'; use more nodes", Core::PORTS));
+        }
+        Ok(())
+    }
+}
+
+fn content_bytes(flow: &Flow) -> u64 {
+    let receivers = match &flow.to {
+        Receivers::Group(members) => members.len() as u64,
+        Receivers::Node(_) => 1,
+    };
+    match &flow.kind {
+        FlowKind::Session(Session { file: Some(file), .. }) => {
+            let sender = u64::from(file.content == Content::Random);
+            file.size.saturating_mul(sender + if file.decodes { receivers } else { 0 })
+        }
+        FlowKind::LeSbcc(flow) => flow.window_bytes(receivers),
+        _ => 0,
+    }
 }

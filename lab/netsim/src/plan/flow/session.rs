@@ -1,10 +1,13 @@
 //! Sessions of Headwater's own protocols, with the product's machines in the simulator.
+//!
+//! A file transfer by an external program, on a testbed only.
 
+use headwater_proto::controls::{CONTROLS, Control, Network};
 use headwater_proto::{Instant, Rate, Seed, Size, controls};
 
 use super::FlowKind;
 use super::udp::HEADER_BYTES_DEFAULT;
-use crate::plan::control::{Control, LIMITS, Limits, Parameters, SHAPES, SimParameters};
+use crate::plan::control::{LIMITS, Limits, Parameters, PlanControl, SHAPES, SimParameters};
 use crate::plan::section::Section;
 
 /// Keys of files, of both kinds of sessions.
@@ -29,7 +32,7 @@ const CONTENT_KEYS: [&str; 4] = ["fec", "decode", "content", "passes"];
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Session {
     /// The congestion control.
-    pub control: &'static Control,
+    pub control: &'static PlanControl,
     /// Parameters of the layers.
     pub parameters: Parameters,
     /// File that the session delivers; without a file, packets carry congestion control information only.
@@ -103,19 +106,19 @@ pub(super) fn read_fixed(_plan: &Section<'_>, flow: &Section<'_>) -> Option<Flow
     flow.need::<Size>("size")?;
     let packet = packet(flow)?;
     let file = file(flow)?;
-    let control = Control::of(controls::FIXED.name)?;
+    let control = PlanControl::of(controls::FIXED.name)?;
     let parameters = parameters(flow, packet.symbol_bytes, rate?, control);
     Some(FlowKind::Session(Session { file, ..packet_of(packet, control, parameters) }))
 }
 
 pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> {
     flow.need::<String>("control")?;
-    let control = Control::of(flow.word("control", &Control::names())?)?;
+    let control = PlanControl::of(flow.word("control", &PlanControl::names())?)?;
     let max_rate: Option<Rate> = flow.need("max-rate");
     let packet = packet(flow)?;
     let file = file(flow)?;
-    let known = [control.keys, control.limits].concat();
-    for key in [Control::all_keys(), LIMITS.to_vec()].concat().iter().filter(|key| !known.contains(key)) {
+    let known = [&control.keys(), control.limits].concat();
+    for key in [PlanControl::all_keys(), LIMITS.to_vec()].concat().iter().filter(|key| !known.contains(key)) {
         if flow.node(key).is_some() {
             flow.problem_at(key, format!("'{key}' means nothing to {}", control.name));
         }
@@ -140,7 +143,7 @@ struct Packet {
     header_bytes: u32,
 }
 
-fn packet_of(packet: Packet, control: &'static Control, parameters: Parameters) -> Session {
+fn packet_of(packet: Packet, control: &'static PlanControl, parameters: Parameters) -> Session {
     let Packet { symbol_bytes, header_bytes } = packet;
     Session { control, parameters, file: None, symbol_bytes, header_bytes }
 }
@@ -182,8 +185,8 @@ fn file(flow: &Section<'_>) -> Option<Option<File>> {
     Some(Some(File { size, code, content, decodes: flow.or("decode", false), passes }))
 }
 
-fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, control: &Control) -> Parameters {
-    let keys = control.keys;
+fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, control: &PlanControl) -> Parameters {
+    let keys = control.keys();
     let has = |key: &'static str| keys.contains(&key) && flow.node(key).is_some();
     let count = |key| {
         let count = has(key).then(|| flow.within(key, &(1..=u64::from(u16::MAX)))).flatten();
@@ -200,6 +203,9 @@ fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, control: &C
         quiescent_slots: count("quiescent-slots"),
         shape: SHAPES.iter().find(|(word, _)| shape == Some(*word)).map(|(_, shape)| *shape),
         constant_rate: has("constant-rate") && flow.or("constant-rate", false),
+        staggered: has("staggered").then(|| flow.get("staggered")).flatten(),
+        leave_latency: has("leave-latency").then(|| flow.get("leave-latency")).flatten(),
+        deaf_slots: count("deaf-slots"),
         sim: match control.has_reports {
             true => sim(flow, count),
             false => SimParameters { groups: groups(flow, &count), ..SimParameters::default() },
@@ -234,5 +240,97 @@ fn sim(flow: &Section<'_>, count: impl Fn(&'static str) -> Option<u16>) -> SimPa
         initial_rtt: flow.get("initial-rtt"),
         least_rtt: flow.get("least-rtt"),
         is_aggregated: flow.node("aggregate").is_some(),
+    }
+}
+
+pub(super) const TRANSFER_KEYS: &[&str] = &["by", "size", "max-rate"];
+
+/// Programs that may move a file: the controls of `headwater send`, TCP to each receiver by itself, other
+/// tools.
+pub const MOVERS: &[&str] = &movers();
+
+/// Other tools among [`MOVERS`].
+pub const TOOLS: &[&str] = &["uftp", "udpcast", "norm", "openpgm"];
+const TCP: &str = "tcp";
+
+/// Whether a mover serves each receiver by itself.
+pub fn is_by_unicast(mover: &str) -> bool {
+    Control::of(mover).map_or(mover == TCP, |control| control.network == Network::Requests)
+}
+
+const fn movers() -> [&'static str; CONTROLS.len() + 1 + TOOLS.len()] {
+    let mut movers = [TCP; CONTROLS.len() + 1 + TOOLS.len()];
+    let mut index = 0;
+    while index < CONTROLS.len() {
+        movers[index] = CONTROLS[index].name;
+        index += 1;
+    }
+    let mut tool = 0;
+    while tool < TOOLS.len() {
+        movers[CONTROLS.len() + 1 + tool] = TOOLS[tool];
+        tool += 1;
+    }
+    movers
+}
+
+/// A file that a program of the machine moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Program: a control of `headwater send`, or a tool.
+    pub by: &'static str,
+    /// Bytes of content.
+    pub size: u64,
+    /// Maximum rate in bit/s of UDP payload; for `fixed` and `openpgm`, the rate. TCP, udpcast and NORM
+    /// ignore the value.
+    pub max_rate: Rate,
+}
+
+pub(super) fn read_transfer(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> {
+    flow.need::<String>("by")?;
+    let by = flow.word("by", MOVERS)?;
+    let size: Option<Size> = flow.need("size");
+    let max_rate = flow.need("max-rate");
+    let Size(size) = size?;
+    if size == 0 || size > SIZE_MAX {
+        flow.problem_at("size", format!("content has 1 to {} bytes", SIZE_MAX));
+        return None;
+    }
+    Some(FlowKind::Transfer(Transfer { by, size, max_rate: max_rate? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::Plan;
+    use crate::plan::flow::FlowKind;
+
+    fn plan(flow: &str) -> Result<Plan, crate::plan::PlanError> {
+        let text = format!(
+            "name = \"x\"\nduration = \"1s\"\n\
+             topology = {{ kind = \"dumbbell\", bottleneck = {{ rate = \"1M\", delay = \"1ms\" }}, access = {{ rate = \"1M\", delay = \"1ms\" }} }}\n\
+             flow.main = {{ kind = \"transfer\", from = \"source-1\", receivers = [\"sink-1\"], {flow} }}\n"
+        );
+        Plan::parse("x.toml", &text)
+    }
+
+    #[test]
+    fn a_transfer_is_read_and_only_a_testbed_runs_it() {
+        let read = plan("by = \"uftp\", size = \"2MB\", max-rate = \"4M\"").unwrap();
+        let scenario = read.scenario(&read.cell(0), 1).unwrap();
+        let FlowKind::Transfer(transfer) = scenario.flows[0].kind else { panic!("a transfer") };
+        assert_eq!((transfer.by, transfer.size, transfer.max_rate.as_bits()), ("uftp", 2_000_000, 4_000_000));
+        let refused = read.run(&read.cell(0), 1, &mut ()).unwrap_err().to_string();
+        assert!(refused.contains("headwater-lab testbed run"), "{refused}");
+    }
+
+    #[test]
+    fn what_nobody_moves_is_refused() {
+        assert!(
+            plan("by = \"pigeon\", size = \"2MB\", max-rate = \"4M\"")
+                .unwrap_err()
+                .to_string()
+                .contains("pigeon")
+        );
+        assert!(plan("by = \"uftp\", size = \"0B\", max-rate = \"4M\"").is_err());
+        assert!(plan("by = \"uftp\", size = \"2MB\"").unwrap_err().to_string().contains("max-rate"));
     }
 }

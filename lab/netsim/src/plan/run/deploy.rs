@@ -3,7 +3,7 @@
 use headwater_proto::control::Reception;
 use headwater_proto::{ChannelId, Instant};
 
-use super::assemble::Site;
+use super::Site;
 use super::outcome::{Counter, Criteria, EndResults, MEMBERS_MAX, SessionOutcome, Shared};
 use super::{RunError, pgm, rainbow, session};
 use crate::agent::{

@@ -6,7 +6,7 @@ use headwater_proto::{Duration, Instant};
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
 
-use super::assemble::Assembly;
+use super::Assembly;
 use super::deploy::{Counted, Deployed, MemberCounted};
 use super::series::{Reading, Series};
 

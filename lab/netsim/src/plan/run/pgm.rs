@@ -1,5 +1,5 @@
-//! Single-rate multicast in a plan: PGM under LE-SBCC, and the baselines TFMCC and PGMCC, all with the machines
-//! that the protocols define.
+//! Single-rate multicast in a plan: PGM under LE-SBCC, and the baselines TFMCC and PGMCC, with unchanged
+//! machines.
 
 use headwater_baselines::{pgmcc, tfmcc};
 use headwater_proto::control::Reception;
@@ -10,7 +10,7 @@ use headwater_wire::pgm::Gsi;
 use rand::Rng;
 
 use super::RunError;
-use super::assemble::Site;
+use super::Site;
 use super::deploy::{Deployed, FlowEnds, MemberCounted};
 use super::outcome::Counter;
 use crate::agent::{Forget, GreedySource, Hosted, NakAggregator, Ports};
@@ -92,8 +92,8 @@ struct BaselineEnds(AgentId);
 
 impl FlowEnds for BaselineEnds {
     fn counters(&self, run: &Run, _: &[AgentId]) -> Vec<(&'static str, Counter)> {
-        let tfmcc = run.agent::<Hosted<tfmcc::Sender>>(self.0).map(|hosted| hosted.machine().counters());
-        let pgmcc = run.agent::<Hosted<pgmcc::Sender>>(self.0).map(|hosted| hosted.machine().counters());
+        let tfmcc = run.agent::<Hosted<tfmcc::TfmccSender>>(self.0).map(|hosted| hosted.machine().counters());
+        let pgmcc = run.agent::<Hosted<pgmcc::PgmccSender>>(self.0).map(|hosted| hosted.machine().counters());
         let (packets, switches, halvings, own) = match (tfmcc, pgmcc) {
             (Some(own), _) => (own.packets, own.switches, own.halvings, ("rounds", own.rounds)),
             (_, Some(own)) => (own.packets, own.elections, own.halvings, ("timeouts", own.timeouts)),
@@ -111,12 +111,12 @@ impl FlowEnds for BaselineEnds {
     }
 
     fn read_member(&self, run: &Run, receiver: AgentId, _: &Member, counted: &mut MemberCounted) {
-        let tfmcc = run.agent::<Hosted<tfmcc::Receiver>>(receiver).map(|hosted| {
+        let tfmcc = run.agent::<Hosted<tfmcc::TfmccReceiver>>(receiver).map(|hosted| {
             let counters = hosted.machine().counters();
             (counters.packets, counters.lost)
         });
         let pgmcc = || {
-            let counters = run.agent::<Hosted<pgmcc::Receiver>>(receiver)?.machine().counters();
+            let counters = run.agent::<Hosted<pgmcc::PgmccReceiver>>(receiver)?.machine().counters();
             Some((counters.packets, counters.lost))
         };
         let (packets, lost) = tfmcc.or_else(pgmcc).unwrap_or_default();
@@ -214,14 +214,14 @@ pub(super) fn deploy_baseline(
     let (ports, pgm) = session(site, flow, planned.header_bytes)?;
     let source = match planned.control {
         BaselineControl::Tfmcc { rtt, max_rate } => {
-            let config = tfmcc::SenderConfig::new(planned.packet_bytes).with_rtt(rtt);
+            let config = tfmcc::TfmccSenderConfig::new(planned.packet_bytes).with_rtt(rtt);
             let config = max_rate.map_or(config, |rate| config.with_max_rate(rate));
-            site.source(flow, tfmcc::Sender::new(config, Instant::ZERO + flow.start), ports)
+            site.source(flow, tfmcc::TfmccSender::new(config, Instant::ZERO + flow.start), ports)
         }
         BaselineControl::Pgmcc { threshold, switch_losses, .. } => {
-            let config = pgmcc::SenderConfig::new(pgm, planned.packet_bytes).with_threshold(threshold);
+            let config = pgmcc::PgmccSenderConfig::new(pgm, planned.packet_bytes).with_threshold(threshold);
             let config = config.with_switch_losses(switch_losses);
-            site.source(flow, pgmcc::Sender::new(config), ports)
+            site.source(flow, pgmcc::PgmccSender::new(config), ports)
         }
     };
     let feedback = site.ports_beside(flow, "feedback", ports);
@@ -229,14 +229,14 @@ pub(super) fn deploy_baseline(
         let mut draw = site.stream(&format!("{}/back-off/{}", flow.name, site.node_name(member.node)));
         match planned.control {
             BaselineControl::Tfmcc { .. } => {
-                let receiver = tfmcc::Receiver::new(Seed(draw.next_u64()));
+                let receiver = tfmcc::TfmccReceiver::new(Seed(draw.next_u64()));
                 site.member(flow, member, Hosted::new(receiver, feedback))
             }
             BaselineControl::Pgmcc { back_off, loss_weight, .. } => {
                 let address = site.network.host(site.nodes[member.node]);
-                let config = pgmcc::ReceiverConfig::new(pgm.destination_port, pgm.group, address);
+                let config = pgmcc::PgmccReceiverConfig::new(pgm.destination_port, pgm.group, address);
                 let config = config.with_back_off(back_off).with_loss_weight(loss_weight);
-                site.member(flow, member, Hosted::new(pgmcc::Receiver::new(config, draw), feedback))
+                site.member(flow, member, Hosted::new(pgmcc::PgmccReceiver::new(config, draw), feedback))
             }
         }
     });

@@ -8,7 +8,7 @@ use headwater_proto::{ChannelId, Instant};
 use headwater_wire::bcfs::HEADER_BYTES_IPV4;
 
 use super::RunError;
-use super::assemble::Site;
+use super::Site;
 use super::deploy::{Deployed, FlowEnds, MemberCounted};
 use super::outcome::{Counter, MEMBERS_MAX, Shared};
 use super::pgm::{groups_of, members_of};

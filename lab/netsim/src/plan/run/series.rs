@@ -3,7 +3,7 @@
 use headwater_proto::{Duration, Instant};
 use serde::Serialize;
 
-use super::assemble::Assembly;
+use super::Assembly;
 use super::deploy::{Counted, Deployed};
 use crate::network::LinkCounters;
 use crate::plan::Scenario;

@@ -14,7 +14,7 @@ use headwater_proto::{Instant, InterfaceId, Machine, Seed, sim};
 use rand::Rng;
 
 use super::RunError;
-use super::assemble::Site;
+use super::Site;
 use super::deploy::{Deployed, FlowEnds, MemberCounted};
 use super::outcome::Criteria;
 use crate::agent::{
