@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use headwater_netsim::agent::{Hosted, Ports, RouterNode, UDP_HEADER_BYTES};
+use headwater_netsim::agent::{Hosted, Ports, UDP_HEADER_BYTES};
 use headwater_netsim::engine::Run;
 use headwater_netsim::network::{AgentId, Builder, Event, LinkConfig, NodeId};
 use headwater_proto::bcfs::express::{Member, Membership, Publisher};
@@ -23,7 +23,7 @@ const CONTENT: [u8; 500] = [7; 500];
 const WINDOW: u32 = 200;
 
 type Sink = Box<dyn FnMut(u64, &[u8])>;
-type Router = RouterNode<BreadcrumbRouter<InterfaceId>>;
+type Router = Hosted<BreadcrumbRouter<InterfaceId>>;
 
 fn at(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
@@ -99,7 +99,7 @@ impl Bed {
         let (network, ports) = (&mut self.network, self.ports);
         let put = |node: &NodeId| {
             let router = BreadcrumbRouter::new(RouterConfig::default(), InterfaceId(0));
-            let agent = network.agent(&format!("of {}", node.index()), *node, RouterNode::new(router, ports));
+            let agent = network.agent(&format!("of {}", node.index()), *node, Hosted::router(router, ports));
             network.route(agent, ports.flow);
             agent
         };
@@ -108,7 +108,7 @@ impl Bed {
 }
 
 fn counters(run: &Run, router: AgentId) -> Counters {
-    *run.agent::<Router>(router).expect("a router").router().counters()
+    *run.agent::<Router>(router).expect("a router").machine().counters()
 }
 
 #[test]

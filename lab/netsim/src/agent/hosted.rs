@@ -1,14 +1,13 @@
-//! A protocol machine at a node, unchanged: the simulator's driver.
+//! A protocol machine at a node, unchanged, of an end or of a router: the simulator's driver.
 
 use std::collections::VecDeque;
 
 use headwater_proto::{
-    ChannelId, Datagram, Destination as MachineDestination, Input, Instant, Machine, Outlet, Output,
-    Transmit, drain,
+    ChannelId, Datagram, Destination as MachineDestination, Input, Instant, InterfaceId, Machine, Outlet,
+    Output, RouterOutput, Transmit, drain,
 };
 
-use super::DatagramHead;
-use super::{Agent, Arrival, Outbox};
+use super::{Agent, Arrival, DatagramHead, Outbox};
 use crate::engine::{Body, Destination};
 use crate::network::{FlowId, Session};
 
@@ -127,6 +126,11 @@ impl JoinTimes {
 
 /// A machine at a node. The driver follows the contract at the top of `headwater_proto`: after each input,
 /// the outputs are drained.
+///
+/// A router receives the datagrams of the flows named by [`Builder::route`](crate::network::Builder::route)
+/// that arrive through a link, and datagrams sent to the router's own address; interface i is the node's i-th
+/// link. Datagrams that the router does not forward end here. Joins and leaves of receivers are handled by the
+/// network and do not reach the router. The router's own joins are joins of a member at the node.
 #[derive(Debug)]
 pub struct Hosted<M: Machine> {
     machine: M,
@@ -134,13 +138,37 @@ pub struct Hosted<M: Machine> {
     events: MachineEvents<M::Event>,
     misdirected: u64,
     joins: JoinTimes,
+    /// Whether datagrams are handed over with the interface through which they arrived.
+    is_router: bool,
+    /// Flow that counts datagrams to channels.
+    channels: FlowId,
 }
 
 impl<M: Machine> Hosted<M> {
     /// Hosts `machine`, which must have been created for the instant at which its agent starts, by the
     /// agent's clock.
     pub fn new(machine: M, ports: Ports) -> Self {
-        Self { machine, ports, events: MachineEvents::default(), misdirected: 0, joins: JoinTimes::default() }
+        Self {
+            machine,
+            ports,
+            events: MachineEvents::default(),
+            misdirected: 0,
+            joins: JoinTimes::default(),
+            is_router: false,
+            channels: ports.flow,
+        }
+    }
+
+    /// As [`Hosted::new`], for the machine of a router.
+    pub fn router(machine: M, ports: Ports) -> Self {
+        Self { is_router: true, ..Self::new(machine, ports) }
+    }
+
+    /// Counts datagrams that the machine sends to channels under `flow` instead of the flow of the ports.
+    #[must_use]
+    pub const fn with_channels(mut self, flow: FlowId) -> Self {
+        self.channels = flow;
+        self
     }
 
     /// The machine.
@@ -167,9 +195,15 @@ impl<M: Machine> Hosted<M> {
 
     fn give(&mut self, input: Input<'_>, outbox: &mut Outbox<'_>) {
         let now = outbox.now();
+        let ingress = if let Input::Routed(ingress, _) = input { ingress } else { InterfaceId(0) };
         self.machine.handle(now, input);
-        let Self { machine, ports, events, misdirected, joins } = self;
-        drain(machine, now, &mut HostedOutlet { ports: *ports, events, misdirected, joins, outbox });
+        let Self { machine, ports, events, misdirected, joins, channels, .. } = self;
+        let (ports, channels) = (*ports, *channels);
+        drain(
+            machine,
+            now,
+            &mut HostedOutlet { ports, channels, ingress, events, misdirected, joins, outbox },
+        );
     }
 }
 
@@ -179,12 +213,17 @@ impl<M: Machine<Event: 'static> + 'static> Agent for Hosted<M> {
     }
 
     fn receive(&mut self, arrival: Arrival<'_>, outbox: &mut Outbox<'_>) {
-        if let Some(datagram) = self.ports.datagram(outbox, arrival) {
-            if let Some(channel) = datagram.channel.filter(|_| !self.joins.waiting.is_empty()) {
-                self.joins.heard(channel, outbox.now());
+        let Some(datagram) = self.ports.datagram(outbox, arrival) else { return };
+        if self.is_router {
+            if let Some(ingress) = arrival.ingress {
+                self.give(Input::Routed(ingress, datagram), outbox);
             }
-            self.give(Input::Datagram(datagram), outbox);
+            return;
         }
+        if let Some(channel) = datagram.channel.filter(|_| !self.joins.waiting.is_empty()) {
+            self.joins.heard(channel, outbox.now());
+        }
+        self.give(Input::Datagram(datagram), outbox);
     }
 
     fn timeout(&mut self, outbox: &mut Outbox<'_>) {
@@ -199,6 +238,9 @@ impl<M: Machine<Event: 'static> + 'static> Agent for Hosted<M> {
 /// Delivers a machine's outputs to the network.
 struct HostedOutlet<'a, 'b, E> {
     ports: Ports,
+    channels: FlowId,
+    /// Interface through which the datagram in hand arrived.
+    ingress: InterfaceId,
     events: &'a mut MachineEvents<E>,
     misdirected: &'a mut u64,
     joins: &'a mut JoinTimes,
@@ -206,11 +248,33 @@ struct HostedOutlet<'a, 'b, E> {
 }
 
 impl<E> HostedOutlet<'_, '_, E> {
+    /// Returns the datagram's head, or counts a datagram without a target.
+    fn head(&mut self, transmit: Transmit) -> Option<DatagramHead> {
+        let flow = match transmit.destination {
+            MachineDestination::Channel(_) => self.channels,
+            MachineDestination::Unicast(_) => self.ports.flow,
+        };
+        let destination = self.ports.destination(self.outbox, transmit.destination);
+        *self.misdirected += u64::from(destination.is_none());
+        Some(Ports { flow, ..self.ports }.head(destination?, transmit))
+    }
+
     fn transmit(&mut self, transmit: Transmit) {
-        match self.ports.destination(self.outbox, transmit.destination) {
-            Some(destination) => self.outbox.send_datagram(self.ports.head(destination, transmit)),
-            None => *self.misdirected += 1,
+        if let Some(head) = self.head(transmit) {
+            self.outbox.send_datagram(head);
         }
+    }
+
+    fn route(&mut self, output: RouterOutput) {
+        let is_sent = match output {
+            RouterOutput::Pass { ecn } => self.outbox.pass(self.ingress, ecn),
+            RouterOutput::Forward { egress, ecn } => self.outbox.forward_by(egress, ecn),
+            RouterOutput::Transmit { egress, transmit } => {
+                let Some(head) = self.head(transmit) else { return };
+                self.outbox.send_datagram_by(egress, head)
+            }
+        };
+        *self.misdirected += u64::from(!is_sent);
     }
 
     fn membership(&mut self, channel: ChannelId, join: bool) {
@@ -239,6 +303,7 @@ impl<E> Outlet<E> for HostedOutlet<'_, '_, E> {
             Output::Join(channel) => self.membership(channel, true),
             Output::Leave(channel) => self.membership(channel, false),
             Output::Event(event) => self.events.push(self.outbox.now(), event),
+            Output::Router(output) => self.route(output),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 mod hosted;
 mod pgm;
-mod router;
 mod session;
 mod tcp;
 mod udp;
@@ -14,7 +13,6 @@ use headwater_proto::{Duration, Ecn, Instant, InterfaceId};
 
 pub use hosted::{EVENTS_MAX, Hosted, MachineEvents, Ports, UDP_HEADER_BYTES};
 pub use pgm::{Forget, GreedySource, NakAggregator};
-pub use router::RouterNode;
 pub use session::{ControlReceiver, ControlSender, KnownStore, Originals, Silence, ZeroSource};
 pub use tcp::{
     OPEN_MAX, ShortFlows, ShortFlowsConfig, ShortFlowsSink, ShortFlowsTotals, SizeOf, TcpConnection, TcpSink,

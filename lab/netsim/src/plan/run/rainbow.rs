@@ -12,7 +12,7 @@ use super::Site;
 use super::deploy::{Deployed, FlowEnds, MemberCounted};
 use super::outcome::{Counter, MEMBERS_MAX, Shared};
 use super::pgm::{groups_of, members_of};
-use crate::agent::{Hosted, Ports, RouterNode};
+use crate::agent::{Hosted, Ports};
 use crate::engine::Run;
 use crate::network::AgentId;
 use crate::plan::flow::{Flow, Member, Rainbow};
@@ -142,7 +142,7 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow, planned: &Rainbow) -> Res
             .ok_or_else(|| RunError::flow(flow, &"its source needs no router"))?;
         let config = RouterConfig::default().with_entries(ENTRIES).with_recent(planned.kept);
         let router =
-            RouterNode::new(BreadcrumbRouter::new(config, upstream), requests).with_channels(ports.flow);
+            Hosted::router(BreadcrumbRouter::new(config, upstream), requests).with_channels(ports.flow);
         let name = format!("{}/router/{}", flow.name, site.node_name(*node));
         site.router(*node, &name, router, [ports.flow, requests.flow]);
     }

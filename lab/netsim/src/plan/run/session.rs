@@ -18,8 +18,7 @@ use super::Site;
 use super::deploy::{Deployed, FlowEnds, MemberCounted};
 use super::outcome::Criteria;
 use crate::agent::{
-    ControlReceiver, ControlSender, Hosted, KnownStore, MachineEvents, Originals, Ports, RouterNode,
-    ZeroSource,
+    ControlReceiver, ControlSender, Hosted, KnownStore, MachineEvents, Originals, Ports, ZeroSource,
 };
 use crate::engine::Run;
 use crate::network::{AgentId, NodeId};
@@ -224,7 +223,7 @@ impl Deployment<'_, '_> {
             let config =
                 sim::RouterConfig::new(0, groups).with_routers(trusted.map(|(link, _)| link).collect());
             let router = sim::AggregationRouter::new(config, self.seed(&name));
-            let router = RouterNode::new(router, self.feedback);
+            let router = Hosted::router(router, self.feedback);
             self.site.router(*node, &name, router, [self.ports.flow, self.feedback.flow]);
         }
     }
