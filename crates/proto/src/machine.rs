@@ -140,8 +140,8 @@ pub enum RouterOutput {
 ///
 /// A router takes datagrams from one interface and forwards them on a set of other interfaces. Its joins and
 /// leaves are for the interface toward the source of the channel. A driver drains a router after every
-/// datagram if the router emits [`RouterOutput::Forward`] or [`RouterOutput::Pass`], because both refer to the
-/// datagram last handled.
+/// datagram if the router emits [`RouterOutput::Forward`] or [`RouterOutput::Pass`], because both refer to
+/// the datagram last handled.
 pub trait Machine {
     /// Event for the application.
     type Event;

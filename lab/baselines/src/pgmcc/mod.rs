@@ -104,14 +104,6 @@ impl PgmccSenderConfig {
         self.switch_losses = count;
         self
     }
-
-    /// Sets the minimum margin of the timeout above the mean round-trip time, at least 10 ms. Default: 200
-    /// ms.
-    #[must_use]
-    pub fn with_timeout_margin(mut self, margin: Duration) -> Self {
-        self.timeout_margin = margin.max(Duration::from_millis(10));
-        self
-    }
 }
 
 /// Configuration of a [`super::PgmccReceiver`].

@@ -132,14 +132,6 @@ impl RlcReceiverConfig {
         self.max_rate = Some(rate);
         self
     }
-
-    /// Sets the time for which losses are ignored after a layer is dropped, until the dropped layer's packets
-    /// have left the path. Default: 1 s.
-    #[must_use]
-    pub fn with_deaf(mut self, deaf: Duration) -> Self {
-        self.deaf = deaf;
-        self
-    }
 }
 
 impl Default for RlcReceiverConfig {

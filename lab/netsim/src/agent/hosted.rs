@@ -129,8 +129,8 @@ impl JoinTimes {
 ///
 /// A router receives the datagrams of the flows named by [`Builder::route`](crate::network::Builder::route)
 /// that arrive through a link, and datagrams sent to the router's own address; interface i is the node's i-th
-/// link. Datagrams that the router does not forward end here. Joins and leaves of receivers are handled by the
-/// network and do not reach the router. The router's own joins are joins of a member at the node.
+/// link. Datagrams that the router does not forward end here. Joins and leaves of receivers are handled by
+/// the network and do not reach the router. The router's own joins are joins of a member at the node.
 #[derive(Debug)]
 pub struct Hosted<M: Machine> {
     machine: M,

@@ -144,12 +144,6 @@ impl LinkConfig {
         Self { loss, ..self }
     }
 
-    /// Sets the graft delay.
-    #[must_use]
-    pub fn with_graft_delay(self, delay: Duration) -> Self {
-        Self { graft_delay: Some(delay), ..self }
-    }
-
     /// Sets the faults.
     #[must_use]
     pub fn with_impairments(self, impairments: Impairments) -> Self {
