@@ -86,7 +86,7 @@ pub mod webrc;
 
 pub use machine::{
     ChannelId, DATAGRAM_BYTES_MAX, Datagram, Destination, EXPECTED_MAX, Ecn, Input, InterfaceId, Machine,
-    Outlet, Output, Router, RouterOutput, Transmit, drain,
+    Outlet, Output, RouterOutput, Transmit, drain,
 };
 pub use rate::{Rate, Size};
 pub use rng::Seed;

@@ -68,8 +68,11 @@ pub enum Input<'a> {
     /// The time of [`Machine::poll_timeout`] has come, or an object of the machine (a store, a source) has
     /// changed. Harmless if neither is true.
     Timeout,
-    /// A datagram arrived.
+    /// A datagram arrived at an end.
     Datagram(Datagram<'a>),
+    /// A datagram arrived at a router on an interface. Ends ignore this input, as routers ignore
+    /// [`Input::Datagram`].
+    Routed(InterfaceId, Datagram<'a>),
 }
 
 /// Destination of a datagram.
@@ -103,9 +106,42 @@ pub enum Output<E> {
     Leave(ChannelId),
     /// Pass an event to the application.
     Event(E),
+    /// Send a datagram by interface. Only routers emit this output.
+    Router(RouterOutput),
 }
 
-/// One end of a protocol: a sender or a receiver.
+/// Output of a router that names an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouterOutput {
+    /// Send the datagram last handled, unchanged and without a copy, with this ECN field. Emitted separately
+    /// for each egress interface.
+    Forward {
+        /// Interface to send on.
+        egress: InterfaceId,
+        /// ECN field to send the datagram with.
+        ecn: Ecn,
+    },
+    /// Forward the datagram last handled along routes and group memberships, unchanged except for this ECN
+    /// field.
+    Pass {
+        /// ECN field to send the datagram with.
+        ecn: Ecn,
+    },
+    /// Send the datagram written into the buffer.
+    Transmit {
+        /// Interface to send on.
+        egress: InterfaceId,
+        /// The datagram.
+        transmit: Transmit,
+    },
+}
+
+/// State machine of a protocol: a sender, a receiver, or a router.
+///
+/// A router takes datagrams from one interface and forwards them on a set of other interfaces. Its joins and
+/// leaves are for the interface toward the source of the channel. A driver drains a router after every
+/// datagram if the router emits [`RouterOutput::Forward`] or [`RouterOutput::Pass`], because both refer to the
+/// datagram last handled.
 pub trait Machine {
     /// Event for the application.
     type Event;
@@ -151,58 +187,6 @@ pub fn drain<M: Machine + ?Sized>(machine: &mut M, now: Instant, outlet: &mut im
 /// can be large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InterfaceId(pub u32);
-
-/// Output of a router, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RouterOutput<E> {
-    /// Send the datagram last handled, unchanged and without a copy, with this ECN field. Emitted separately
-    /// for each egress interface.
-    Forward {
-        /// Interface to send on.
-        egress: InterfaceId,
-        /// ECN field to send the datagram with.
-        ecn: Ecn,
-    },
-    /// Forward the datagram last handled along routes and group memberships, unchanged except for this ECN
-    /// field.
-    Pass {
-        /// ECN field to send the datagram with.
-        ecn: Ecn,
-    },
-    /// Send the datagram written into the buffer.
-    Transmit {
-        /// Interface to send on.
-        egress: InterfaceId,
-        /// The datagram.
-        transmit: Transmit,
-    },
-    /// Join a channel's group on an interface.
-    Join(InterfaceId, ChannelId),
-    /// Leave a channel's group on an interface.
-    Leave(InterfaceId, ChannelId),
-    /// Pass an event to the operator.
-    Event(E),
-}
-
-/// A router: takes datagrams from one interface and forwards them on a set of other interfaces.
-///
-/// The rules of [`Machine`] apply, and a further rule: the driver drains the router after every datagram,
-/// because `Forward` and `Pass` refer to the datagram last handled.
-pub trait Router {
-    /// Event for the operator.
-    type Event;
-
-    /// Handles an input from `ingress`; the ingress of a timeout is ignored.
-    fn handle(&mut self, now: Instant, ingress: InterfaceId, input: Input<'_>);
-
-    /// Returns the next output due at `now`.
-    #[must_use]
-    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<RouterOutput<Self::Event>>;
-
-    /// Returns the time for [`Input::Timeout`].
-    #[must_use]
-    fn poll_timeout(&self) -> Option<Instant>;
-}
 
 #[cfg(test)]
 mod tests {

@@ -330,6 +330,7 @@ impl<P: Port, E> Outlet<E> for OutputSink<'_, '_, P, E> {
             Output::Join(channel) => self.change(Membership::Join(channel)),
             Output::Leave(channel) => self.change(Membership::Leave(channel)),
             Output::Event(event) => self.events.push(PendingUpdate::Event(event)),
+            Output::Router(_) => {}
         }
     }
 }

@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 use headwater_proto::bcfs::relay::{Relay, RelayConfig, Upstream};
 use headwater_proto::bcfs::{BreadcrumbRouter, Label, Level, RouterConfig};
 use headwater_proto::{
-    DATAGRAM_BYTES_MAX, Datagram, EXPECTED_MAX, Ecn, Input, Instant, InterfaceId, Machine as _, Router as _,
-    Seed,
+    DATAGRAM_BYTES_MAX, Datagram, EXPECTED_MAX, Ecn, Input, Instant, InterfaceId, Machine as _, Seed,
 };
 use headwater_wire::bcfs::{Header, Kind};
 
@@ -58,7 +57,7 @@ impl Forwards for BreadcrumbRouter<InterfaceId> {
         let mut outputs = 0;
         for payload in batch {
             let datagram = Datagram { source: address(2), channel: None, ecn: Ecn::NotCapable, payload };
-            self.handle(NOW, ingress, Input::Datagram(datagram));
+            self.handle(NOW, Input::Routed(ingress, datagram));
             while self.poll_output(NOW, room).is_some() {
                 outputs += 1;
             }

@@ -498,6 +498,7 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
         match input {
             Input::Timeout => self.control.timeout(now),
             Input::Datagram(datagram) => self.control.feedback(now, &datagram),
+            Input::Routed(..) => {}
         }
     }
 

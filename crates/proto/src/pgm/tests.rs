@@ -123,7 +123,7 @@ impl Bed {
                         self.put(None, &bytes);
                     }
                     Output::Event(event) => self.events[index].push(event),
-                    Output::Join(_) | Output::Leave(_) => {}
+                    Output::Join(_) | Output::Leave(_) | Output::Router(_) => {}
                 }
             }
         }

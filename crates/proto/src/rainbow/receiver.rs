@@ -146,7 +146,7 @@ impl<B: Basin> Machine for Receiver<B> {
         match input {
             Input::Datagram(datagram) => self.datagram(now, &datagram),
             Input::Timeout if self.stage == Stage::Asking => self.window.timeout(now),
-            Input::Timeout => {}
+            Input::Timeout | Input::Routed(..) => {}
         }
     }
 

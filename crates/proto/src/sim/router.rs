@@ -11,7 +11,9 @@ use super::collector::{Collector, Refused};
 use super::schedule::clock;
 use super::{ANEW, data_of, is_later};
 use super::{RTT_LONGEST, Trust};
-use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput, Transmit};
+use crate::machine::{
+    Datagram, Destination, Ecn, Input, InterfaceId, Machine, Output, RouterOutput, Transmit,
+};
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
 
@@ -283,22 +285,22 @@ fn longer(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.into_iter().chain(other).reduce(f64::max)
 }
 
-impl Router for AggregationRouter {
+impl Machine for AggregationRouter {
     type Event = core::convert::Infallible;
 
-    fn handle(&mut self, now: Instant, ingress: InterfaceId, input: Input<'_>) {
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
         if self.timer.is_some_and(|timer| timer <= now) {
             self.counters.timeouts += 1;
             self.settle(now);
         }
-        if let Input::Datagram(datagram) = input {
+        if let Input::Routed(ingress, datagram) = input {
             self.datagram(now, ingress, &datagram);
         }
     }
 
-    fn poll_output(&mut self, _now: Instant, buffer: &mut [u8]) -> Option<RouterOutput<Self::Event>> {
+    fn poll_output(&mut self, _now: Instant, buffer: &mut [u8]) -> Option<Output<Self::Event>> {
         if let Some(ecn) = self.passing.take() {
-            return Some(RouterOutput::Pass { ecn });
+            return Some(Output::Router(RouterOutput::Pass { ecn }));
         }
         let (egress, to) = self.upstream?;
         let bytes = self.leaving.pop_front()?.emit();
@@ -306,7 +308,7 @@ impl Router for AggregationRouter {
         self.counters.sent += 1;
         let transmit =
             Transmit { destination: Destination::Unicast(to), bytes: bytes.len(), ecn: Ecn::NotCapable };
-        Some(RouterOutput::Transmit { egress, transmit })
+        Some(Output::Router(RouterOutput::Transmit { egress, transmit }))
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -247,6 +247,7 @@ impl<C: ReceiverControl> Machine for Receiver<C> {
         match input {
             Input::Timeout => self.front.control.timeout(now),
             Input::Datagram(datagram) => self.on_datagram(now, &datagram),
+            Input::Routed(..) => {}
         }
         if self.front.listening.close_deadline().is_some_and(|at| at <= now) && !self.ended {
             self.close(now);

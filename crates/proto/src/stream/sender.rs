@@ -297,6 +297,7 @@ impl<C: SenderControl> Machine for Sender<C> {
                 self.control.timeout(now);
             }
             Input::Datagram(datagram) => self.control.feedback(now, &datagram),
+            Input::Routed(..) => {}
         }
     }
 

@@ -418,6 +418,7 @@ fn a_receiver_that_speeds_up_has_more_of_each_buffer() {
                 Output::Join(channel) => assert!(held.insert(channel)),
                 Output::Leave(channel) => assert!(held.remove(&channel)),
                 Output::Event(event) => told.push(event),
+                Output::Router(_) => {}
                 Output::Transmit(_) => {}
             }
         }

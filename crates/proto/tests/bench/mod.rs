@@ -51,6 +51,7 @@ impl Bench {
                 Output::Join(_) => self.holds = true,
                 Output::Leave(_) => self.holds = false,
                 Output::Event(event) => self.events.push(event),
+                Output::Router(_) => {}
                 Output::Transmit(_) => unreachable!(),
             }
         }

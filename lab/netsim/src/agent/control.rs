@@ -49,6 +49,7 @@ impl<C: SenderControl> Machine for ControlSender<C> {
         match input {
             Input::Timeout => self.control.timeout(now),
             Input::Datagram(datagram) => self.control.feedback(now, &datagram),
+            Input::Routed(..) => {}
         }
     }
 

@@ -239,6 +239,7 @@ impl<E> Outlet<E> for HostedOutlet<'_, '_, E> {
             Output::Join(channel) => self.membership(channel, true),
             Output::Leave(channel) => self.membership(channel, false),
             Output::Event(event) => self.told.push(self.outbox.now(), event),
+            Output::Router(_) => {}
         }
     }
 }

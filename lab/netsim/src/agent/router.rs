@@ -1,6 +1,8 @@
 //! A router's program at a node.
 
-use headwater_proto::{ChannelId, Destination, Input, Instant, InterfaceId, Router, RouterOutput, Transmit};
+use headwater_proto::{
+    ChannelId, Destination, Input, Instant, InterfaceId, Machine, Output, RouterOutput, Transmit,
+};
 
 use super::hosted::{Ports, Told};
 use super::{Agent, Arrival, Outbox};
@@ -14,7 +16,7 @@ use crate::network::FlowId;
 /// Joins and leaves of receivers are handled by the network and do not reach the router. The router's own
 /// joins are joins of a member at the node, whatever the interface, because only one path leads to a source.
 #[derive(Debug)]
-pub struct RouterNode<R: Router> {
+pub struct RouterNode<R: Machine> {
     router: R,
     ports: Ports,
     /// Flow that counts datagrams the router itself sends to channels.
@@ -23,7 +25,7 @@ pub struct RouterNode<R: Router> {
     misdirected: u64,
 }
 
-impl<R: Router> RouterNode<R> {
+impl<R: Machine> RouterNode<R> {
     /// Runs `router`, which must have been created for the instant at which its agent starts, by the agent's
     /// clock.
     pub fn new(router: R, ports: Ports) -> Self {
@@ -54,20 +56,23 @@ impl<R: Router> RouterNode<R> {
 
     fn give(&mut self, ingress: InterfaceId, input: Input<'_>, outbox: &mut Outbox<'_>) {
         let now = outbox.now();
-        self.router.handle(now, ingress, input);
+        self.router.handle(now, input);
         while let Some(output) = self.router.poll_output(now, outbox.room()) {
             self.put(ingress, output, outbox);
         }
     }
 
-    fn put(&mut self, ingress: InterfaceId, output: RouterOutput<R::Event>, outbox: &mut Outbox<'_>) {
+    fn put(&mut self, ingress: InterfaceId, output: Output<R::Event>, outbox: &mut Outbox<'_>) {
         let led_somewhere = match output {
-            RouterOutput::Pass { ecn } => outbox.pass(ingress, ecn),
-            RouterOutput::Forward { egress, ecn } => outbox.forward_by(egress, ecn),
-            RouterOutput::Transmit { egress, transmit } => self.transmit(egress, transmit, outbox),
-            RouterOutput::Join(_, channel) => self.membership(channel, true, outbox),
-            RouterOutput::Leave(_, channel) => self.membership(channel, false, outbox),
-            RouterOutput::Event(event) => {
+            Output::Router(RouterOutput::Pass { ecn }) => outbox.pass(ingress, ecn),
+            Output::Router(RouterOutput::Forward { egress, ecn }) => outbox.forward_by(egress, ecn),
+            Output::Router(RouterOutput::Transmit { egress, transmit }) => {
+                self.transmit(egress, transmit, outbox)
+            }
+            Output::Transmit(_) => false,
+            Output::Join(channel) => self.membership(channel, true, outbox),
+            Output::Leave(channel) => self.membership(channel, false, outbox),
+            Output::Event(event) => {
                 self.told.push(outbox.now(), event);
                 true
             }
@@ -98,14 +103,14 @@ impl<R: Router> RouterNode<R> {
     }
 }
 
-impl<R: Router<Event: 'static> + 'static> Agent for RouterNode<R> {
+impl<R: Machine<Event: 'static> + 'static> Agent for RouterNode<R> {
     fn start(&mut self, outbox: &mut Outbox<'_>) {
         self.give(InterfaceId(0), Input::Timeout, outbox);
     }
 
     fn receive(&mut self, arrival: Arrival<'_>, outbox: &mut Outbox<'_>) {
         if let (Some(datagram), Some(ingress)) = (self.ports.datagram(outbox, arrival), arrival.ingress) {
-            self.give(ingress, Input::Datagram(datagram), outbox);
+            self.give(ingress, Input::Routed(ingress, datagram), outbox);
         }
     }
 

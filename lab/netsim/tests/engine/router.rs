@@ -4,7 +4,7 @@ use headwater_netsim::agent::{Hosted, Ports, RouterNode, UDP_HEADER_BYTES};
 use headwater_netsim::network::{Builder, LinkConfig};
 use headwater_proto::{
     ChannelId, Datagram, Destination, Duration, Ecn, Input, Instant, InterfaceId, Machine, Output, Rate,
-    Router, RouterOutput, Seed, Transmit,
+    RouterOutput, Seed, Transmit,
 };
 
 use crate::script::millis;
@@ -42,31 +42,32 @@ impl Counter {
 /// 2 with the number doubled. Whatever comes by those two it tells.
 #[derive(Default)]
 struct Parity {
-    outputs: Vec<(u8, Option<RouterOutput<u8>>)>,
+    outputs: Vec<(u8, Option<Output<u8>>)>,
 }
 
-impl Router for Parity {
+impl Machine for Parity {
     type Event = u8;
 
-    fn handle(&mut self, _: Instant, ingress: InterfaceId, input: Input<'_>) {
-        let Input::Datagram(Datagram { payload, .. }) = input else { return };
+    fn handle(&mut self, _: Instant, input: Input<'_>) {
+        let Input::Routed(ingress, Datagram { payload, .. }) = input else { return };
         let number = payload[0];
-        let forward = |egress, ecn| Some(RouterOutput::Forward { egress: InterfaceId(egress), ecn });
+        let forward =
+            |egress, ecn| Some(Output::Router(RouterOutput::Forward { egress: InterfaceId(egress), ecn }));
         self.outputs = match (ingress, number % 2) {
             (InterfaceId(0), 0) => {
                 vec![(0, forward(2, Ecn::Capable0)), (0, forward(1, Ecn::CongestionExperienced))]
             }
             (InterfaceId(0), _) => vec![(2 * number, None)],
-            _ => vec![(0, Some(RouterOutput::Event(number)))],
+            _ => vec![(0, Some(Output::Event(number)))],
         };
     }
 
-    fn poll_output(&mut self, _: Instant, buffer: &mut [u8]) -> Option<RouterOutput<u8>> {
+    fn poll_output(&mut self, _: Instant, buffer: &mut [u8]) -> Option<Output<u8>> {
         let (number, output) = self.outputs.pop()?;
         buffer[0] = number;
         let destination = Destination::Channel(ChannelId::BASE);
         let transmit = Transmit { destination, bytes: 1, ecn: Ecn::NotCapable };
-        Some(output.unwrap_or(RouterOutput::Transmit { egress: InterfaceId(2), transmit }))
+        Some(output.unwrap_or(Output::Router(RouterOutput::Transmit { egress: InterfaceId(2), transmit })))
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

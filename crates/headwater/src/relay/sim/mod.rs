@@ -10,10 +10,8 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use headwater_proto::queue::ParameterError;
-use headwater_proto::sim::relay::{
-    LINKS_MAX, Relay, RelayConfig, RelayCounters, SESSIONS_MAX, Shape, UPSTREAM,
-};
-use headwater_proto::{Input, Router, Seed};
+use headwater_proto::sim::relay::{LINKS_MAX, Relay, RelayConfig, RelayCounters, SESSIONS_MAX, Shape};
+use headwater_proto::{Input, Machine, Seed};
 
 use self::port::Ports;
 use crate::clock::{Clock, elapsed};
@@ -137,7 +135,7 @@ impl SimRelaySession {
                 .receive(relay, &mut batch, (clock, &mut now), &mut options.trace)
                 .map_err(DriverError::Read)?;
             now = now.max(woken);
-            relay.handle(now, UPSTREAM, Input::Timeout);
+            relay.handle(now, Input::Timeout);
             let has_sent = ports.drain(relay, now, &mut options.trace)?;
             let progress = || SimRelayProgress {
                 elapsed: elapsed(now),

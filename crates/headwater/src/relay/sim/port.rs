@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::sim::relay::{self, Relay, UPSTREAM, below};
 use headwater_proto::{
-    ChannelId, Datagram, Destination, Input, Instant, InterfaceId, Router, RouterOutput, Transmit,
+    ChannelId, Datagram, Destination, Input, Instant, InterfaceId, Machine, Output, RouterOutput, Transmit,
 };
 use tracing::debug;
 
@@ -125,7 +125,7 @@ impl Ports {
                 *now = (*now).max(clock.at(arrived));
                 show(trace.as_mut(), *now, &datagram, local(datagram.channel));
                 let channel = datagram.channel.map(number);
-                relay.handle(*now, ingress, Input::Datagram(Datagram { channel, ..datagram }));
+                relay.handle(*now, Input::Routed(ingress, Datagram { channel, ..datagram }));
             }
         };
         for (block, socket) in self.above.iter_mut().enumerate() {
@@ -163,14 +163,14 @@ impl Ports {
         let mut has_sent = false;
         while let Some(output) = relay.poll_output(now, &mut self.room) {
             match output {
-                RouterOutput::Join(_, channel) => self.change(relay, channel, true)?,
-                RouterOutput::Leave(_, channel) => self.change(relay, channel, false)?,
-                RouterOutput::Transmit { egress, transmit } => {
+                Output::Join(channel) => self.change(relay, channel, true)?,
+                Output::Leave(channel) => self.change(relay, channel, false)?,
+                Output::Router(RouterOutput::Transmit { egress, transmit }) => {
                     has_sent = true;
                     self.transmit(now, egress, &transmit, trace);
                 }
-                RouterOutput::Forward { .. } | RouterOutput::Pass { .. } => {}
-                RouterOutput::Event(event) => match event {},
+                Output::Transmit(_) | Output::Router(_) => {}
+                Output::Event(event) => match event {},
             }
         }
         for link in &mut self.links {

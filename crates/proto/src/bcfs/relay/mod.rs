@@ -44,8 +44,7 @@ use super::canonical;
 use super::{BreadcrumbRouter, Counters, RouterConfig};
 use crate::egress::Egress;
 use crate::machine::{
-    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Input, InterfaceId, Machine, Output, Router, RouterOutput,
-    Transmit,
+    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Input, InterfaceId, Machine, Output, RouterOutput, Transmit,
 };
 use crate::queue::ParameterError;
 use crate::rng::Seed;
@@ -149,28 +148,31 @@ impl Relay {
     }
 
     fn route(&mut self, now: Instant, ingress: InterfaceId, datagram: &Datagram<'_>) {
-        self.router.handle(now, ingress, Input::Datagram(*datagram));
+        self.router.handle(now, Input::Routed(ingress, *datagram));
         let mut held = None;
         while let Some(output) = self.router.poll_output(now, &mut self.room) {
             match output {
-                RouterOutput::Forward { egress, ecn } => {
+                Output::Router(RouterOutput::Forward { egress, ecn }) => {
                     held = held.or_else(|| self.egress.hold(datagram.payload, WAITING_MAX));
                     let Some(packet) = held else { continue };
                     self.egress.send(now, packet, egress, ecn);
                 }
                 // A cached reply goes back on the link of the request, and queues like forwarded replies.
-                RouterOutput::Transmit { egress, transmit } if egress == ingress => {
+                Output::Router(RouterOutput::Transmit { egress, transmit }) if egress == ingress => {
                     let Some(packet) = self.egress.hold(&self.room[..transmit.bytes], WAITING_MAX) else {
                         continue;
                     };
                     self.egress.send(now, packet, egress, transmit.ecn);
                     self.egress.release(packet);
                 }
-                RouterOutput::Transmit { egress, transmit } => self.send_up(now, egress, transmit),
-                RouterOutput::Pass { .. }
-                | RouterOutput::Join(..)
-                | RouterOutput::Leave(..)
-                | RouterOutput::Event(_) => {}
+                Output::Router(RouterOutput::Transmit { egress, transmit }) => {
+                    self.send_up(now, egress, transmit);
+                }
+                Output::Router(RouterOutput::Pass { .. })
+                | Output::Transmit(_)
+                | Output::Join(_)
+                | Output::Leave(_)
+                | Output::Event(_) => {}
             }
         }
         if let Some(packet) = held {
@@ -207,7 +209,8 @@ impl Machine for Relay {
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
             Input::Datagram(datagram) => self.datagram(now, &datagram),
-            Input::Timeout => self.router.handle(now, InterfaceId(0), Input::Timeout),
+            Input::Timeout => self.router.handle(now, Input::Timeout),
+            Input::Routed(..) => {}
         }
     }
 

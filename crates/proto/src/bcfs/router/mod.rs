@@ -39,7 +39,9 @@ use recent::{Number, Recent};
 use table::{Before, Place, Table, Wanted};
 
 use super::{EXPIRY, REFRESH, REQUEST_BODY_BYTES_MAX};
-use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput, Transmit};
+use crate::machine::{
+    Datagram, Destination, Ecn, Input, InterfaceId, Machine, Output, RouterOutput, Transmit,
+};
 use crate::time::{Duration, Instant};
 
 /// Maximum number of breadcrumbs removed by a timeout; the next calls remove the rest.
@@ -319,36 +321,37 @@ impl<R: Routes> BreadcrumbRouter<R> {
     }
 }
 
-impl<R: Routes> Router for BreadcrumbRouter<R> {
+impl<R: Routes> Machine for BreadcrumbRouter<R> {
     type Event = Infallible;
 
-    fn handle(&mut self, now: Instant, ingress: InterfaceId, input: Input<'_>) {
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
         self.now = now;
         self.egresses.clear();
         self.upward.egress = None;
         self.answer = None;
         match input {
             Input::Timeout => self.expire(now),
-            Input::Datagram(datagram) => self.message(now, ingress, &datagram),
+            Input::Routed(ingress, datagram) => self.message(now, ingress, &datagram),
+            Input::Datagram(_) => {}
         }
     }
 
-    fn poll_output(&mut self, _now: Instant, buffer: &mut [u8]) -> Option<RouterOutput<Infallible>> {
+    fn poll_output(&mut self, _now: Instant, buffer: &mut [u8]) -> Option<Output<Infallible>> {
         if let Some(egress) = self.upward.egress.take() {
             let transmit = self.upward.transmit;
             buffer[..transmit.bytes].copy_from_slice(&self.upward.message[..transmit.bytes]);
-            return Some(RouterOutput::Transmit { egress, transmit });
+            return Some(Output::Router(RouterOutput::Transmit { egress, transmit }));
         }
         if let Some(Answer { number, asked, egress, peer }) = self.answer.take() {
             let (bytes, channel) = self.recent.write(number, &asked, buffer)?;
             let destination = channel.map_or(Destination::Unicast(peer), Destination::Channel);
-            return Some(RouterOutput::Transmit {
+            return Some(Output::Router(RouterOutput::Transmit {
                 egress,
                 transmit: Transmit { destination, bytes, ecn: Ecn::NotCapable },
-            });
+            }));
         }
         let egress = self.egresses.pop()?;
-        Some(RouterOutput::Forward { egress, ecn: self.reply_ecn })
+        Some(Output::Router(RouterOutput::Forward { egress, ecn: self.reply_ecn }))
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

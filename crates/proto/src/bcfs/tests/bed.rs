@@ -4,7 +4,9 @@ use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::bcfs::{BreadcrumbRouter, RouterConfig};
-use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput, Transmit};
+use crate::machine::{
+    Datagram, Destination, Ecn, Input, InterfaceId, Machine, Output, RouterOutput, Transmit,
+};
 use crate::time::{Duration, Instant};
 
 const UPSTREAM: InterfaceId = InterfaceId(0);
@@ -119,7 +121,7 @@ impl Bed {
     pub fn age(&mut self) {
         for router in &mut self.routers {
             while router.poll_timeout().is_some_and(|at| at <= self.now) {
-                router.handle(self.now, UPSTREAM, Input::Timeout);
+                router.handle(self.now, Input::Timeout);
             }
         }
     }
@@ -140,12 +142,14 @@ impl Bed {
         let ingress = InterfaceId(u32::try_from(ingress).expect("few"));
         let datagram =
             Datagram { source: address(from), channel: None, ecn: Ecn::NotCapable, payload: &payload };
-        self.routers[index].handle(self.now, ingress, Input::Datagram(datagram));
+        self.routers[index].handle(self.now, Input::Routed(ingress, datagram));
         let mut buffer = vec![0; crate::DATAGRAM_BYTES_MAX];
         while let Some(output) = self.routers[index].poll_output(self.now, &mut buffer) {
             let (egress, payload) = match output {
-                RouterOutput::Transmit { egress, transmit } => (egress, buffer[..transmit.bytes].to_vec()),
-                RouterOutput::Forward { egress, .. } => (egress, payload.clone()),
+                Output::Router(RouterOutput::Transmit { egress, transmit }) => {
+                    (egress, buffer[..transmit.bytes].to_vec())
+                }
+                Output::Router(RouterOutput::Forward { egress, .. }) => (egress, payload.clone()),
                 other => panic!("{other:?}"),
             };
             let next = self.neighbours[index][egress.0 as usize];

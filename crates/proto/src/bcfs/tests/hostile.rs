@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use headwater_wire::bcfs::{Header, Kind};
 
 use crate::bcfs::{BreadcrumbRouter, Label, Level, REQUEST_BODY_BYTES_MAX, RouterConfig};
-use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput};
+use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Machine, Output, RouterOutput};
 use crate::time::{Duration, Instant};
 
 const UPSTREAM: InterfaceId = InterfaceId(0);
@@ -32,7 +32,7 @@ fn give(
     bytes: &[u8],
 ) -> usize {
     let datagram = Datagram { source: source(), channel: None, ecn: Ecn::NotCapable, payload: bytes };
-    router.handle(now, ingress, Input::Datagram(datagram));
+    router.handle(now, Input::Routed(ingress, datagram));
     let mut buffer = [0; 600];
     core::iter::from_fn(|| router.poll_output(now, &mut buffer)).count()
 }
@@ -82,9 +82,10 @@ fn the_highest_level_holds_others_back_only_until_a_null_follows() {
     let later = START + Duration::from_millis(1_001);
     let payload = &bytes;
     let datagram = Datagram { source: source(), channel: None, ecn: Ecn::NotCapable, payload };
-    router.handle(later, InterfaceId(2), Input::Datagram(datagram));
+    router.handle(later, Input::Routed(InterfaceId(2), datagram));
     let mut buffer = [0; 600];
-    let Some(RouterOutput::Transmit { egress: UPSTREAM, transmit }) = router.poll_output(later, &mut buffer)
+    let Some(Output::Router(RouterOutput::Transmit { egress: UPSTREAM, transmit })) =
+        router.poll_output(later, &mut buffer)
     else {
         panic!("a null goes up");
     };
@@ -135,9 +136,10 @@ fn a_request_goes_on_as_it_came_but_for_a_hop() {
     let mut bytes = [7; 24];
     message(Kind::Request, 1, 1).emit(&mut bytes).expect("room");
     let datagram = Datagram { source: source(), channel: None, ecn: Ecn::NotCapable, payload: &bytes };
-    router.handle(START, BELOW, Input::Datagram(datagram));
+    router.handle(START, Input::Routed(BELOW, datagram));
     let mut buffer = [0; 600];
-    let Some(RouterOutput::Transmit { egress: UPSTREAM, transmit }) = router.poll_output(START, &mut buffer)
+    let Some(Output::Router(RouterOutput::Transmit { egress: UPSTREAM, transmit })) =
+        router.poll_output(START, &mut buffer)
     else {
         panic!("it goes up");
     };
@@ -214,8 +216,9 @@ fn requests_in_a_circle_come_to_an_end() {
     let mut ingress = InterfaceId(2);
     for step in 0..1_000 {
         let datagram = Datagram { source: source(), channel: None, ecn: Ecn::NotCapable, payload: &bytes };
-        routers[step % 3].handle(now, ingress, Input::Datagram(datagram));
-        let Some(RouterOutput::Transmit { transmit, .. }) = routers[step % 3].poll_output(now, &mut buffer)
+        routers[step % 3].handle(now, Input::Routed(ingress, datagram));
+        let Some(Output::Router(RouterOutput::Transmit { transmit, .. })) =
+            routers[step % 3].poll_output(now, &mut buffer)
         else {
             break;
         };

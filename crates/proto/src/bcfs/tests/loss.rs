@@ -8,7 +8,7 @@ use headwater_wire::bcfs::{HOPS, Header, Kind};
 use proptest::prelude::*;
 
 use crate::bcfs::{BreadcrumbRouter, Label, Level, ReplyTo, RouterConfig, Source};
-use crate::machine::{Datagram, Ecn, Input, InterfaceId, Router, RouterOutput};
+use crate::machine::{Datagram, Ecn, Input, InterfaceId, Machine, Output, RouterOutput};
 use crate::time::Instant;
 
 const UPSTREAM: InterfaceId = InterfaceId(0);
@@ -64,10 +64,10 @@ impl Above {
 
     /// Hands a message over; what the router sends of its own.
     fn hand(&mut self, ingress: InterfaceId, message: &[u8]) -> Option<(InterfaceId, Vec<u8>)> {
-        self.router.handle(NOW, ingress, Input::Datagram(datagram(message)));
+        self.router.handle(NOW, Input::Routed(ingress, datagram(message)));
         let (mut buffer, mut sent) = ([0; BUFFER_BYTES], None);
         while let Some(output) = self.router.poll_output(NOW, &mut buffer) {
-            if let RouterOutput::Transmit { egress, transmit } = output {
+            if let Output::Router(RouterOutput::Transmit { egress, transmit }) = output {
                 sent = Some((egress, buffer[..transmit.bytes].to_vec()));
             }
         }

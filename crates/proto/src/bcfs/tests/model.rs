@@ -7,7 +7,7 @@ use headwater_wire::bcfs::{HEADER_BYTES_MAX, Header, Kind};
 use proptest::prelude::*;
 
 use crate::bcfs::{BreadcrumbRouter, Label, Level, RouterConfig};
-use crate::machine::{Datagram, Ecn, Input, InterfaceId, Router, RouterOutput};
+use crate::machine::{Datagram, Ecn, Input, InterfaceId, Machine, Output, RouterOutput};
 use crate::time::{Duration, Instant};
 
 const UPSTREAM: InterfaceId = InterfaceId(0);
@@ -147,18 +147,18 @@ fn play(
     let (mut message, mut buffer) = ([0; 32], vec![0; crate::DATAGRAM_BYTES_MAX]);
     header.emit(&mut message).expect("room");
     let datagram = Datagram { source: header.source, channel: None, ecn: Ecn::Capable0, payload: &message };
-    router.handle(now, ingress, Input::Datagram(datagram));
+    router.handle(now, Input::Routed(ingress, datagram));
     let (mut out, mut egresses) = (Out::Nothing, Vec::new());
     while let Some(output) = router.poll_output(now, &mut buffer) {
         match output {
-            RouterOutput::Transmit { egress, transmit } => {
+            Output::Router(RouterOutput::Transmit { egress, transmit }) => {
                 assert_eq!((egress, transmit.ecn, &out), (UPSTREAM, Ecn::Capable0, &Out::Nothing));
                 let (sent, _) = Header::parse(&buffer[..transmit.bytes]).expect("a message");
                 assert_eq!((sent.hops, sent.source), (header.hops - 1, header.source));
                 let last = if sent.source == source((1, 0)) { 1 } else { 2 };
                 out = Out::Up(sent.kind, (last, sent.label.0), sent.level.0);
             }
-            RouterOutput::Forward { egress, ecn } => {
+            Output::Router(RouterOutput::Forward { egress, ecn }) => {
                 assert_eq!(ecn, Ecn::Capable0);
                 egresses.push(egress.0);
                 egresses.sort_unstable();
@@ -206,7 +206,7 @@ proptest! {
                     model.now += Duration::from_millis(millis);
                     model.age();
                     if router.poll_timeout().is_some_and(|at| at <= model.now) && millis % 2 == 0 {
-                        router.handle(model.now, UPSTREAM, Input::Timeout);
+                        router.handle(model.now, Input::Timeout);
                         prop_assert!(router.poll_timeout().is_none_or(|at| at > model.now));
                         prop_assert_eq!(router.entries(), model.crumbs.len());
                     }
@@ -237,7 +237,7 @@ proptest! {
         }
         // What is left differs only in what nobody has looked at since its time came.
         while router.poll_timeout().is_some_and(|at| at <= model.now) {
-            router.handle(model.now, UPSTREAM, Input::Timeout);
+            router.handle(model.now, Input::Timeout);
         }
         prop_assert_eq!((router.entries(), router.links()), (model.crumbs.len(), model.links()));
     }

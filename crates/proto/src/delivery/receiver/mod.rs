@@ -255,7 +255,7 @@ impl<C: ReceiverControl, S: Store> Machine for Receiver<C, S> {
         match input {
             Input::Timeout => self.front.control.timeout(now),
             Input::Datagram(datagram) if !self.ended => self.on_datagram(now, &datagram),
-            Input::Datagram(_) => {}
+            Input::Datagram(_) | Input::Routed(..) => {}
         }
         while (is_timeout || self.jobs > 0)
             && let Some(report) = self.store.poll_report()

@@ -109,7 +109,7 @@ impl Bed {
                             events.push(event);
                             continue;
                         }
-                        Some(Output::Join(_) | Output::Leave(_)) => continue,
+                        Some(Output::Join(_) | Output::Leave(_) | Output::Router(_)) => continue,
                         None => return,
                     }
                 }

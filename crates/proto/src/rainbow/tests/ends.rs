@@ -24,7 +24,7 @@ fn sent<M: Machine>(machine: &mut M, now: Instant, told: &mut usize) -> Vec<Vec<
         match output {
             Output::Transmit(transmit) => all.push(buffer[..transmit.bytes].to_vec()),
             Output::Event(_) => *told += 1,
-            Output::Join(_) | Output::Leave(_) => panic!("no channel was asked for"),
+            Output::Join(_) | Output::Leave(_) | Output::Router(_) => panic!("no channel was asked for"),
         }
     }
     all

@@ -33,7 +33,9 @@ pub use crate::egress::Shape;
 use super::selection::{EVERY, Teller};
 use super::{AggregationRouter, GROUPS_MAX, RouterConfig, Trust};
 use crate::egress::{Egress, EgressCounters, WAITING_MAX};
-use crate::machine::{ChannelId, Datagram, Destination, Input, InterfaceId, Router, RouterOutput, Transmit};
+use crate::machine::{
+    ChannelId, Datagram, Destination, Input, InterfaceId, Machine, Output, RouterOutput, Transmit,
+};
 use crate::queue::{ParameterError, PriorityConfig, QueueConfig};
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
@@ -117,7 +119,7 @@ pub struct Relay {
     tops: Vec<Vec<u16>>,
     egress: Egress,
     /// Pending joins and leaves: between two sweeps each group is joined at most once, and left at most once.
-    changes: VecDeque<RouterOutput<Infallible>>,
+    changes: VecDeque<Output<Infallible>>,
     next_sweep: Instant,
     counters: RelayCounters,
 }
@@ -190,7 +192,7 @@ impl Relay {
             return;
         };
         self.counters.packets += 1;
-        session.router.handle(now, UPSTREAM, Input::Datagram(*datagram));
+        session.router.handle(now, Input::Routed(UPSTREAM, *datagram));
         if is_new {
             self.members.forget_session(block);
             self.follow(now, block, true);
@@ -230,7 +232,7 @@ impl Relay {
         };
         let router = &mut self.sessions[block].router;
         let before = router.counters().taken;
-        router.handle(now, below(link), Input::Datagram(*datagram));
+        router.handle(now, Input::Routed(below(link), *datagram));
         self.counters.reports += router.counters().taken - before;
     }
 
@@ -274,8 +276,8 @@ impl Relay {
         let before = core::mem::replace(&mut session.held, most);
         for (rank, is_more) in steps(before, most) {
             self.changes.push_back(match is_more {
-                true => RouterOutput::Join(UPSTREAM, channel(block, rank)),
-                false => RouterOutput::Leave(UPSTREAM, channel(block, rank)),
+                true => Output::Join(channel(block, rank)),
+                false => Output::Leave(channel(block, rank)),
             });
         }
         session.teller.hold(now, most);
@@ -284,7 +286,7 @@ impl Relay {
     fn tick(&mut self, now: Instant) {
         for session in &mut self.sessions {
             if session.router.poll_timeout().is_some_and(|at| at <= now) {
-                session.router.handle(now, UPSTREAM, Input::Timeout);
+                session.router.handle(now, Input::Timeout);
             }
         }
         if self.next_sweep <= now {
@@ -312,12 +314,12 @@ fn tsi_of(payload: &[u8], rank: u16) -> Option<u64> {
 /// Between interfaces: [`UPSTREAM`] and [`below`]. Datagrams on groups carry a [`channel`], and arrive on
 /// [`UPSTREAM`]. Datagrams to this end's own address carry no channel, and arrive on the link's interface.
 /// All other datagrams are refused.
-impl Router for Relay {
+impl Machine for Relay {
     type Event = Infallible;
 
-    fn handle(&mut self, now: Instant, ingress: InterfaceId, input: Input<'_>) {
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
         self.tick(now);
-        let Input::Datagram(datagram) = input else { return };
+        let Input::Routed(ingress, datagram) = input else { return };
         match (datagram.channel, (ingress.0 as usize).checked_sub(1)) {
             (Some(channel), None) => self.data(now, &datagram, channel),
             (None, Some(link)) if link < self.tops.len() => self.feedback(now, link, &datagram),
@@ -325,26 +327,26 @@ impl Router for Relay {
         }
     }
 
-    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<RouterOutput<Infallible>> {
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Infallible>> {
         if let Some(change) = self.changes.pop_front() {
             return Some(change);
         }
         for session in &mut self.sessions {
             // A packet to pass was already forwarded, or is dropped.
             while let Some(output) = session.router.poll_output(now, buffer) {
-                if let RouterOutput::Transmit { transmit, .. } = output {
-                    return Some(RouterOutput::Transmit { egress: UPSTREAM, transmit });
+                if let Output::Router(RouterOutput::Transmit { transmit, .. }) = output {
+                    return Some(Output::Router(RouterOutput::Transmit { egress: UPSTREAM, transmit }));
                 }
             }
             if let Some(transmit) = session.teller.poll_transmit(now, buffer) {
-                return Some(RouterOutput::Transmit { egress: UPSTREAM, transmit });
+                return Some(Output::Router(RouterOutput::Transmit { egress: UPSTREAM, transmit }));
             }
         }
         let copy = self.egress.next(now)?;
         let bytes = self.egress.write(&copy, buffer);
         let destination = Destination::Channel(copy.channel.unwrap_or_default());
         let transmit = Transmit { destination, bytes, ecn: copy.ecn };
-        Some(RouterOutput::Transmit { egress: copy.egress, transmit })
+        Some(Output::Router(RouterOutput::Transmit { egress: copy.egress, transmit }))
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -6,7 +6,7 @@ use headwater_wire::sim::{Data, Group, Report};
 use proptest::prelude::*;
 
 use super::report;
-use crate::machine::{ChannelId, Datagram, Ecn, Input, InterfaceId, Router, RouterOutput};
+use crate::machine::{ChannelId, Datagram, Ecn, Input, InterfaceId, Machine, Output, RouterOutput};
 use crate::rng::Seed;
 use crate::sim::collector::Tally;
 use crate::sim::collector::{CHILDREN_MAX, Collector, Refused};
@@ -36,7 +36,7 @@ impl Bed {
     }
 
     fn give(&mut self, now: Instant, ingress: InterfaceId, datagram: Datagram<'_>) -> (bool, Vec<Report>) {
-        self.router.handle(now, ingress, Input::Datagram(datagram));
+        self.router.handle(now, Input::Routed(ingress, datagram));
         self.drain(now)
     }
 
@@ -44,8 +44,8 @@ impl Bed {
         let (mut passed, mut reports, mut buffer) = (false, Vec::new(), [0; 9_000]);
         while let Some(output) = self.router.poll_output(now, &mut buffer) {
             match output {
-                RouterOutput::Pass { .. } => passed = true,
-                RouterOutput::Transmit { egress, transmit } => {
+                Output::Router(RouterOutput::Pass { .. }) => passed = true,
+                Output::Router(RouterOutput::Transmit { egress, transmit }) => {
                     assert_eq!(egress, UP);
                     reports.push(Report::parse(&buffer[..transmit.bytes]).unwrap());
                 }
@@ -98,7 +98,7 @@ impl Bed {
     }
 
     fn wait(&mut self, ms: u64) -> Vec<Report> {
-        self.router.handle(at(ms), UP, Input::Timeout);
+        self.router.handle(at(ms), Input::Timeout);
         self.drain(at(ms)).1
     }
 }

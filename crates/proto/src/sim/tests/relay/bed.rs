@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
 use crate::delivery::sender::header::Header;
 use crate::machine::{
-    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput,
+    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, InterfaceId, Machine, Output,
+    RouterOutput,
 };
 use crate::queue::{PriorityConfig, QueueConfig};
 use crate::rate::Rate;
@@ -125,7 +126,7 @@ impl Bed {
                 sender.timeout(self.now);
             }
             for relay in self.relays.iter_mut().flatten() {
-                relay.handle(self.now, UPSTREAM, Input::Timeout);
+                relay.handle(self.now, Input::Timeout);
             }
             for end in &mut self.ends {
                 end.receiver.timeout(self.now);
@@ -137,7 +138,7 @@ impl Bed {
 
     fn next(&self) -> Option<Instant> {
         let sender = self.sender.iter().flat_map(|sender| [sender.next_departure(), sender.poll_timeout()]);
-        let relays = self.relays.iter().flatten().map(Router::poll_timeout);
+        let relays = self.relays.iter().flatten().map(Machine::poll_timeout);
         let ends = self.ends.iter().map(|end| end.receiver.poll_timeout());
         let way = self.on_the_way.keys().next().map(|key| key.0);
         sender.chain(relays).chain(ends).chain([way]).flatten().min()
@@ -180,7 +181,7 @@ impl Bed {
     /// A datagram for a relay, from wherever.
     pub fn give(&mut self, relay: usize, ingress: InterfaceId, datagram: Datagram<'_>) {
         if let Some(relay) = &mut self.relays[relay] {
-            relay.handle(self.now, ingress, Input::Datagram(datagram));
+            relay.handle(self.now, Input::Routed(ingress, datagram));
         }
     }
 
@@ -213,9 +214,9 @@ impl Bed {
             && let Some(output) = relay.poll_output(now, buffer)
         {
             match output {
-                RouterOutput::Join(UPSTREAM, channel) => assert!(self.joined[number].insert(channel)),
-                RouterOutput::Leave(UPSTREAM, channel) => assert!(self.joined[number].remove(&channel)),
-                RouterOutput::Transmit { egress, transmit } => {
+                Output::Join(channel) => assert!(self.joined[number].insert(channel)),
+                Output::Leave(channel) => assert!(self.joined[number].remove(&channel)),
+                Output::Router(RouterOutput::Transmit { egress, transmit }) => {
                     let bytes = buffer[..transmit.bytes].to_vec();
                     let ecn = transmit.ecn;
                     let link = (egress.0 as usize).checked_sub(1);

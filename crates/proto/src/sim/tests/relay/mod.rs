@@ -12,11 +12,9 @@ use proptest::test_runner::TestRunner;
 
 use self::bed::{Bed, Node, shape};
 use crate::control::ReceiverControl;
-use crate::machine::{ChannelId, Datagram, Ecn, Input, InterfaceId, Router, RouterOutput};
+use crate::machine::{ChannelId, Datagram, Ecn, Input, InterfaceId, Machine, Output};
 use crate::rng::Seed;
-use crate::sim::relay::{
-    MEMBERS_MAX, PORTS_MAX, Relay, RelayConfig, RelayCounters, UPSTREAM, below, channel,
-};
+use crate::sim::relay::{MEMBERS_MAX, PORTS_MAX, Relay, RelayConfig, RelayCounters, below, channel};
 use crate::time::{Duration, Instant};
 
 fn at(seconds: u64) -> Instant {
@@ -256,11 +254,11 @@ fn survive(messages: Vec<Arriving>) -> Result<RelayCounters, TestCaseError> {
         now += Duration::from_nanos(wait);
         let channel_number = channel_number.map(ChannelId);
         let datagram = Datagram { source, channel: channel_number, ecn: Ecn::Capable0, payload: &payload };
-        relay.handle(now, InterfaceId(ingress), Input::Datagram(datagram));
+        relay.handle(now, Input::Routed(InterfaceId(ingress), datagram));
         while let Some(output) = relay.poll_output(now, &mut buffer) {
             match output {
-                RouterOutput::Join(UPSTREAM, channel) => prop_assert!(joined.insert(channel)),
-                RouterOutput::Leave(UPSTREAM, channel) => prop_assert!(joined.remove(&channel)),
+                Output::Join(channel) => prop_assert!(joined.insert(channel)),
+                Output::Leave(channel) => prop_assert!(joined.remove(&channel)),
                 _ => {}
             }
         }
