@@ -67,9 +67,9 @@ pub trait SessionKind: Sized + Send + 'static {
 
 /// Handle of a session that runs on a thread of its own ([`SessionKind::spawn`]).
 ///
-/// Updates wait in a queue for [`updates`](Self::updates) or, by wakers, for the [`Stream`] that the handle is;
-/// both end with the session. A progress update replaces a waiting progress update. No other update is lost:
-/// while 16 MiB of updates wait, the session waits for the reader, as long as the handle lives.
+/// Updates wait in a queue for [`updates`](Self::updates), or, by wakers, for the handle as a [`Stream`].
+/// Both end with the session. A progress update replaces a waiting progress update. No other update is
+/// lost: while 16 MiB of updates wait, the session waits for the reader, as long as the handle lives.
 ///
 /// Dropping the handle stops the session and waits for its end.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! Sessions of each kind on threads of their own, over the loopback interface.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of tests panic as tests do")]
+
 use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -113,7 +113,7 @@ fn transfer(
     let mut last = Progress::default();
     let result = session.run(&mut |update| {
         let event = match &update {
-            PgmReceiveUpdate::Message(message) => return out.write(&message),
+            PgmReceiveUpdate::Message(message) => return out.write(message),
             PgmReceiveUpdate::Settled => return out.flush(),
             PgmReceiveUpdate::Started(started) => {
                 screen.say(&format!("receiving messages from {} on {}", started.group, started.interface));
