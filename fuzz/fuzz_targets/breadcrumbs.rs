@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use headwater_proto::bcfs::{BreadcrumbRouter, Label, Level, RouterConfig};
-use headwater_proto::{DATAGRAM_BYTES_MAX, Datagram, Duration, Ecn, Input, Instant, InterfaceId, Router};
+use headwater_proto::{DATAGRAM_BYTES_MAX, Datagram, Duration, Ecn, Input, Instant, InterfaceId, Machine};
 use headwater_wire::bcfs::{Header, Kind};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
@@ -42,7 +42,7 @@ fuzz_target!(|steps: Vec<Step>| {
         match step {
             Step::Millis(millis) => {
                 now += Duration::from_millis(millis.into());
-                give(&mut routers, now, UPSTREAM, Input::Timeout);
+                give(&mut routers, now, Input::Timeout);
             }
             Step::Batch { expected, messages } => {
                 let messages: Vec<_> = messages.iter().map(written).collect();
@@ -58,7 +58,7 @@ fuzz_target!(|steps: Vec<Step>| {
                 for (ingress, payload) in &messages {
                     let source = SocketAddr::from(([192, 0, 2, 2], 7_000));
                     let datagram = Datagram { source, channel: None, ecn: Ecn::NotCapable, payload };
-                    give(&mut routers, now, *ingress, Input::Datagram(datagram));
+                    give(&mut routers, now, Input::Routed(*ingress, datagram));
                 }
             }
         }
@@ -66,10 +66,10 @@ fuzz_target!(|steps: Vec<Step>| {
 });
 
 /// Hands both the same, and compares what comes out.
-fn give(routers: &mut Routers, now: Instant, ingress: InterfaceId, input: Input<'_>) {
+fn give(routers: &mut Routers, now: Instant, input: Input<'_>) {
     let [told, untold] = routers.each_mut().map(|router| {
         let mut room = vec![0; DATAGRAM_BYTES_MAX];
-        router.handle(now, ingress, input);
+        router.handle(now, input);
         let mut outputs = Vec::new();
         while let Some(output) = router.poll_output(now, &mut room) {
             outputs.push((output, room.clone()));

@@ -107,7 +107,7 @@ impl Bench {
         while let Some(output) = self.receiver.poll_output(Instant::from_nanos(self.now), &mut []) {
             match output {
                 Output::Event(event) => self.events.push(event),
-                Output::Join(_) | Output::Leave(_) => {}
+                Output::Join(_) | Output::Leave(_) | Output::Router(_) => {}
                 Output::Transmit(_) => panic!("a receiver of a fixed rate sends nothing"),
             }
         }

@@ -158,7 +158,7 @@ impl Bench {
                     self.gave += piece.bytes.len();
                     self.check(id, piece.offset, &piece.bytes);
                 }
-                Output::Event(_) | Output::Join(_) | Output::Leave(_) => {}
+                Output::Event(_) | Output::Join(_) | Output::Leave(_) | Output::Router(_) => {}
                 Output::Transmit(_) => panic!("a receiver of a fixed rate sends nothing"),
             }
         }

@@ -1,5 +1,4 @@
-//! The monotonic clock, as protocol machines count time from the start of the session, and the times of
-//! progress reports.
+//! Monotonic clock with the time of protocol machines, and the schedule of progress reports.
 
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +8,7 @@ use headwater_proto::{Duration, Instant};
 /// Seconds from the NTP epoch (1900) to the Unix epoch (1970).
 const NTP_TO_UNIX_SECS: u64 = 2_208_988_800;
 
-/// A clock whose zero is its making.
+/// Clock that starts at zero when created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     zero: std::time::Instant,
@@ -24,23 +23,23 @@ impl Clock {
         Instant::ZERO + self.zero.elapsed().into()
     }
 
-    /// A point in time of the operating system; what was before the clock's zero is zero.
+    /// Converts a time of the operating system; earlier times than the clock's zero become zero.
     pub(crate) fn at(self, at: std::time::Instant) -> Instant {
         Instant::ZERO + at.saturating_duration_since(self.zero).into()
     }
 
-    /// The same point in time for the operating system; `None` when that is past its reach.
+    /// Converts to a time of the operating system; `None` if out of range.
     pub(crate) fn to_std(self, instant: Instant) -> Option<std::time::Instant> {
         self.zero.checked_add(std::time::Duration::from_nanos(instant.as_nanos()))
     }
 }
 
-/// Time since the clock's zero.
+/// Returns the time since the clock's zero.
 pub(crate) fn elapsed(now: Instant) -> std::time::Duration {
     std::time::Duration::from_nanos(now.as_nanos())
 }
 
-/// What a wall clock shows now, in NTP seconds modulo 2^32.
+/// Returns the current wall-clock time in NTP seconds modulo 2^32.
 pub(crate) fn ntp_now() -> u32 {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let ntp = unix.wrapping_add(NTP_TO_UNIX_SECS) & u64::from(u32::MAX);
@@ -49,21 +48,21 @@ pub(crate) fn ntp_now() -> u32 {
 
 /// Time between two reports: ten a second.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// What the rate is taken over.
+/// Window of the rate measurement.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Most samples in a window: one per report and the one before it.
+/// Maximum samples in a window: one per report, and the sample before the window.
 const SAMPLES_MAX: usize = 12;
 
-/// Says when a report is due and measures the rate between reports.
+/// Schedule of reports, and rate between reports.
 #[derive(Debug)]
 pub(crate) struct Progress {
     next: Instant,
-    /// When, and bytes up to then; oldest first, at most [`SAMPLES_MAX`].
+    /// Times and bytes up to each time; oldest first, at most [`SAMPLES_MAX`].
     samples: VecDeque<(Instant, u64)>,
 }
 
 impl Progress {
-    /// The first report is due one interval after `now`.
+    /// Creates a schedule whose first report is due one interval after `now`.
     pub(crate) fn new(now: Instant) -> Self {
         Self { next: now + INTERVAL, samples: VecDeque::from([(now, 0)]) }
     }
@@ -72,7 +71,7 @@ impl Progress {
         self.next
     }
 
-    /// Whether a report is due at `now`; the next one is then due an interval later.
+    /// Whether a report is due at `now`; the next report is then due an interval later.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let due = self.next <= now;
         if due {
@@ -81,10 +80,10 @@ impl Progress {
         due
     }
 
-    /// bit/s over the last second, when `bytes` have passed up to `now`.
+    /// Returns the rate in bit/s over the last second, given the `bytes` up to `now`.
     pub(crate) fn rate_bits(&mut self, now: Instant, bytes: u64) -> u64 {
         let is_old = |at: Instant| at + WINDOW <= now;
-        // The newest sample that is a window old stays: the rate is taken from there.
+        // The newest sample that is a window old stays: the rate is measured from this sample on.
         while self.samples.len() >= SAMPLES_MAX || self.samples.get(1).is_some_and(|(at, _)| is_old(*at)) {
             self.samples.pop_front();
         }

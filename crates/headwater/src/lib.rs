@@ -1,9 +1,9 @@
 //! Headwater over real UDP multicast: the runtime of the protocol machines in `headwater-proto`.
 //!
-//! The easy API sends files with a [`SendSession`] and receives them with a [`ReceiveSession`]. Each runs on
-//! the thread that calls its `run`, tells an observer what happens, and ends on its own or by its
-//! [`StopHandle`]. Live content goes by a [`StreamSender`] and a [`StreamReceiver`]: see [`stream`]; messages
-//! by the ends in [`pgm`].
+//! A session is opened with its options and runs on the thread that calls its `run`, which reports updates
+//! to an observer. [`SessionKind::spawn`] runs the session on a thread of its own: the handle, a
+//! [`SessionThread`], gives the updates as an iterator or as a stream for an event loop. A session ends on
+//! its own, or by its [`StopHandle`]. Streams of buffers always run on a thread of their own.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -30,29 +30,38 @@
 //! # }
 //! ```
 //!
-//! | module | what |
-//! |---|---|
-//! | `send`, `receive` | the easy API for files |
-//! | [`stream`] | the easy API for live content, handed over buffer by buffer |
-//! | [`pgm`] | the easy API for messages, over PGM: OpenPGM's and ZeroMQ's, too |
-//! | [`relay`] | a relay of the breadcrumb forwarding service |
-//! | `store` | content on disk, as a receiver's machine sees it |
-//! | `driver` | runs a machine on a socket: one thread, one loop |
-//! | [`doctor`] | why multicast does not start |
-//! | [`net`] | the sockets |
-//! | [`mod@bench`] | parts of a session by themselves |
-//! | [`proto`] | the machines |
+//! | purpose | session | options |
+//! |---|---|---|
+//! | send files, listed by [`prepare`] | [`SendSession`] | [`SendOptions`] |
+//! | receive files | [`ReceiveSession`] | [`ReceiveOptions`] |
+//! | send live buffers | [`StreamSender`] | [`StreamSendOptions`] |
+//! | receive live buffers | [`StreamReceiver`] | [`StreamReceiveOptions`] |
+//! | send messages over PGM | [`pgm::PgmSender`], [`pgm::PgmSendSession`] | [`pgm::PgmSendOptions`] |
+//! | receive messages | [`pgm::PgmReceiver`], [`pgm::PgmReceiveSession`] | [`pgm::PgmReceiveOptions`] |
+//! | relay requests and replies (BCFS) | [`relay::RelaySession`] | [`relay::RelayOptions`] |
+//! | relay groups and reports (SIM) | [`relay::SimRelaySession`] | [`relay::SimRelayOptions`] |
+//! | run a session on a thread | [`SessionThread`] by [`SessionKind::spawn`] | |
+//! | choose the rate | | [`CongestionControl`], [`pgm::PgmControl`] |
+//! | find out why multicast does not start | [`doctor`] | |
+//!
+//! Updates, progress, summary and error of a session have its prefix: [`SendUpdate`], [`SendSummary`],
+//! [`SendError`]. [`stream`], [`pgm`] and [`relay`] have pages of their own, with examples.
+//!
+//! The machines are in [`proto`].
 
+#[doc(hidden)]
 pub mod bench;
 mod clock;
 mod congestion_control;
 pub mod doctor;
 mod driver;
+#[doc(hidden)]
 pub mod net;
 pub mod pgm;
 mod receive;
 pub mod relay;
 mod send;
+mod session;
 mod store;
 pub mod stream;
 mod system;
@@ -75,6 +84,7 @@ pub use send::{
     SendError, SendOptions, SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary,
     SendUpdate, Skipped, prepare, prepare_with,
 };
+pub use session::{SessionKind, SessionThread};
 pub use stream::{
     StreamDelivery, StreamError, StreamOutcome, StreamReceiveOptions, StreamReceiveProgress,
     StreamReceiveSummary, StreamReceiver, StreamSendOptions, StreamSendProgress, StreamSendSummary,

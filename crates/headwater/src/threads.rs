@@ -1,4 +1,4 @@
-//! Threads of sessions: how one is spawned, how many work beside it, and how it is stopped from outside.
+//! Threads of sessions: spawning, number of worker threads, stop handle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,27 +21,27 @@ impl StopHandle {
         Self { stopped: Arc::default(), waker }
     }
 
-    /// What [`StopHandle::stop`] sets.
+    /// Returns the flag that [`StopHandle::stop`] sets.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stopped)
     }
 
-    /// Asks the session to end. Once is enough; before `run` it ends as soon as it begins.
+    /// Asks the session to end. A session stopped before `run` ends as soon as the session begins.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.waker.wake();
     }
 
-    /// Whether it was asked to end.
+    /// Whether the session was asked to end.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 }
 
-/// What a session waits with, and what stops it.
+/// Creates the poller of a session and the handle that stops the session.
 ///
 /// # Errors
-/// When the process has no file descriptor left.
+/// If the process has no file descriptor left.
 pub(crate) fn stoppable() -> Result<(Poller, StopHandle), OpenError> {
     let poller =
         Poller::new().map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
@@ -49,22 +49,23 @@ pub(crate) fn stoppable() -> Result<(Poller, StopHandle), OpenError> {
     Ok((poller, stop))
 }
 
-/// Most worker threads of a session: each decoding one takes 3 to 6.3 blocks of memory.
+/// Maximum worker threads of a session: each decoding thread takes 3 to 6.3 blocks of memory.
 const WORKERS_MAX: usize = 4;
 
-/// How much less of a busy processor a thread gets than the session's own: about a third of its share.
+/// Increase of the nice value of worker threads: about a third of the share of the session's own thread.
 const NICE: i32 = 5;
 
-/// Lets the session's own thread go first where there are fewer processors than threads. Only the thread that
-/// calls it is changed.
+/// Lowers the priority of the calling thread, so that the session's own thread goes first on a machine with
+/// fewer processors than threads.
 pub(crate) fn yield_to_session() {
-    // Linux keeps it by thread. Where it is refused, the threads share evenly, which is slower and no worse.
+    // Linux keeps priorities by thread. If the kernel refuses, the threads share evenly, which is only
+    // slower.
     if let Ok(nice) = rustix::process::getpriority_process(None) {
         let _refused = rustix::process::setpriority_process(None, nice + NICE);
     }
 }
 
-/// Worker threads of a session: one per processor, at least 1 and at most 4.
+/// Returns the number of worker threads of a session: one per processor, at least 1 and at most 4.
 pub(crate) fn worker_count() -> usize {
     available_parallelism().map_or(1, std::num::NonZero::get).min(WORKERS_MAX)
 }
@@ -72,7 +73,7 @@ pub(crate) fn worker_count() -> usize {
 /// Runs a session on a thread of its own.
 ///
 /// # Errors
-/// When the system has none.
+/// If the system cannot start a thread.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,

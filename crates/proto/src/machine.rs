@@ -139,8 +139,8 @@ pub enum RouterOutput {
 /// State machine of a protocol: a sender, a receiver, or a router.
 ///
 /// A router takes datagrams from one interface and forwards them on a set of other interfaces. Its joins and
-/// leaves are for the interface toward the source of the channel. A driver drains a router after every
-/// datagram if the router emits [`RouterOutput::Forward`] or [`RouterOutput::Pass`], because both refer to
+/// leaves are for the interface toward the source of the channel. A router that emits
+/// [`RouterOutput::Forward`] or [`RouterOutput::Pass`] is drained after every datagram, because both refer to
 /// the datagram last handled.
 pub trait Machine {
     /// Event for the application.

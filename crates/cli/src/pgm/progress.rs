@@ -93,8 +93,8 @@ pub fn summary_of_sender(sent: &PgmSendProgress) -> String {
     format!("{whole}; {} packets sent again{why}", counters.repairs)
 }
 
-/// A whole session at a receiver:
-/// `received 10000 messages, 14 MB in 12.3 s, 9.1 Mbit/s on average; 2.1 % of the packets missed at first, 0 lost for good`.
+/// Formats the summary of a receiver: `received 10000 messages, 14 MB in 12.3 s, 9.1 Mbit/s on average; 2.1 %
+/// of the packets missed at first, 0 lost for good`.
 pub fn summary_of_receiver(received: &PgmReceiveProgress) -> String {
     let PgmReceiveProgress { messages, message_bytes, elapsed, counters, .. } = received;
     let whole = whole("received", *messages, *message_bytes, *elapsed);

@@ -1,21 +1,20 @@
-//! Runs a machine on a socket: one thread, one loop.
+//! Runs a machine on a socket: one thread, one loop, for ends and routers alike.
 //!
-//! A turn of the loop: read what waits, hand it to the machine, drain the machine, send what it wrote; then
-//! sleep until its next deadline, a datagram, or a wake-up. A turn that comes late is made up for by the
-//! machine's pacing.
+//! A turn of the loop reads the waiting datagrams, passes the datagrams to the machine, drains the machine,
+//! and sends the output. The loop then sleeps until the next deadline, a datagram, or a wake-up. The
+//! machine's pacing makes up for late turns.
 //!
-//! The machine is told when each datagram came to this machine, not when the turn came round to it: what a
-//! busy processor makes a receiver late by is no queue of the network.
+//! The machine gets the arrival time of each datagram at this host, not the time of the turn: delay by a busy
+//! processor is no queueing delay of the network.
 //!
-//! While datagrams come closer together than [`PAUSE`], turns that read are so far apart too: a thread that
-//! sleeps until the next datagram would wake for each of them, which costs more than to read it.
+//! While datagrams arrive at shorter intervals than [`PAUSE`], turns that read are [`PAUSE`] apart: a thread
+//! that wakes for each datagram spends more time on waking than on reading.
 //!
-//! Turns that send are at least [`QUANTUM`] apart, so that at high rates each sends a run of datagrams in one
-//! call. The burst that this makes is bounded: what the rate brings in a quantum and one datagram more, which
-//! is 18 full datagrams at 1 Gbit/s. Below 57 Mbit/s full datagrams are further apart than that, and leave
-//! one by one.
+//! Turns that send are at least [`QUANTUM`] apart, so that at high rates each turn sends a run of datagrams
+//! in one call. The burst is bounded by the bytes of a quantum and one datagram more: 18 full datagrams at
+//! 1 Gbit/s. Below 57 Mbit/s full datagrams are further apart than a quantum and leave one by one.
 //!
-//! [`Gather`] holds outgoing datagrams back to back, so that one call to the kernel sends many.
+//! [`Gather`] holds outgoing datagrams back to back, so that one call to the kernel sends many datagrams.
 
 mod port;
 #[cfg(test)]
@@ -27,8 +26,8 @@ use std::num::NonZeroU64;
 
 use headwater_proto::control::Membership;
 use headwater_proto::{
-    DATAGRAM_BYTES_MAX, Datagram, Destination, EXPECTED_MAX, Ecn, Input, Instant, Machine, Outlet, Output,
-    drain,
+    DATAGRAM_BYTES_MAX, Destination, EXPECTED_MAX, Ecn, Input, Instant, InterfaceId, Machine, Outlet, Output,
+    RouterOutput, Transmit, drain,
 };
 use rand::RngExt;
 use tracing::warn;
@@ -37,25 +36,25 @@ use crate::clock::{Clock, elapsed};
 use crate::net::{LinkChange, LinkState, MembershipError, Poller, RUN_BYTES_MAX, RecvBatch, Run, SendError};
 
 pub use self::port::{Direction, PacketTrace, TraceHook};
-pub(crate) use self::port::{Port, UnicastPort};
+pub(crate) use self::port::{END, Port, UnicastPort, datagrams};
 
-/// Batches read before the machine is drained: what it wants to send does not wait for more.
+/// Maximum batches read before the machine is drained, so that output does not wait for longer.
 const BATCHES_PER_TURN: usize = 8;
-/// Sleep after a turn that was due but brought nothing, so that no machine can keep the processor busy.
+/// Sleep after a turn that was due and did nothing, so that no machine can keep the processor busy.
 const IDLE: headwater_proto::Duration = headwater_proto::Duration::from_millis(1);
 
-/// Least time between the beginnings of two turns that send.
+/// Minimum time between the starts of two turns that send.
 const QUANTUM: headwater_proto::Duration = headwater_proto::Duration::from_micros(200);
 
-/// Time between turns that read, while datagrams come closer together than twice that: what a busy receiver
-/// may come late by. At 10 Gbit/s 900 datagrams wait meanwhile, 2 MB of the receive buffer.
+/// Time between turns that read, while datagrams arrive at less than twice this interval. A busy receiver may
+/// be late by as much. At 10 Gbit/s 900 datagrams wait meanwhile: 2 MB of the receive buffer.
 const PAUSE: headwater_proto::Duration = headwater_proto::Duration::from_micros(500);
 
-/// How often the interface is looked at: while all is well, and while it is not or datagrams were refused.
+/// Interval of interface checks: in normal operation, and while the interface is down or refuses datagrams.
 const LOOK: headwater_proto::Duration = headwater_proto::Duration::from_secs(1);
 const LOOK_TROUBLED: headwater_proto::Duration = headwater_proto::Duration::from_millis(100);
 
-/// Why a driver cannot go on.
+/// Error that ends a driver.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     /// A datagram could not be sent.
@@ -69,10 +68,10 @@ pub enum DriverError {
     Read(#[source] io::Error),
 }
 
-/// What goes with a socket: how its datagrams are marked, watched and, on purpose, lost.
+/// Trace hook, deliberate loss, and marking of a socket's datagrams.
 pub(crate) struct Hooks<'a> {
     pub(crate) trace: Option<&'a mut TraceHook>,
-    /// Chance of each datagram that arrives to be dropped, and where chance comes from.
+    /// Probability that an arriving datagram is dropped, and the random stream.
     pub(crate) loss: Option<(f64, headwater_proto::rng::Stream)>,
     /// Traffic class of datagrams sent, for the trace.
     pub(crate) dscp: u8,
@@ -80,21 +79,21 @@ pub(crate) struct Hooks<'a> {
     pub(crate) ttl: u8,
 }
 
-/// What a machine is driven for.
+/// Application of a machine: steers the machine, takes the events, and ends the run.
 pub(crate) trait Application<M: Machine, P> {
-    /// Before the machine is drained: the chance to change it, or its port.
+    /// Called before the machine is drained; may change the machine or the port.
     fn steer(&mut self, _machine: &mut M, _port: &mut P, _now: Instant) {}
 
-    /// The machine said something.
+    /// Takes an event of the machine.
     fn event(&mut self, event: M::Event);
 
-    /// A channel was joined or left.
+    /// Reports a channel that was joined or left.
     fn membership(&mut self, _membership: Membership) {}
 
-    /// The interface went down, away, or came back.
+    /// Reports an interface that went down, disappeared, or came back.
     fn link(&mut self, _change: LinkChange) {}
 
-    /// After the machine was drained: when to come back at the latest, or `None` to end.
+    /// Called after the machine was drained. Returns the latest time of the next turn; `None` ends the run.
     fn observe(&mut self, machine: &mut M, port: &P, unsent: u64, now: Instant) -> Option<Instant>;
 }
 
@@ -107,7 +106,7 @@ pub(crate) fn drive<M: Machine, P: Port>(
     hooks: Hooks<'_>,
     application: &mut impl Application<M, P>,
 ) -> Result<(), DriverError> {
-    // The poller, which asks for exact timers, may have been made on another thread.
+    // Exact timers are a property of the thread, and the poller may come from another thread.
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
         .map_err(|errno| DriverError::Read(errno.into()))?;
     let mut batch = RecvBatch::new();
@@ -131,7 +130,7 @@ pub(crate) fn drive<M: Machine, P: Port>(
             application.link(change);
         }
         let heard = turn.receive(machine, port, &mut batch, clock)?;
-        // Datagrams that still wait came before: told of a later time, the machine would take them for late.
+        // Datagrams that still wait arrived earlier: with a later time the machine would count them as late.
         if heard.is_all {
             turn.now = turn.now.max(woken);
         }
@@ -162,18 +161,18 @@ pub(crate) fn drive<M: Machine, P: Port>(
     }
 }
 
-/// What a turn has read.
+/// Datagrams read in a turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReceivedCount {
     datagrams: usize,
-    /// Whether nothing was left.
+    /// Whether no datagram is left.
     is_all: bool,
 }
 
-/// When to look at the interface next. An application comes back often enough for it.
+/// Timer of interface checks. Every application's turns are frequent enough for the checks.
 struct LinkCheckTimer {
     last: Instant,
-    /// Datagrams that had been refused at the last look.
+    /// Refused datagrams by the last check.
     unsent: u64,
     is_troubled: bool,
 }
@@ -189,10 +188,10 @@ impl LinkCheckTimer {
     }
 }
 
-/// What one turn of the loop works with.
+/// State of the loop.
 struct LoopState<'a> {
     gather: Gather,
-    /// What the machine was told last, which never goes back.
+    /// Time last passed to the machine, which never goes back.
     now: Instant,
     hooks: Hooks<'a>,
     outputs: u64,
@@ -203,7 +202,7 @@ struct LoopState<'a> {
 }
 
 impl LoopState<'_> {
-    /// Hands the machine what is waiting, each datagram at the time when it came.
+    /// Passes the waiting datagrams to the machine, each with the time of arrival.
     fn receive<M: Machine, P: Port>(
         &mut self,
         machine: &mut M,
@@ -219,7 +218,7 @@ impl LoopState<'_> {
                     break;
                 }
                 Ok(count) => count,
-                // What a receiver's machine answered by ICMP says nothing of the other receivers.
+                // An ICMP report on one receiver says nothing of the other receivers.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
                 Err(error) => return Err(DriverError::Read(error)),
             };
@@ -229,20 +228,21 @@ impl LoopState<'_> {
                 if index % EXPECTED_MAX == 0 {
                     let mut expected = payloads.by_ref().take(EXPECTED_MAX);
                     machine.expect(&mut expected);
-                    // A machine need not look at all of them, or at any.
+                    // The machine may have ignored some or all payloads.
                     expected.for_each(drop);
                 }
                 self.now = self.now.max(clock.at(arrived));
-                self.trace_received(port, &datagram);
+                let input = port.input(datagram);
+                self.trace_received(port, &input);
                 if !self.hooks.is_lost() {
-                    machine.handle(self.now, Input::Datagram(datagram));
+                    machine.handle(self.now, input);
                 }
             }
         }
         Ok(heard)
     }
 
-    /// Does what the machine wants done, and says how many outputs that were.
+    /// Executes the machine's outputs. Returns the number of outputs.
     fn drain<M: Machine, P: Port>(
         &mut self,
         machine: &mut M,
@@ -268,22 +268,30 @@ impl LoopState<'_> {
 
     fn flush(&mut self, port: &mut impl Port) {
         if self.error.is_none() && !self.gather.is_empty() {
-            // One small allocation for all that is sent together: the list borrows the buffer.
-            let runs: Vec<_> = self.gather.runs().collect();
-            match port.send(&runs) {
-                Ok(unsent) => self.unsent += unsent,
-                Err(error) => self.error = Some(error.into()),
+            // One small allocation for each interface: the list borrows the buffer.
+            self.gather.sort_by_interface();
+            for spans in self.gather.runs.chunk_by(|one, next| one.egress == next.egress) {
+                let runs: Vec<_> = spans.iter().map(|span| self.gather.run(span)).collect();
+                match port.send(spans[0].egress, &runs) {
+                    Ok(unsent) => self.unsent += unsent,
+                    Err(error) => _ = self.error.get_or_insert(error.into()),
+                }
             }
         }
         self.gather.clear();
     }
 
-    fn trace_received(&mut self, port: &impl Port, datagram: &Datagram<'_>) {
+    fn trace_received(&mut self, port: &impl Port, input: &Input<'_>) {
         let Some(trace) = self.hooks.trace.as_mut() else { return };
+        let (ingress, datagram) = match input {
+            Input::Timeout => return,
+            Input::Datagram(datagram) => (END, datagram),
+            Input::Routed(ingress, datagram) => (*ingress, datagram),
+        };
         let destination = datagram
             .channel
             .and_then(|channel| port.address(channel))
-            .unwrap_or_else(|| port.local(datagram.source));
+            .unwrap_or_else(|| port.local(ingress, datagram.source));
         trace(&PacketTrace {
             direction: Direction::Received,
             elapsed: elapsed(self.now),
@@ -303,13 +311,13 @@ impl Hooks<'_> {
     }
 }
 
-/// What is told to the application once the machine is drained.
+/// Event for the application, held until the machine is drained.
 enum PendingUpdate<E> {
     Event(E),
     Membership(Membership),
 }
 
-/// Where the machine's outputs go.
+/// Destination of the machine's outputs.
 struct OutputSink<'t, 'a, P, E> {
     turn: &'t mut LoopState<'a>,
     port: &'t mut P,
@@ -324,25 +332,26 @@ impl<P: Port, E> Outlet<E> for OutputSink<'_, '_, P, E> {
     fn put(&mut self, output: Output<E>) {
         self.turn.outputs += 1;
         match output {
-            Output::Transmit(transmit) => {
-                self.transmit(transmit.destination, transmit.ecn, transmit.bytes);
-            }
+            Output::Transmit(transmit) => self.transmit(END, transmit),
+            Output::Router(RouterOutput::Transmit { egress, transmit }) => self.transmit(egress, transmit),
+            // A turn hands in many datagrams, so that the datagram last handled is unknown.
+            Output::Router(RouterOutput::Forward { .. } | RouterOutput::Pass { .. }) => self.turn.unsent += 1,
             Output::Join(channel) => self.change(Membership::Join(channel)),
             Output::Leave(channel) => self.change(Membership::Leave(channel)),
             Output::Event(event) => self.events.push(PendingUpdate::Event(event)),
-            Output::Router(_) => {}
         }
     }
 }
 
 impl<P: Port, E> OutputSink<'_, '_, P, E> {
-    fn transmit(&mut self, destination: Destination, ecn: Ecn, bytes: usize) {
+    fn transmit(&mut self, egress: InterfaceId, transmit: Transmit) {
+        let Transmit { destination, bytes, ecn } = transmit;
         let destination = match destination {
             Destination::Unicast(address) => Some(address),
             Destination::Channel(channel) => self.port.address(channel),
         };
         let Some(destination) = destination else {
-            warn!("a datagram for a channel that the session does not have was not sent");
+            warn!("dropped a datagram for a channel outside the session");
             self.turn.unsent += 1;
             return;
         };
@@ -352,7 +361,7 @@ impl<P: Port, E> OutputSink<'_, '_, P, E> {
             trace(&PacketTrace {
                 direction: Direction::Sent,
                 elapsed: elapsed(turn.now),
-                source: self.port.local(destination),
+                source: self.port.local(egress, destination),
                 destination,
                 ecn,
                 dscp: Some(turn.hooks.dscp),
@@ -360,7 +369,7 @@ impl<P: Port, E> OutputSink<'_, '_, P, E> {
                 payload: turn.gather.written(bytes),
             });
         }
-        if !turn.gather.put(destination, ecn, bytes) {
+        if !turn.gather.put(egress, destination, ecn, bytes) {
             turn.flush(self.port);
         }
     }
@@ -375,10 +384,10 @@ impl<P: Port, E> OutputSink<'_, '_, P, E> {
     }
 }
 
-/// Datagrams gathered before they are sent: four full messages with segmentation offload, of full datagrams.
+/// Bytes gathered before a send: four full messages with segmentation offload, of full datagrams.
 const GATHER_BYTES: usize = 4 * (RUN_BYTES_MAX - 1_500);
 
-/// Datagrams to be sent, in order.
+/// Datagrams to send, in order.
 #[derive(Debug)]
 pub(crate) struct Gather {
     buffer: Box<[u8]>,
@@ -389,6 +398,7 @@ pub(crate) struct Gather {
 /// Datagrams of one size (the last may be shorter) for one destination.
 #[derive(Clone, Copy, Debug)]
 struct Span {
+    egress: InterfaceId,
     destination: SocketAddr,
     ecn: Ecn,
     start: usize,
@@ -401,38 +411,49 @@ impl Gather {
         Self { buffer: vec![0; GATHER_BYTES + DATAGRAM_BYTES_MAX].into(), filled: 0, runs: Vec::new() }
     }
 
-    /// Room for the next datagram.
+    /// Returns the room for the next datagram.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.buffer[self.filled..]
     }
 
-    /// The first `bytes` in the room.
+    /// Returns the first `bytes` in the room.
     pub(crate) fn written(&self, bytes: usize) -> &[u8] {
         &self.buffer[self.filled..self.filled + bytes]
     }
 
-    /// Takes the first `bytes` in the room as a datagram. False when there is no room for another one: time
-    /// to send.
+    /// Takes the first `bytes` in the room as a datagram. Returns false if another datagram would not fit, so
+    /// that the caller must send.
     #[must_use]
-    pub(crate) fn put(&mut self, destination: SocketAddr, ecn: Ecn, bytes: usize) -> bool {
+    pub(crate) fn put(
+        &mut self,
+        egress: InterfaceId,
+        destination: SocketAddr,
+        ecn: Ecn,
+        bytes: usize,
+    ) -> bool {
         let start = self.filled;
         self.filled += bytes;
         let end = self.filled;
         match self.runs.last_mut() {
-            Some(run) if run.takes(destination, ecn, bytes) => run.end = end,
-            _ => self.runs.push(Span { destination, ecn, start, end, segment_bytes: bytes }),
+            Some(run) if run.egress == egress && run.takes(destination, ecn, bytes) => run.end = end,
+            _ => self.runs.push(Span { egress, destination, ecn, start, end, segment_bytes: bytes }),
         }
         self.filled <= GATHER_BYTES
     }
 
-    /// The datagrams gathered, as runs to send.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = Run<'_>> {
-        self.runs.iter().map(|run| Run {
-            destination: run.destination,
-            contents: &self.buffer[run.start..run.end],
-            segment_bytes: run.segment_bytes,
-            ecn: run.ecn,
-        })
+    /// Sorts the spans by interface. The order within an interface stays.
+    fn sort_by_interface(&mut self) {
+        self.runs.sort_by_key(|span| span.egress);
+    }
+
+    /// Returns a span's datagrams as a run to send.
+    fn run(&self, span: &Span) -> Run<'_> {
+        Run {
+            destination: span.destination,
+            contents: &self.buffer[span.start..span.end],
+            segment_bytes: span.segment_bytes,
+            ecn: span.ecn,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -446,7 +467,8 @@ impl Gather {
 }
 
 impl Span {
-    /// Whether another datagram may join: only the last of a run may be shorter, and none is empty.
+    /// Whether another datagram may join: only the last datagram of a run may be shorter, and no datagram is
+    /// empty.
     fn takes(&self, destination: SocketAddr, ecn: Ecn, bytes: usize) -> bool {
         let whole = self.segment_bytes > 0 && (self.end - self.start).is_multiple_of(self.segment_bytes);
         let fits = bytes > 0 && bytes <= self.segment_bytes;
@@ -464,9 +486,9 @@ mod gather_tests {
     fn gather(datagrams: &[(&str, Ecn, usize)]) -> Vec<(usize, usize)> {
         let mut gather = Gather::new();
         for (destination, ecn, bytes) in datagrams {
-            assert!(gather.put(destination.parse().unwrap(), *ecn, *bytes));
+            assert!(gather.put(END, destination.parse().unwrap(), *ecn, *bytes));
         }
-        gather.runs().map(|run| (run.contents.len(), run.segment_bytes)).collect()
+        gather.runs.iter().map(|span| (gather.run(span).contents.len(), span.segment_bytes)).collect()
     }
 
     #[test]
@@ -487,11 +509,22 @@ mod gather_tests {
     }
 
     #[test]
+    fn interfaces_are_kept_apart_and_in_order() {
+        let (mut gather, here) = (Gather::new(), HERE.parse().unwrap());
+        for (egress, bytes) in [(2, 9), (1, 8), (2, 7), (1, 6), (1, 6)] {
+            assert!(gather.put(InterfaceId(egress), here, Ecn::NotCapable, bytes));
+        }
+        gather.sort_by_interface();
+        let spans: Vec<_> = gather.runs.iter().map(|span| (span.egress.0, span.end - span.start)).collect();
+        assert_eq!(spans, [(1, 8), (1, 12), (2, 9), (2, 7)]);
+    }
+
+    #[test]
     fn there_is_room_for_the_largest_datagram_until_it_says_otherwise() {
         let mut gather = Gather::new();
         loop {
             assert!(gather.room().len() >= DATAGRAM_BYTES_MAX);
-            if !gather.put(HERE.parse().unwrap(), Ecn::NotCapable, DATAGRAM_BYTES_MAX) {
+            if !gather.put(END, HERE.parse().unwrap(), Ecn::NotCapable, DATAGRAM_BYTES_MAX) {
                 break;
             }
         }

@@ -1,4 +1,4 @@
-//! Sockets as a driver sees them, those of unicast among them, and the trace of every datagram, for captures.
+//! Sockets as a driver sees them, and the trace of every datagram, for captures.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use headwater_proto::control::Membership;
-use headwater_proto::{ChannelId, Ecn};
+use headwater_proto::{ChannelId, Datagram, Ecn, Input, InterfaceId};
 use tracing::debug;
 
 use crate::net::{
@@ -14,27 +14,36 @@ use crate::net::{
     UnicastSocket,
 };
 
+/// Interface of a port that belongs to an end.
+pub(crate) const END: InterfaceId = InterfaceId(0);
+
 /// A socket as a driver sees it: datagrams in and out, memberships.
 pub(crate) trait Port {
-    /// What to wait on.
+    /// Returns the descriptors to wait on.
     fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
 
-    /// Fills the batch with what is waiting; 0 when nothing is.
+    /// Fills the batch with waiting datagrams. Returns the number of datagrams.
     fn receive(&mut self, batch: &mut RecvBatch) -> io::Result<usize>;
 
     /// Joins or leaves a channel.
     fn change(&mut self, membership: Membership) -> Result<(), MembershipError>;
 
-    /// Group and port of a channel.
+    /// Returns the group and port of a channel.
     fn address(&self, channel: ChannelId) -> Option<SocketAddr>;
 
-    /// Address and port of this end, where it exchanges datagrams with `peer`.
-    fn local(&self, peer: SocketAddr) -> SocketAddr;
+    /// Returns the input for a datagram of the batch last received. Ports of routers add the interface.
+    fn input<'a>(&self, datagram: Datagram<'a>) -> Input<'a> {
+        Input::Datagram(datagram)
+    }
 
-    /// Sends runs and says how many of their datagrams the kernel did not take.
-    fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, SendError>;
+    /// Returns the address and port of this end for datagrams to or from `peer` on an interface. Ports of
+    /// ends have a single interface, [`END`].
+    fn local(&self, interface: InterfaceId, peer: SocketAddr) -> SocketAddr;
 
-    /// What has become of the interface, if that is another than at the last look.
+    /// Sends runs on an interface. Returns the number of datagrams that the kernel refused.
+    fn send(&mut self, egress: InterfaceId, runs: &[Run<'_>]) -> Result<u64, SendError>;
+
+    /// Returns the state of the interface if the state has changed since the last check.
     fn inspect_link(&mut self) -> Option<LinkChange>;
 }
 
@@ -48,7 +57,7 @@ impl Port for SenderSocket {
     }
 
     fn change(&mut self, _membership: Membership) -> Result<(), MembershipError> {
-        // A sender hears what is sent to its own address only.
+        // A sender receives only datagrams to its own address.
         Ok(())
     }
 
@@ -56,11 +65,11 @@ impl Port for SenderSocket {
         self.channels().address(channel)
     }
 
-    fn local(&self, _peer: SocketAddr) -> SocketAddr {
+    fn local(&self, _interface: InterfaceId, _peer: SocketAddr) -> SocketAddr {
         self.local_addr()
     }
 
-    fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, SendError> {
+    fn send(&mut self, _egress: InterfaceId, runs: &[Run<'_>]) -> Result<u64, SendError> {
         let before = self.counters().unsent;
         SenderSocket::send(self, runs)?;
         Ok(self.counters().unsent - before)
@@ -97,15 +106,15 @@ impl Port for ReceiverSocket {
         self.channels().address(channel)
     }
 
-    fn local(&self, _peer: SocketAddr) -> SocketAddr {
+    fn local(&self, _interface: InterfaceId, _peer: SocketAddr) -> SocketAddr {
         self.asks_from().unwrap_or_else(|| self.channels().base())
     }
 
-    fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, SendError> {
-        // Without a socket to ask from the session goes on unasked.
+    fn send(&mut self, _egress: InterfaceId, runs: &[Run<'_>]) -> Result<u64, SendError> {
+        // Without a socket for requests, the session continues without requests.
         Ok(ReceiverSocket::send(self, runs).unwrap_or_else(|error| {
-            debug!(%error, "cannot ask the sender");
-            runs.iter().map(|run| run.contents.len().div_ceil(run.segment_bytes.max(1)) as u64).sum()
+            debug!(%error, "cannot send a request to the sender");
+            datagrams(runs)
         }))
     }
 
@@ -114,26 +123,27 @@ impl Port for ReceiverSocket {
     }
 }
 
+/// Sockets at addresses of this machine, and an optional group for sending.
 #[derive(Debug)]
 pub(crate) struct UnicastPort {
     sockets: Vec<UnicastSocket>,
     group: Option<SocketAddr>,
-    /// The socket to read first, so that each has its turn.
+    /// Socket last read, so that the sockets take turns.
     first: usize,
 }
 
 impl UnicastPort {
-    /// At least one socket.
+    /// Creates a port of at least one socket.
     pub(crate) const fn new(sockets: Vec<UnicastSocket>, group: Option<SocketAddr>) -> Self {
         Self { sockets, group, first: 0 }
     }
 
-    /// The send buffer of the first socket.
+    /// Returns the send buffer of the first socket.
     pub(crate) fn send_buffer(&self) -> BufferSize {
         self.sockets[0].send_buffer()
     }
 
-    /// Calls to the kernel that were to send something.
+    /// Returns the number of kernel calls to send.
     pub(crate) fn calls(&self) -> u64 {
         self.sockets.iter().map(UnicastSocket::calls).sum()
     }
@@ -149,7 +159,7 @@ impl Port for UnicastPort {
     }
 
     fn receive(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
-        // One socket at a time, until one has something: a batch holds what one call reads.
+        // One socket at a time, until a socket has datagrams: a batch holds the datagrams of one call.
         for _ in 0..self.sockets.len() {
             self.first = (self.first + 1) % self.sockets.len();
             let count = self.sockets[self.first].recv(batch)?;
@@ -161,7 +171,7 @@ impl Port for UnicastPort {
     }
 
     fn change(&mut self, _membership: Membership) -> Result<(), MembershipError> {
-        // It hears what is sent to its own addresses only.
+        // The sockets receive only datagrams to their own addresses.
         Ok(())
     }
 
@@ -169,63 +179,64 @@ impl Port for UnicastPort {
         self.group.filter(|_| channel == ChannelId::BASE)
     }
 
-    fn local(&self, peer: SocketAddr) -> SocketAddr {
+    fn local(&self, _interface: InterfaceId, peer: SocketAddr) -> SocketAddr {
         let of_family = self.sockets.iter().find(|socket| socket.local_addr().is_ipv4() == peer.is_ipv4());
         of_family.unwrap_or(&self.sockets[0]).local_addr()
     }
 
-    fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, SendError> {
+    fn send(&mut self, _egress: InterfaceId, runs: &[Run<'_>]) -> Result<u64, SendError> {
         let mut unsent = 0;
         for family in runs.chunk_by(|one, other| one.destination.is_ipv4() == other.destination.is_ipv4()) {
             let is_ipv4 = family[0].destination.is_ipv4();
             let socket = self.sockets.iter_mut().find(|socket| socket.local_addr().is_ipv4() == is_ipv4);
             unsent += match socket {
                 Some(socket) => socket.send(family),
-                None => family.iter().map(datagrams).sum(),
+                None => datagrams(family),
             };
         }
         Ok(unsent)
     }
 
     fn inspect_link(&mut self) -> Option<LinkChange> {
-        // What interfaces do is ridden out: what cannot be sent is lost.
+        // Changes of interfaces are ignored: datagrams that cannot be sent are lost.
         None
     }
 }
 
-fn datagrams(run: &Run<'_>) -> u64 {
-    run.contents.len().div_ceil(run.segment_bytes.max(1)) as u64
+/// Returns the number of datagrams in runs.
+pub(crate) fn datagrams(runs: &[Run<'_>]) -> u64 {
+    runs.iter().map(|run| run.contents.len().div_ceil(run.segment_bytes.max(1)) as u64).sum()
 }
 
-/// Which way a datagram went.
+/// Direction of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// This end sent it.
+    /// Sent by this end.
     Sent,
-    /// This end received it.
+    /// Received by this end.
     Received,
 }
 
-/// A datagram as it passed the socket.
+/// Datagram that passed the socket.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketTrace<'a> {
-    /// Which way it went.
+    /// Direction of the datagram.
     pub direction: Direction,
-    /// Time since the session began to run.
+    /// Time since the start of the session.
     pub elapsed: Duration,
-    /// Who sent it: address and port.
+    /// Address and port of the sender.
     pub source: SocketAddr,
-    /// Where it was sent to: a group and its port, or one end.
+    /// Destination: a group or one end, with port.
     pub destination: SocketAddr,
-    /// The ECN field.
+    /// ECN field.
     pub ecn: Ecn,
-    /// Differentiated services code point, 0 to 63; `None` where it is not known (datagrams received).
+    /// Differentiated services code point, 0 to 63; `None` if unknown (received datagrams).
     pub dscp: Option<u8>,
-    /// Time to live or hop limit; `None` where it is not known (datagrams received).
+    /// Time to live or hop limit; `None` if unknown (received datagrams).
     pub ttl: Option<u8>,
     /// UDP payload.
     pub payload: &'a [u8],
 }
 
-/// Called for each datagram on the thread that runs the session: what it does delays the session.
+/// Hook called for each datagram on the session's thread. A slow hook delays the session.
 pub type TraceHook = Box<dyn FnMut(&PacketTrace<'_>) + Send>;

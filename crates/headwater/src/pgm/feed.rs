@@ -1,33 +1,33 @@
-//! Messages on their way from the application to the thread that sends.
+//! Queue of messages from the application to the sending thread.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::net::Waker;
 
-/// Bytes that wait at most, but for one message alone, which is taken however long it is.
+/// Maximum bytes of waiting messages. A single message may exceed the maximum.
 const WAITING_BYTES_MAX: usize = 64 << 10;
-/// What a message costs beside its bytes.
+/// Overhead of a message in bytes.
 const MESSAGE_COST: usize = 16;
 
-/// Why a message was not taken.
+/// Error of handing over a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PgmFeedError {
-    /// Half of the window must hold it.
+    /// The message does not fit in half of the window.
     #[error(
         "a message of {bytes} bytes is too long: this window takes {max}; send it in pieces, or with a larger window"
     )]
     TooLong {
-        /// Of the message.
+        /// Bytes of the message.
         bytes: usize,
-        /// Most that is taken.
+        /// Maximum bytes of a message.
         max: usize,
     },
-    /// The session is over: it was finished or stopped, or the network failed, which its end tells.
+    /// The session was finished or stopped, or the network failed; the end of the session returns the error.
     #[error("the session has ended")]
     Ended,
 }
 
-/// Hands messages to a session, from any thread.
+/// Handle that passes messages to a session, from any thread.
 #[derive(Clone, Debug)]
 pub struct PgmFeed {
     shared: Arc<(Mutex<State>, Condvar)>,
@@ -38,31 +38,31 @@ pub struct PgmFeed {
 #[derive(Debug, Default)]
 struct State {
     waiting: Batch,
-    /// The application has no more.
+    /// The application has no more messages.
     is_finished: bool,
-    /// The session takes no more.
+    /// The session accepts no more messages.
     is_ended: bool,
 }
 
-/// Messages back to back. Its room is used again.
+/// Messages back to back, in a reused buffer.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     bytes: Vec<u8>,
-    /// Of each message.
+    /// End of each message in the buffer.
     ends: Vec<usize>,
     /// Messages taken.
     taken: usize,
 }
 
 impl Batch {
-    /// The next message that was not taken.
+    /// Returns the first message that was not taken.
     pub(super) fn first(&self) -> Option<&[u8]> {
         let end = *self.ends.get(self.taken)?;
         let start = self.taken.checked_sub(1).map_or(0, |before| self.ends[before]);
         Some(&self.bytes[start..end])
     }
 
-    /// Counts the first one as taken.
+    /// Counts the first message as taken.
     pub(super) const fn take(&mut self) {
         self.taken += 1;
     }
@@ -92,10 +92,10 @@ impl PgmFeed {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a message over; waits while 64 KiB wait already.
+    /// Hands over a message. Blocks while 64 KiB of messages wait.
     ///
     /// # Errors
-    /// When it is too long, or the session has ended.
+    /// If the message is too long, or the session has ended.
     pub fn send(&self, message: &[u8]) -> Result<(), PgmFeedError> {
         let (bytes, max) = (message.len(), self.message_bytes_max);
         if bytes > max {
@@ -119,14 +119,14 @@ impl PgmFeed {
         Ok(())
     }
 
-    /// There is no more to come: the session ends once all is sent, and repaired.
+    /// Ends the messages: the session ends once every message is sent and repaired.
     pub fn finish(&self) {
         self.state().is_finished = true;
         self.shared.1.notify_all();
         self.waker.wake();
     }
 
-    /// Puts what waits into an empty batch; whether that was anything.
+    /// Moves the waiting messages into a batch, which is cleared first. Whether any message waited.
     pub(super) fn take(&self, batch: &mut Batch) -> bool {
         batch.clear();
         let mut state = self.state();
@@ -139,18 +139,18 @@ impl PgmFeed {
         has_some
     }
 
-    /// Whether something waits.
+    /// Whether a message waits.
     pub(super) fn has_some(&self) -> bool {
         !self.state().waiting.ends.is_empty()
     }
 
-    /// Whether all was taken and there is no more to come.
+    /// Whether every message was taken and no more messages will come.
     pub(super) fn is_finished(&self) -> bool {
         let state = self.state();
         state.is_finished && state.waiting.ends.is_empty()
     }
 
-    /// Nothing is taken any more.
+    /// Refuses further messages.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.is_ended = true;

@@ -1,9 +1,9 @@
-//! Messages over PGM (RFC 3208) in UDP: whole, in order, and sent again where a receiver asks, to receivers
-//! of any make.
+//! Messages over PGM (RFC 3208) in UDP: whole, in order, retransmitted on request, to receivers of any
+//! make.
 //!
-//! One sender has one rate. Under LE-SBCC it finds that rate from the NAKs that every PGM receiver sends, so
-//! that it is fair to TCP on the way to its worst receiver, whatever their number. OpenPGM's and ZeroMQ's
-//! `epgm://` sockets receive it, and are received, as they are (`docs/pgm.md`).
+//! A sender has one rate. Under LE-SBCC the sender derives the rate from the NAKs that every PGM receiver
+//! sends, so that the session is fair to TCP on the path to the worst receiver, for any number of receivers.
+//! OpenPGM's and ZeroMQ's unmodified `epgm://` sockets interoperate with both ends (`docs/pgm.md`).
 //!
 //! ```no_run
 //! use headwater::pgm::{
@@ -33,14 +33,14 @@
 //! # }
 //! ```
 //!
-//! | type | what |
+//! | type | purpose |
 //! |---|---|
-//! | [`PgmSender`], [`PgmReceiver`] | the easy ends: each runs on a thread of its own |
-//! | [`PgmSendSession`], [`PgmReceiveSession`] | the same on the thread that calls `run`, which tells an observer |
-//! | [`PgmFeed`] | hands messages to a session from any thread |
+//! | [`PgmSender`], [`PgmReceiver`] | easy ends, each on a thread of its own |
+//! | [`PgmSendSession`], [`PgmReceiveSession`] | ends on the caller's thread, with an observer |
+//! | [`PgmFeed`] | passes messages to a session from any thread |
 //!
-//! UDP: a sender sends from, and hears NAKs at, the port of the group. So only one sender of a machine's
-//! address can have a port.
+//! A sender sends from the port of the group and receives NAKs at this port, so that each port of a machine's
+//! address serves a single sender.
 
 mod feed;
 mod options;

@@ -1,4 +1,4 @@
-//! How messages are sent and received.
+//! Options of sending and receiving messages.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,35 +13,34 @@ use crate::receive::{ListenOptions, listen_setters};
 use crate::send::{LinkOptions, link_setters};
 use crate::system;
 
-/// Packets kept for repair on either side, unless told otherwise: 2 s at 100 Mbit/s. They take up to 25 MB.
+/// Default number of packets kept for repair at either end: 2 s at 100 Mbit/s, up to 25 MB.
 const WINDOW_PACKETS: u32 = 16_384;
 
-/// What is in a PGM message.
+/// Content of a PGM message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// One message of the application; a long one goes in several packets (OPT_FRAGMENT).
+    /// One message of the application; a long message takes several packets (OPT_FRAGMENT).
     #[default]
     Messages,
-    /// What ZeroMQ's `epgm://` sockets write and read: frames of ZMTP 1.0 behind the offset of the first.
-    /// Short messages share packets.
+    /// Format of ZeroMQ's `epgm://` sockets: frames of ZMTP 1.0 behind the offset of the first frame. Short
+    /// messages share packets.
     Zmq,
-    /// Bytes of a stream: those of several messages stand in one packet, and receivers get them in order, in
-    /// other pieces than they were handed over in. What is lost for good ends the session of a receiver:
-    /// nothing that follows has a place.
+    /// Bytes of a stream. A packet holds bytes of several messages, and receivers get the bytes in order but
+    /// in other pieces. Bytes lost for good end the session of a receiver, because later bytes have no place.
     Bytes,
 }
 
-/// What finds the rate of a PGM sender.
+/// Control of the rate of a PGM sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PgmControl {
-    /// A constant rate in bit/s of UDP payload, whatever happens: for networks of one's own.
+    /// Constant rate in bit/s of UDP payload, without congestion control: for private networks.
     Fixed(Rate),
-    /// LE-SBCC: what a TCP to the worst receiver would have.
+    /// LE-SBCC: the rate of a TCP flow to the worst receiver.
     LeSbcc(LeSbccOptions),
 }
 
 impl PgmControl {
-    /// Its name, as the command line spells it.
+    /// Returns the name on the command line.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Fixed(_) => controls::FIXED.name,
@@ -49,7 +48,7 @@ impl PgmControl {
         }
     }
 
-    /// The highest rate that it ever has.
+    /// Returns the highest possible rate.
     pub const fn rate_max(&self) -> Rate {
         match self {
             Self::Fixed(rate) => *rate,
@@ -58,7 +57,7 @@ impl PgmControl {
     }
 }
 
-/// LE-SBCC: a fair single rate from the sender alone.
+/// Options of LE-SBCC: a fair single rate, found by the sender alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeSbccOptions {
     module: Module,
@@ -74,56 +73,57 @@ impl Default for LeSbccOptions {
 }
 
 impl LeSbccOptions {
-    /// AIMD from a packet in 200 ms on, up to [`MAX_RATE_DEFAULT`].
+    /// Creates options for AIMD from one packet in 200 ms up to [`MAX_RATE_DEFAULT`].
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What makes a rate of loss events: [`Module::Aimd`] as a TCP's, or [`Module::Tfrc`], smoother. Default:
-    /// AIMD.
+    /// Rate calculation from loss events: [`Module::Aimd`] as in TCP, or the smoother [`Module::Tfrc`].
+    /// Default: AIMD.
     #[must_use]
     pub fn with_module(mut self, module: Module) -> Self {
         self.module = module;
         self
     }
 
-    /// The rate to begin with, in bit/s of UDP payload. It doubles until a first loss: each 0.4 to 1.2 s once
-    /// a receiver was heard, by twice what its answer took. Before that, messages double it in 2 s, as
-    /// receivers of other makes need not answer, and files not at all. Default: a packet each 200 ms.
+    /// Initial rate in bit/s of UDP payload. The rate doubles until the first loss: every 0.4 to 1.2 s once a
+    /// receiver has answered (twice the time of the answer). Before the first answer, the rate of messages
+    /// doubles every 2 s, because receivers of other makes need not answer, and the rate of files does not
+    /// grow. Default: a packet each 200 ms.
     #[must_use]
     pub fn with_start_rate(mut self, rate: Option<Rate>) -> Self {
         self.start_rate = rate;
         self
     }
 
-    /// Least that is ever sent, in bit/s of UDP payload: what no receiver can take the rate below, whatever
-    /// it says that it misses. Default: some packets in ten seconds.
+    /// Minimum rate in bit/s of UDP payload, whatever losses receivers report. Default: some packets in ten
+    /// seconds.
     #[must_use]
     pub fn with_min_rate(mut self, rate: Option<Rate>) -> Self {
         self.min_rate = rate;
         self
     }
 
-    /// Most that is ever sent, in bit/s of UDP payload. Default: [`MAX_RATE_DEFAULT`].
+    /// Maximum rate in bit/s of UDP payload. Default: [`MAX_RATE_DEFAULT`].
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = rate;
         self
     }
 
-    /// Its name, as the command line spells it.
+    /// Returns the name on the command line.
     pub const fn name(&self) -> &'static str {
         self.control().name
     }
 
-    /// The options with the module of an entry of the table of controls; `None` if the entry is another
-    /// control's.
+    /// Returns options with the module of an entry of the table of controls; `None` for the entry of another
+    /// control.
     pub fn of(control: &Control) -> Option<Self> {
         let modules = [Module::Aimd, Module::Tfrc].map(|module| Self::new().with_module(module));
         modules.into_iter().find(|options| options.control() == control)
     }
 
-    /// Its entry in the table of controls.
+    /// Returns the entry in the table of controls.
     pub(crate) const fn control(&self) -> &'static Control {
         match self.module {
             Module::Aimd => &controls::LE_SBCC,
@@ -131,18 +131,18 @@ impl LeSbccOptions {
         }
     }
 
-    /// Most that is ever sent.
+    /// Returns the maximum rate.
     pub const fn max_rate(&self) -> Rate {
         self.max_rate
     }
 
-    /// Least that is ever sent, where that was said.
+    /// Returns the minimum rate, if set.
     pub const fn min_rate(&self) -> Option<Rate> {
         self.min_rate
     }
 
-    /// The chain, for packets of so many bytes of UDP payload. At the start the rate doubles each `blind` at
-    /// most while no receiver was heard; `None`: not before.
+    /// Creates the chain for packets of `packet_bytes` of UDP payload. Until a receiver answers, the rate
+    /// doubles at most every `blind`; `None`: never.
     pub(crate) fn chain(&self, packet_bytes: u16, blind: Option<proto::Duration>, now: Instant) -> Chain {
         let config = Config::new(packet_bytes)
             .with_module(self.module)
@@ -156,7 +156,7 @@ impl LeSbccOptions {
     }
 }
 
-/// What both ends must agree on.
+/// Options that must be equal at both ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WireOptions {
     pub(super) destination_port: Option<u16>,
@@ -164,13 +164,13 @@ pub(super) struct WireOptions {
 }
 
 impl WireOptions {
-    /// PGM port of the data, of a session on a group.
+    /// Returns the PGM port of the data for a session on a group.
     pub(super) fn port(&self, group: SocketAddr) -> u16 {
         self.destination_port.unwrap_or(group.port())
     }
 }
 
-/// The options of either end, for a type with [`WireOptions`] in its field `wire`.
+/// Setters of either end, for a type with [`WireOptions`] in its field `wire`.
 macro_rules! wire_setters {
     () => {
         /// PGM port of the data, inside the packets. Default: the UDP port, as ZeroMQ has it; OpenPGM's own
@@ -181,7 +181,7 @@ macro_rules! wire_setters {
             self
         }
 
-        /// What PGM messages hold. Default: the application's messages.
+        /// Content of PGM messages. Default: the application's messages.
         #[must_use]
         pub fn with_framing(mut self, framing: Framing) -> Self {
             self.wire.framing = framing;
@@ -190,7 +190,7 @@ macro_rules! wire_setters {
     };
 }
 
-/// How messages are sent.
+/// Options of sending messages.
 #[derive(Debug)]
 pub struct PgmSendOptions {
     pub(super) link: LinkOptions,
@@ -202,7 +202,7 @@ pub struct PgmSendOptions {
 }
 
 impl PgmSendOptions {
-    /// Messages to a group, at the UDP port at which NAKs are heard, too.
+    /// Sends messages to a group. NAKs arrive at the group's UDP port, too.
     pub fn new(group: SocketAddr, control: PgmControl) -> Self {
         Self {
             link: LinkOptions::new(group),
@@ -217,16 +217,15 @@ impl PgmSendOptions {
     link_setters!(link);
     wire_setters!();
 
-    /// Bytes of a message in a packet, 16 to 8192. Default: what fits the interface's MTU, of which at most
-    /// 1500 bytes are used, because receivers take no more unless told: ours by
-    /// [`PgmReceiveOptions::with_payload_bytes`].
+    /// Bytes of a message in a packet, 16 to 8192. Default: the room in the interface's MTU up to 1500 bytes,
+    /// because receivers accept no more by default ([`PgmReceiveOptions::with_payload_bytes`]).
     #[must_use]
     pub fn with_payload_bytes(mut self, bytes: Option<u16>) -> Self {
         self.payload_bytes = bytes;
         self
     }
 
-    /// Packets kept for repair, 16 to 2^20. They and those that wait take `payload_bytes` and 64 bytes each.
+    /// Packets kept for repair, 16 to 2^20. A kept or waiting packet takes `payload_bytes` and 64 bytes.
     /// Default: 16 384.
     #[must_use]
     pub fn with_window_packets(mut self, packets: u32) -> Self {
@@ -234,8 +233,8 @@ impl PgmSendOptions {
         self
     }
 
-    /// How long to go on with repairs once all was sent and nobody asks any more: 0.35 s at least, in which
-    /// the end is told, a minute in all at most. Default: 2 s.
+    /// Time for repairs after the last message and the last request: at least 0.35 s, in which the end is
+    /// announced, and at most a minute in total. Default: 2 s.
     #[must_use]
     pub fn with_linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
@@ -243,7 +242,7 @@ impl PgmSendOptions {
     }
 }
 
-/// How messages are received. A source that has nothing to send says so every 30 s: a timeout is longer.
+/// Options of receiving messages. An idle source announces itself every 30 s: a timeout should be longer.
 #[derive(Debug)]
 pub struct PgmReceiveOptions {
     pub(super) listen: ListenOptions,
@@ -255,7 +254,7 @@ pub struct PgmReceiveOptions {
 }
 
 impl PgmReceiveOptions {
-    /// Receives the first source heard on a group.
+    /// Receives from the first source heard on a group.
     pub fn new(group: SocketAddr) -> Self {
         Self {
             listen: ListenOptions::new(group),
@@ -270,30 +269,30 @@ impl PgmReceiveOptions {
     listen_setters!();
     wire_setters!();
 
-    /// UDP port that NAKs are sent to. Default: that of the group, as ZeroMQ has it; OpenPGM's own is 3055.
+    /// UDP port that NAKs are sent to. Default: the group's port, as in ZeroMQ; OpenPGM's own port is 3055.
     #[must_use]
     pub fn with_nak_port(mut self, port: Option<u16>) -> Self {
         self.nak_port = port;
         self
     }
 
-    /// Most bytes of a message in a packet, 16 to 8192: what the sender's
-    /// [`PgmSendOptions::with_payload_bytes`] says, or more. Packets of more are dropped, and counted as
-    /// malformed. Default: 1500.
+    /// Maximum bytes of a message in a packet, 16 to 8192: at least the sender's
+    /// [`PgmSendOptions::with_payload_bytes`]. Longer packets are dropped and counted as malformed. Default:
+    /// 1500.
     #[must_use]
     pub fn with_payload_bytes(mut self, bytes: u16) -> Self {
         self.payload_bytes = bytes.clamp(16, 8_192);
         self
     }
 
-    /// Packets kept out of order, 16 to 2^20. They take `payload_bytes` and 24 bytes each. Default: 16 384.
+    /// Packets kept out of order, 16 to 2^20. A packet takes `payload_bytes` and 24 bytes. Default: 16 384.
     #[must_use]
     pub fn with_window_packets(mut self, packets: u32) -> Self {
         self.window_packets = packets;
         self
     }
 
-    /// Most bytes of a message; longer ones are dropped, and counted. Default: 16 MiB.
+    /// Maximum bytes of a message; longer messages are dropped and counted. Default: 16 MiB.
     #[must_use]
     pub fn with_message_bytes_max(mut self, bytes: u32) -> Self {
         self.message_bytes_max = bytes;

@@ -24,11 +24,11 @@ use crate::receive::{Listener, ReceiveError};
 use crate::system;
 use crate::threads::{self, StopHandle};
 
-/// How long to wait for a confirmation, and for the repair after it, before asking again: what libzmq waits.
-/// OpenPGM's own 2 s are longer than a window lasts on a fast network.
+/// Time to wait for a confirmation, and for the following repair, before another NAK: the value of libzmq.
+/// OpenPGM's own 2 s exceed the duration of a window on a fast network.
 const WAIT: headwater_proto::Duration = headwater_proto::Duration::from_millis(200);
 
-/// Receives the messages of the first source that it hears, on the thread that calls [`Self::run`].
+/// Session that receives the messages of the first source heard, on the thread that calls [`Self::run`].
 #[derive(Debug)]
 pub struct PgmReceiveSession {
     listener: Listener,
@@ -41,7 +41,7 @@ impl PgmReceiveSession {
     /// Opens the socket. Nothing is joined yet.
     ///
     /// # Errors
-    /// When an option is out of range, or there is no way to receive from the group.
+    /// If an option is out of range, or no interface can receive from the group.
     pub fn open(options: PgmReceiveOptions) -> Result<Self, ReceiveError> {
         let group = options.listen.group;
         let listener = Listener::open(options.listen)?;
@@ -56,15 +56,15 @@ impl PgmReceiveSession {
         Ok(Self { listener, config, framing, message_bytes_max })
     }
 
-    /// Stops it from any thread.
+    /// Returns a handle that stops the session from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.listener.stop.clone()
     }
 
-    /// Receives until the source ends, is silent for too long, or it is stopped.
+    /// Receives until the source ends, the timeout expires, or the session is stopped.
     ///
     /// # Errors
-    /// When the network failed.
+    /// If the network failed.
     pub fn run(
         &mut self,
         observer: &mut dyn FnMut(PgmReceiveUpdate<'_>),
@@ -99,8 +99,8 @@ struct Watch<'a> {
     stop: StopHandle,
     timeout: Option<headwater_proto::Duration>,
     session: Option<(SocketAddr, Gsi)>,
-    /// When the last packet came, and when it was read: an application may hold that up for longer than the
-    /// timeout.
+    /// Arrival of the last packet, and the time of reading the packet: an application may delay the reading
+    /// for longer than the timeout.
     heard: (Option<Instant>, Instant),
     is_finished: bool,
     outcome: PgmReceiveOutcome,
@@ -110,7 +110,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// How it ends now, if it does.
+    /// Returns the outcome if the session ends now.
     fn end(&self, has_broken_off: bool, now: Instant) -> Option<PgmReceiveOutcome> {
         let (heard, read) = self.heard;
         let is_silent = |timeout| read + timeout <= now;
@@ -138,7 +138,7 @@ impl Application<Receiver<Sink>, ReceiverSocket> for Watch<'_> {
                 self.session = Some((source, gsi));
                 (self.observer)(PgmReceiveUpdate::Found { source, gsi });
             }
-            // The sink tells it in its place.
+            // The sink reports losses in order with the messages.
             ReceiverEvent::Lost { .. } => {}
             ReceiverEvent::Finished => self.is_finished = true,
         }
@@ -188,11 +188,11 @@ impl Application<Receiver<Sink>, ReceiverSocket> for Watch<'_> {
     }
 }
 
-/// Receives messages until the source ends, or it is stopped or dropped.
+/// Receiver on a thread of its own, until the source ends, or the receiver is stopped or dropped.
 ///
-/// As an iterator it gives messages in order, and in between what was lost. 16 MiB wait for the application;
-/// one that is slower is a slow receiver: datagrams wait in the socket's buffer, then they are lost, and
-/// asked for.
+/// The iterator returns messages and losses in order. At most 16 MiB of messages wait for the application. A
+/// slower application makes a slow receiver: datagrams wait in the socket's buffer, are then lost, and
+/// requested again.
 #[derive(Debug)]
 pub struct PgmReceiver {
     mailbox: Mailbox,
@@ -201,10 +201,10 @@ pub struct PgmReceiver {
 }
 
 impl PgmReceiver {
-    /// Opens the socket, and returns once the group is joined.
+    /// Opens the socket and returns once the group is joined.
     ///
     /// # Errors
-    /// When an option is out of range, or there is no way to receive from the group.
+    /// If an option is out of range, or no interface can receive from the group.
     pub fn open(options: PgmReceiveOptions) -> Result<Self, ReceiveError> {
         let mut session = PgmReceiveSession::open(options)?;
         let (stop, mailbox) = (session.stop_handle(), Mailbox::default());
@@ -214,41 +214,41 @@ impl PgmReceiver {
             let _end = box_of_thread.ending();
             session.run(&mut |update| match update {
                 PgmReceiveUpdate::Message(message) => {
-                    box_of_thread.put(PgmReceived::Message(message.to_vec()), &held);
+                    box_of_thread.put(PgmReceived::Message(message.into_owned()), &held);
                 }
                 PgmReceiveUpdate::Lost { packets } => box_of_thread.put(PgmReceived::Lost { packets }, &held),
                 PgmReceiveUpdate::Progress(progress) => box_of_thread.report(progress),
-                // Nobody waits for a second time.
+                // Only the first join is awaited.
                 PgmReceiveUpdate::Joined => _ = joined.send(()),
                 _ => {}
             })
         };
         let thread = threads::spawn("headwater-pgm", run)?;
-        // Where it could not join, its end tells why.
+        // If joining failed, the end of the session returns the error.
         let _failed = has_joined.recv();
         Ok(Self { mailbox, stop, thread: Some(thread) })
     }
 
-    /// Waits for a message, or for word of a loss, for so long at most; `None` when none came, or the session
-    /// has ended.
+    /// Waits for a message or the report of a loss, at most for `timeout`. `None`: the time is over, or the
+    /// session has ended.
     pub fn next_within(&mut self, timeout: Option<Duration>) -> Option<PgmReceived> {
         self.mailbox.take(timeout)
     }
 
-    /// How far it is; new about ten times a second.
+    /// Returns the progress, updated about ten times a second.
     pub fn progress(&self) -> PgmReceiveProgress {
         self.mailbox.progress()
     }
 
-    /// Stops it from any thread.
+    /// Returns a handle that stops the session from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
 
-    /// Stops it if it still goes on, and sums it up.
+    /// Stops the session if necessary, and returns the summary.
     ///
     /// # Errors
-    /// When the network failed.
+    /// If the network failed.
     pub fn finish(mut self) -> Result<PgmReceiveSummary, ReceiveError> {
         self.stop.stop();
         match self.thread.take().map(JoinHandle::join) {
@@ -274,7 +274,7 @@ impl Drop for PgmReceiver {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.stop.stop();
-            // What went wrong is for those to know who call `finish`.
+            // Only `finish` returns the error.
             let _result = thread.join();
         }
     }
@@ -291,10 +291,10 @@ pub(super) struct Sink {
     pub(super) message_bytes: u64,
 }
 
-/// What comes of packets.
+/// Conversion of packets to messages.
 #[derive(Debug)]
 enum Unpacking {
-    /// What PGM made of them.
+    /// Messages as assembled by PGM.
     Messages,
     Zmq(Unpacker),
     Bytes(ByteStream),
@@ -302,9 +302,9 @@ enum Unpacking {
 
 #[derive(Clone, Copy, Debug)]
 enum Entry {
-    /// A message of so many bytes.
+    /// Message with this number of bytes.
     Message(u32),
-    /// So many packets, or more.
+    /// Least number of lost packets.
     Lost(u32),
 }
 
@@ -323,7 +323,7 @@ impl Sink {
         }
     }
 
-    /// What the framing could make no sense of.
+    /// Returns the number of invalid frames.
     pub(super) fn broken(&self) -> u64 {
         match &self.unpacking {
             Unpacking::Zmq(unpacker) => unpacker.broken(),
@@ -331,12 +331,12 @@ impl Sink {
         }
     }
 
-    /// Whether nothing more can come: it is a stream of bytes, and some of them are lost for good.
+    /// Whether the session carries a stream of bytes and bytes are lost for good.
     pub(super) const fn has_broken_off(&self) -> bool {
         matches!(&self.unpacking, Unpacking::Bytes(stream) if stream.is_broken())
     }
 
-    /// Gives all to the application, in order.
+    /// Passes all entries to the application, in order.
     pub(super) fn empty(&mut self, observer: &mut dyn FnMut(PgmReceiveUpdate<'_>)) {
         if self.entries.is_empty() {
             return;
@@ -347,7 +347,7 @@ impl Sink {
                 Entry::Message(bytes) => {
                     let (message, behind) = rest.split_at(bytes as usize);
                     rest = behind;
-                    observer(PgmReceiveUpdate::Message(message));
+                    observer(PgmReceiveUpdate::Message(message.into()));
                 }
                 Entry::Lost(packets) => observer(PgmReceiveUpdate::Lost { packets: packets.into() }),
             }
@@ -361,7 +361,7 @@ impl Deliver for Sink {
     fn message(&mut self, _now: Instant, message: &[u8]) {
         let Self { unpacking, bytes, entries, messages, message_bytes } = self;
         let mut keep = |message: &[u8]| {
-            // None is longer than `message_bytes_max`, or a packet.
+            // No message is longer than `message_bytes_max` or a packet.
             let Ok(length) = u32::try_from(message.len()) else { return };
             bytes.extend_from_slice(message);
             entries.push(Entry::Message(length));
@@ -389,11 +389,11 @@ impl Deliver for Sink {
     }
 }
 
-/// Bytes that wait at most, but for one message alone; then the thread that receives waits.
+/// Maximum waiting bytes, except for a single message; beyond that the receiving thread waits.
 const WAITING_BYTES_MAX: usize = 16 << 20;
-/// What a message costs beside its bytes.
+/// Overhead of a message in bytes.
 const MESSAGE_COST: usize = 64;
-/// How often a thread that waits looks whether it is stopped.
+/// Interval at which a waiting thread checks whether the session is stopped.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug, Default)]
@@ -421,7 +421,7 @@ impl Mailbox {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts something in; waits while there is no room, unless stopped: then it is dropped.
+    /// Appends a delivery. Waits while there is no room; drops the delivery if the session is stopped.
     pub(super) fn put(&self, received: PgmReceived, stop: &StopHandle) {
         let cost = cost(&received);
         let mut state = self.state();
@@ -438,7 +438,7 @@ impl Mailbox {
         self.shared.1.notify_all();
     }
 
-    /// Waits for the next; `None` when there is no more, or the time is over.
+    /// Waits for the next delivery; `None` at the end or when the time is over.
     pub(super) fn take(&self, timeout: Option<Duration>) -> Option<PgmReceived> {
         let deadline = timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout));
         let mut state = self.state();
@@ -466,7 +466,7 @@ impl Mailbox {
         self.state().progress
     }
 
-    /// When that is dropped there is no more to come, whatever ends the thread that holds it.
+    /// Returns a guard that ends the mailbox when dropped, whatever ends the thread.
     pub(super) fn ending(&self) -> EndGuard {
         EndGuard(self.clone())
     }

@@ -1,5 +1,4 @@
-//! Sessions that send messages, on the thread of the caller or on a thread of their own, and the socket of
-//! the source.
+//! Sessions that send messages, on the caller's thread or a thread of the session; the source's socket.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -19,14 +18,14 @@ use crate::send::{Link, RateWatch, SendError};
 use crate::system;
 use crate::threads::{self, StopHandle};
 
-/// Packets that wait for their departure: what a turn of the driver may send at some Gbit/s.
+/// Packets waiting for departure: the packets of a turn of the driver at some Gbit/s.
 const READY_PACKETS: u32 = 64;
-/// Receivers that go on asking hold a session no longer than this.
+/// Maximum time that requests of receivers prolong a session.
 const LINGER_MAX: Duration = Duration::from_secs(60);
-/// The end is told a few times whatever happens; a stopped sender repairs little more and is gone.
+/// Time of a stopped sender for a few announcements of the end and for last repairs.
 const LINGER_STOPPED: Duration = Duration::from_millis(350);
 
-/// Sends messages that its feeds hand over, on the thread that calls [`Self::run`].
+/// Session that sends the messages of its feeds, on the thread that calls [`Self::run`].
 #[derive(Debug)]
 pub struct PgmSendSession {
     options: PgmSendOptions,
@@ -38,14 +37,14 @@ impl PgmSendSession {
     /// Opens the socket. Nothing is sent yet.
     ///
     /// # Errors
-    /// When an option is out of range, or there is no way to send to the group.
+    /// If an option is out of range, or no interface can send to the group.
     pub fn open(options: PgmSendOptions) -> Result<Self, SendError> {
         let opened = SourceEndpoint::new(&options)?;
         let feed = PgmFeed::new(opened.link.poller.waker(), opened.message_bytes_max(&options));
         Ok(Self { options, opened, feed })
     }
 
-    /// Where and how it sends.
+    /// Returns the parameters of the session at its start.
     pub fn started(&self) -> PgmSendStarted {
         let socket = &self.opened.link.socket;
         PgmSendStarted {
@@ -60,20 +59,21 @@ impl PgmSendSession {
         }
     }
 
-    /// What hands it messages.
+    /// Returns a handle that passes messages to the session.
     pub fn feed(&self) -> PgmFeed {
         self.feed.clone()
     }
 
-    /// Stops it from any thread: what waits is dropped, receivers are told that it ended.
+    /// Returns a handle that stops the session from any thread. Waiting messages are dropped, and the end is
+    /// announced to receivers.
     pub fn stop_handle(&self) -> StopHandle {
         self.opened.link.stop.clone()
     }
 
-    /// Sends until the feed is finished and nobody asks any more, or it is stopped.
+    /// Sends until the feed is finished and no receiver requests repairs, or the session is stopped.
     ///
     /// # Errors
-    /// When the network failed.
+    /// If the network failed.
     pub fn run(&mut self, observer: &mut dyn FnMut(PgmSendUpdate)) -> Result<PgmSendSummary, SendError> {
         let result = self.send(observer);
         self.feed.end();
@@ -110,7 +110,7 @@ impl PgmSendSession {
 }
 
 impl Drop for PgmSendSession {
-    /// Lets go of who waits for room, where it never ran to its end.
+    /// Releases threads that wait for room, for a session that never ran to its end.
     fn drop(&mut self) {
         self.feed.end();
     }
@@ -126,7 +126,7 @@ struct Supply {
 }
 
 impl Supply {
-    /// Hands over what is there, as far as a few packets are ready to leave.
+    /// Passes messages on until a few packets are ready to leave.
     fn hand_over(&mut self, source: &mut Source) {
         source.set_backlogged(true);
         while source.waiting() < READY_PACKETS {
@@ -145,7 +145,7 @@ impl Supply {
         }
     }
 
-    /// The application has nothing more for now: a packet that is not full need not wait, unless others do.
+    /// The application has no message now: a partly filled packet leaves, unless other packets wait.
     fn exhausted(&mut self, source: &mut Source) {
         source.set_backlogged(false);
         let is_finished = self.feed.is_finished();
@@ -157,15 +157,15 @@ impl Supply {
         }
     }
 
-    /// Whether there is more to hand over, once there is room.
+    /// Whether more messages can be passed on once there is room.
     fn has_more(&self) -> bool {
         self.batch.first().is_some() || self.packing.has_rest() || self.feed.has_some()
     }
 }
 
-/// How messages come into packets.
+/// Conversion of messages to packets.
 enum Packing {
-    /// By PGM itself.
+    /// Fragmentation by PGM.
     Messages,
     Zmq(Packer),
     Bytes(Filler),
@@ -180,7 +180,7 @@ impl Packing {
         }
     }
 
-    /// Takes a message where the source has room for all packets that it fills.
+    /// Takes a message if the source has room for all packets of the message.
     fn push(&mut self, message: &[u8], source: &mut Source) -> bool {
         let packets = match self {
             Self::Messages => return source.send(message),
@@ -199,7 +199,7 @@ impl Packing {
         true
     }
 
-    /// Whether there is a packet that is not full.
+    /// Whether a packet is partly filled.
     const fn has_rest(&self) -> bool {
         match self {
             Self::Messages => false,
@@ -208,7 +208,7 @@ impl Packing {
         }
     }
 
-    /// Sends it as it is.
+    /// Sends the partly filled packet.
     fn flush(&mut self, source: &mut Source) {
         let send = |packet: &[u8]| _ = source.send(packet);
         match self {
@@ -219,12 +219,12 @@ impl Packing {
     }
 }
 
-/// When a session that has sent all is over.
+/// Timer of the end of a session that has sent all messages.
 struct LingerTimer {
     linger: Duration,
     is_sent: bool,
     sent: Option<Instant>,
-    /// Numbers asked for, and since when they are no more.
+    /// Number of requests, and the time of the last change.
     asked: (u64, Instant),
 }
 
@@ -306,13 +306,13 @@ impl Application<Source, SenderSocket> for Watch<'_> {
         if is_over {
             return None;
         }
-        // What the source has too little of, the next turn brings.
+        // If the source has too few packets, the next turn follows at once.
         let wants = source.waiting() == 0 && !self.ending.is_sent && self.supply.has_more();
         Some(if wants { now } else { self.progress.next() })
     }
 }
 
-/// Sends messages until it is finished, stopped or dropped.
+/// Sender on a thread of its own, until the sender is finished, stopped or dropped.
 #[derive(Debug)]
 pub struct PgmSender {
     feed: PgmFeed,
@@ -326,7 +326,7 @@ impl PgmSender {
     /// Opens the socket and starts the thread.
     ///
     /// # Errors
-    /// When an option is out of range, or there is no way to send to the group.
+    /// If an option is out of range, or no interface can send to the group.
     pub fn open(options: PgmSendOptions) -> Result<Self, SendError> {
         let mut session = PgmSendSession::open(options)?;
         let (feed, stop, started) = (session.feed(), session.stop_handle(), session.started());
@@ -343,36 +343,37 @@ impl PgmSender {
         Ok(Self { feed, stop, started, progress, thread: Some(thread) })
     }
 
-    /// Where and how it sends.
+    /// Returns the parameters of the session at its start.
     pub const fn started(&self) -> &PgmSendStarted {
         &self.started
     }
 
-    /// Hands a message over; waits while 64 KiB wait already.
+    /// Hands over a message. Blocks while 64 KiB of messages wait.
     ///
     /// # Errors
-    /// When it is too long, or the session has ended.
+    /// If the message is too long, or the session has ended.
     pub fn send(&self, message: &[u8]) -> Result<(), PgmFeedError> {
         self.feed.send(message)
     }
 
-    /// How far it is, new about ten times a second; `None` at first.
+    /// Returns the progress, updated about ten times a second; `None` at first.
     pub fn progress(&self) -> Option<PgmSendProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Stops it from any thread: what waits is dropped, receivers are told that it ended.
+    /// Returns a handle that stops the session from any thread. Waiting messages are dropped, and the end is
+    /// announced to receivers.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
 
-    /// Waits until all is sent, and nobody asks any more.
+    /// Waits until every message is sent and no receiver requests repairs.
     ///
     /// # Errors
-    /// When the network failed.
+    /// If the network failed.
     pub fn finish(mut self) -> Result<PgmSendSummary, SendError> {
         self.feed.finish();
-        // It is there until here: only `drop` takes it, too.
+        // Only `finish` and `drop` take the thread.
         let thread = self.thread.take().ok_or(SendError::Open(OpenError::Option {
             attempt: "wait for the thread",
             source: std::io::ErrorKind::NotFound.into(),
@@ -382,29 +383,29 @@ impl PgmSender {
 }
 
 impl Drop for PgmSender {
-    /// Stops it, and waits until receivers were told.
+    /// Stops the sender, and waits until the end is announced.
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.stop.stop();
-            // What went wrong is for those to know who call `finish`.
+            // Only `finish` returns the error.
             let _result = thread.join();
         }
     }
 }
 
-/// Of a data packet without options.
+/// Header of a data packet without options, in bytes.
 const HEADER_BYTES: u16 = 24;
 /// OPT_LENGTH and OPT_FRAGMENT, in packets of messages longer than one.
 const FRAGMENT_BYTES: u16 = 4 + 16;
-/// Longest IP packet that OpenPGM takes unless it is told otherwise.
+/// Longest IP packet that OpenPGM accepts by default.
 const IP_BYTES_MAX: u32 = 1_500;
-/// Receivers of other makes say nothing until they miss something, and then their hosts may be seconds in
-/// finding the way: less is sent meanwhile than twice what was sent before.
+/// Doubling time of the rate before the first answer. Receivers of other makes are silent until the first
+/// loss, and the hosts then may take seconds to resolve the route.
 const BLIND_DOUBLING: Duration = Duration::from_secs(2);
 const PAYLOAD_MAX: u16 = 8_192;
 const PAYLOAD_MIN: u16 = 16;
 
-/// An open socket, and the session on it.
+/// Open socket, and the session on the socket.
 #[derive(Debug)]
 pub(super) struct SourceEndpoint {
     pub(super) link: Link,
@@ -416,8 +417,7 @@ pub(super) struct SourceEndpoint {
 
 impl SourceEndpoint {
     pub(super) fn new(options: &PgmSendOptions) -> Result<Self, SendError> {
-        // To the group's own port receivers send their NAKs, whatever they make of the port that data comes
-        // from.
+        // Receivers send NAKs to the group's own port, whatever the source port of the data.
         let link = Link::open(&options.link, 1, options.link.group.port())?;
         let headers =
             HEADER_BYTES + if options.wire.framing == Framing::Messages { FRAGMENT_BYTES } else { 0 };
@@ -426,7 +426,7 @@ impl SourceEndpoint {
         Ok(Self { link, session: session(options)?, payload_bytes, packet_bytes })
     }
 
-    /// The machine, beginning at `now`.
+    /// Creates the machine, which begins at `now`.
     pub(super) fn source(&self, options: &PgmSendOptions, now: Instant) -> Source {
         let control = match options.control {
             PgmControl::Fixed(rate) => Control::Fixed(rate),
@@ -438,10 +438,10 @@ impl SourceEndpoint {
         Source::new(self.config(options), control, now)
     }
 
-    /// Most bytes of a message.
+    /// Returns the maximum bytes of a message.
     pub(super) fn message_bytes_max(&self, options: &PgmSendOptions) -> usize {
         let packets = self.config(options).waiting_packets_max() as usize;
-        // Of ZeroMQ's packets, two bytes are the offset and one more may be in use by the message before.
+        // In ZeroMQ's packets, two bytes are the offset, and the message before may use part of one packet.
         match options.wire.framing {
             Framing::Messages => packets * usize::from(self.payload_bytes),
             Framing::Zmq => (packets - 2) * usize::from(self.payload_bytes - 2),
@@ -462,13 +462,13 @@ fn session(options: &PgmSendOptions) -> Result<Session, SendError> {
     let [a, b, c, d, e, f, port @ ..]: [u8; 8] = system::random_bytes()?;
     let group = options.link.group;
     let destination_port = options.wire.port(group);
-    // Receivers tell packets up and down by the two ports.
+    // Receivers distinguish packets to and from the source by the two ports.
     let source_port = u16::from_be_bytes(port).max(1);
     let source_port = if source_port == destination_port { source_port ^ 1 } else { source_port };
     Ok(Session { gsi: Gsi([a, b, c, d, e, f]), source_port, destination_port, group: group.ip() })
 }
 
-/// What is asked for, or else what fits.
+/// Returns the requested payload bytes, or else the largest payload that fits.
 fn payload_bytes(asked: Option<u16>, link: &Link, headers: u32) -> Result<u16, SendError> {
     let headers = link.header_bytes() + headers;
     let interface = link.socket.interface();

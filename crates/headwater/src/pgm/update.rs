@@ -1,5 +1,6 @@
-//! What sending and receiving messages tells.
+//! Updates and summaries of sending and receiving messages.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -12,51 +13,50 @@ use super::options::PgmControl;
 use crate::net::LinkChange;
 use crate::send::RateLimit;
 
-/// A sender as it starts.
+/// Parameters of a sender at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PgmSendStarted {
     /// Group and UDP port.
     pub group: SocketAddr,
-    /// What finds its rate.
+    /// Control of the rate.
     pub control: PgmControl,
-    /// Address and port that it sends from, and hears NAKs at.
+    /// Address and port that packets are sent from and NAKs are received at.
     pub source: SocketAddr,
-    /// The interface.
+    /// Interface of the session.
     pub interface: String,
-    /// Names the session, together with the port.
+    /// Global source identifier, which names the session together with the port.
     pub gsi: Gsi,
     /// PGM port of the source.
     pub source_port: u16,
-    /// Bytes of messages in a packet.
+    /// Maximum bytes of messages in a packet.
     pub payload_bytes: u16,
-    /// Most bytes of a message.
+    /// Maximum bytes of a message.
     pub message_bytes_max: usize,
 }
 
-/// How far a sender is.
+/// Progress of a sender.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PgmSendProgress {
-    /// Time since it began to run.
+    /// Time since the start.
     pub elapsed: Duration,
     /// bit/s of UDP payload over the last second.
     pub rate_bits: u64,
-    /// What may be sent.
+    /// Allowed rate.
     pub allowed: Rate,
-    /// Counters of the source by their names ([`Source::visit_counters`]); with `rtt` among them where
-    /// LE-SBCC finds the rate.
+    /// Counters of the source by name ([`Source::visit_counters`]), with `rtt` under LE-SBCC.
     pub feedback: Counters,
-    /// Messages handed to the network, or waiting for their departure.
+    /// Messages sent or waiting for departure.
     pub messages: u64,
-    /// Their bytes.
+    /// Bytes of the messages.
     pub message_bytes: u64,
-    /// Packets sent, and those of receivers that were refused.
+    /// Packets sent, and packets of receivers that were refused.
     pub counters: SourceCounters,
-    /// Packets that the kernel had no room for, or no interface.
+    /// Packets lost because the kernel had no room or the interface was missing.
     pub unsent: u64,
 }
 
 impl PgmSendProgress {
-    /// Of a source; what is counted elsewhere is 0.
+    /// Returns the progress of a source, without the counters of the session.
     pub(crate) fn of(source: &Source) -> Self {
         let mut feedback = Counters::default();
         source.visit_counters(&mut |name, value| feedback.push(name, value));
@@ -73,132 +73,147 @@ impl PgmSendProgress {
     }
 }
 
-/// What a sender tells as it goes.
+/// Update of a sender to its observer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PgmSendUpdate {
-    /// It is ready.
+    /// The sender is ready.
     Started(PgmSendStarted),
-    /// Ten times a second.
+    /// Progress, ten times a second.
     Progress(PgmSendProgress),
-    /// The interface went down, away, or came back.
+    /// The interface went down, disappeared, or came back.
     LinkChanged(LinkChange),
-    /// This machine cannot send the fixed or highest rate that was asked for, or sends another part of it
-    /// than before, or all again.
+    /// The share of the requested rate that this machine can send has changed.
     RateLimited(RateLimit),
 }
 
-/// How a sender ended.
+/// Outcome of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PgmSendOutcome {
-    /// All messages were sent, and nobody asks any more.
+    /// All messages were sent, and no receiver requests repairs any more.
     Completed,
-    /// It was stopped: messages that waited were dropped.
+    /// The sender was stopped; waiting messages were dropped.
     Interrupted,
 }
 
-/// A sender's session in numbers.
+/// Summary of a sender.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PgmSendSummary {
-    /// How it ended.
+    /// Outcome of the session.
     pub outcome: PgmSendOutcome,
-    /// The last state.
+    /// Progress at the end.
     pub progress: PgmSendProgress,
 }
 
-/// A receiver as it starts.
+/// Parameters of a receiver at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PgmReceiveStarted {
     /// Group and UDP port.
     pub group: SocketAddr,
-    /// The only source taken, if one was named.
+    /// Accepted source, if the options name a source.
     pub source: Option<IpAddr>,
-    /// The interface.
+    /// Interface of the session.
     pub interface: String,
 }
 
-/// How far a receiver is.
+/// Progress of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PgmReceiveProgress {
-    /// Time since it began to listen.
+    /// Time since the receiver began to listen.
     pub elapsed: Duration,
-    /// Who sends, and the session's name, once a packet of it has come.
+    /// Address of the source and name of the session, once a packet has arrived.
     pub session: Option<(SocketAddr, Gsi)>,
     /// bit/s of UDP payload over the last second.
     pub rate_bits: u64,
-    /// Messages given to the application.
+    /// Messages delivered to the application.
     pub messages: u64,
-    /// Their bytes.
+    /// Bytes of the messages.
     pub message_bytes: u64,
-    /// Messages and packets that made no sense, or were cut off by a loss.
+    /// Messages and packets that were invalid or cut off by a loss.
     pub broken: u64,
-    /// Packets, repairs, losses, and what was dropped and why.
+    /// Packets, repairs, losses and, by reason, dropped packets.
     pub counters: ReceiverCounters,
     /// Datagrams that the kernel dropped before they were read.
     pub kernel_drops: u64,
 }
 
-/// What a receiver tells as it goes.
+/// Update of a receiver to its observer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PgmReceiveUpdate<'a> {
-    /// It listens.
+    /// The receiver listens.
     Started(PgmReceiveStarted),
     /// The group is joined.
     Joined,
-    /// The first packet of a session came; that session is received.
+    /// The first packet of a session arrived; the receiver takes this session.
     Found {
-        /// Who sends it.
+        /// Address of the source.
         source: SocketAddr,
-        /// Its name.
+        /// Name of the session.
         gsi: Gsi,
     },
-    /// The next message. What the application does with it holds the session up: datagrams wait in the
-    /// socket's buffer meanwhile.
-    Message(&'a [u8]),
+    /// Next message. The session waits for the observer; datagrams wait in the socket's buffer meanwhile.
+    Message(Cow<'a, [u8]>),
     /// Packets between the last message and the next one are lost for good.
     Lost {
-        /// So many.
+        /// Number of packets.
         packets: u64,
     },
-    /// All messages that came so far were given: the time to write out what is gathered.
+    /// All messages so far were delivered: time to flush output.
     Settled,
-    /// Ten times a second.
+    /// Progress, ten times a second.
     Progress(PgmReceiveProgress),
-    /// The interface went down, away, or came back.
+    /// The interface went down, disappeared, or came back.
     LinkChanged(LinkChange),
 }
 
-/// How a receiver ended.
+impl PgmReceiveUpdate<'_> {
+    /// Returns the update with a message of its own.
+    pub fn into_owned(self) -> PgmReceiveUpdate<'static> {
+        match self {
+            Self::Started(started) => PgmReceiveUpdate::Started(started),
+            Self::Joined => PgmReceiveUpdate::Joined,
+            Self::Found { source, gsi } => PgmReceiveUpdate::Found { source, gsi },
+            Self::Message(message) => PgmReceiveUpdate::Message(Cow::Owned(message.into_owned())),
+            Self::Lost { packets } => PgmReceiveUpdate::Lost { packets },
+            Self::Settled => PgmReceiveUpdate::Settled,
+            Self::Progress(progress) => PgmReceiveUpdate::Progress(progress),
+            Self::LinkChanged(change) => PgmReceiveUpdate::LinkChanged(change),
+        }
+    }
+}
+
+/// Outcome of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PgmReceiveOutcome {
-    /// The source said that it ended, and all was delivered or given up.
+    /// The source ended the session, and every message was delivered or given up.
     Closed,
-    /// Bytes of a stream are lost for good ([`Framing::Bytes`](super::Framing::Bytes)): all before them came.
+    /// Bytes of a stream are lost for good ([`Framing::Bytes`](super::Framing::Bytes)): all earlier bytes
+    /// were delivered.
     BrokenOff,
-    /// No packet of a session came within the timeout.
+    /// No packet of a session arrived within the timeout.
     NothingReceived,
     /// The source was silent for as long as the timeout.
     TimedOut,
-    /// It was stopped.
+    /// The receiver was stopped.
     Interrupted,
 }
 
-/// A receiver's session in numbers.
+/// Summary of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PgmReceiveSummary {
-    /// How it ended.
+    /// Outcome of the session.
     pub outcome: PgmReceiveOutcome,
-    /// The last state.
+    /// Progress at the end.
     pub progress: PgmReceiveProgress,
 }
 
-/// What a [`super::PgmReceiver`] gives.
+/// Delivery of a [`super::PgmReceiver`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PgmReceived {
-    /// The next message.
+    /// Next message.
     Message(Vec<u8>),
     /// Packets between the last message and the next one are lost for good.
     Lost {
-        /// So many.
+        /// Number of packets.
         packets: u64,
     },
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::control::Membership;
 use headwater_proto::rainbow::{Overtaking, WindowConfig, carrier};
-use headwater_proto::{ChannelId, Duration};
+use headwater_proto::{ChannelId, Duration, InterfaceId};
 use tracing::warn;
 
 use super::listener::{ListenOptions, Listener};
@@ -135,11 +135,11 @@ impl Port for AskingPort {
         self.group.as_ref()?.channels().address(channel)
     }
 
-    fn local(&self, _peer: SocketAddr) -> SocketAddr {
+    fn local(&self, _interface: InterfaceId, _peer: SocketAddr) -> SocketAddr {
         self.unicast.local_addr()
     }
 
-    fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, SendError> {
+    fn send(&mut self, _egress: InterfaceId, runs: &[Run<'_>]) -> Result<u64, SendError> {
         Ok(self.unicast.send(runs))
     }
 

@@ -1,9 +1,10 @@
-//! A relay: requests of receivers go up, towards their source, and replies come down to all who asked, by
-//! unicast UDP alone. Any number of relays form trees, and need nothing of the network between them. See
-//! [`headwater_proto::bcfs::relay`] for what it does, and what strangers can do to it.
+//! Relays: requests of receivers go up toward the source, and replies come down to every requester, by
+//! unicast UDP alone. Any number of relays form a tree, without support from the network between relays. See
+//! [`headwater_proto::bcfs::relay`] for the rules and the limits on strangers.
 
 mod sim;
 
+use std::convert::Infallible;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -11,11 +12,10 @@ use std::time::Duration;
 use headwater_proto::bcfs::RouterConfig;
 use headwater_proto::bcfs::relay::{MulticastLink, Relay, RelayConfig, RelayCounters};
 use headwater_proto::queue::ParameterError;
-use headwater_proto::{ChannelId, Seed};
+use headwater_proto::{ChannelId, Machine, Seed};
 
 use crate::clock::{Clock, elapsed};
-use crate::driver::TraceHook;
-use crate::driver::{Application, DriverError, Hooks, UnicastPort, drive};
+use crate::driver::{Application, DriverError, Hooks, Port, TraceHook, UnicastPort, drive};
 use crate::net::{Interface, OpenError, Poller, UnicastOptions, UnicastSocket};
 use crate::system;
 use crate::threads::StopHandle;
@@ -25,13 +25,13 @@ pub use sim::{SIM_RELAY_PORT, SimLink, SimRelayError, SimRelayOptions, SimRelayP
 /// Time between reports.
 const REPORT: headwater_proto::Duration = headwater_proto::Duration::from_secs(1);
 
-/// Why a relay does not start, or ends.
+/// Error that prevents a relay or ends a relay.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
     /// No address to listen at.
     #[error("a relay needs an address to listen at")]
     NoAddress,
-    /// The group is of an IP version that it does not listen at.
+    /// The relay does not listen at an address of the group's IP version.
     #[error("the group {0} is of another IP version than every address that the relay listens at")]
     GroupFamily(SocketAddr),
     /// Two addresses of one IP version.
@@ -43,25 +43,25 @@ pub enum RelayError {
     /// A socket could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The queue of its links makes no sense.
-    #[error("the queue of the links is wrong")]
+    /// The parameters of the links' queue are invalid.
+    #[error("the parameters of the links' queue are invalid")]
     Queue(#[from] ParameterError),
-    /// The system would not let it wait.
-    #[error("the system has no file descriptor left")]
+    /// The process has no file descriptor left.
+    #[error("cannot open an event descriptor")]
     Poller(#[source] std::io::Error),
-    /// Its sockets failed.
+    /// A socket failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
 }
 
-/// How far a relay is.
+/// Progress of a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RelayProgress {
-    /// Since it started.
+pub struct RelayProgress<C = RelayCounters> {
+    /// Time since the start.
     pub elapsed: Duration,
-    /// What it did.
-    pub counters: RelayCounters,
-    /// Datagrams that the system did not take.
+    /// Counters of the relay's machine.
+    pub counters: C,
+    /// Datagrams that the kernel refused.
     pub unsent: u64,
 }
 
@@ -79,7 +79,7 @@ impl RelaySession {
     /// Opens the sockets.
     ///
     /// # Errors
-    /// When an address is not ours or its port is taken, or an option makes no sense.
+    /// If an address does not belong to this machine, a port is taken, or an option is invalid.
     pub fn open(options: RelayOptions) -> Result<Self, RelayError> {
         check(&options)?;
         let group = options.group.as_ref();
@@ -102,70 +102,94 @@ impl RelaySession {
         Ok(Self { options, relay, port, poller, stop })
     }
 
-    /// Where it listens.
+    /// Returns the addresses that the relay listens at.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.port.local_addrs()
     }
 
-    /// Stops it from any thread.
+    /// Returns a handle that stops the relay from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
 
-    /// Relays until it is stopped, and tells each second how far it is.
+    /// Relays until the session is stopped, and reports progress each second.
     ///
     /// # Errors
-    /// When its sockets failed.
+    /// If a socket failed.
     pub fn run(&mut self, observer: &mut dyn FnMut(RelayProgress)) -> Result<RelayProgress, RelayError> {
-        let clock = Clock::start();
         let hooks =
             Hooks { trace: self.options.trace.as_mut(), loss: None, dscp: self.options.dscp, ttl: 64 };
-        let mut watch = Watch {
-            stop: self.stop.clone(),
-            next: clock.now() + REPORT,
-            last: RelayProgress::default(),
-            observer,
-        };
-        drive(&mut self.relay, &mut self.port, &mut self.poller, clock, hooks, &mut watch)?;
+        let mut watch = Watch::new(self.stop.clone(), Relay::counters, observer);
+        drive(&mut self.relay, &mut self.port, &mut self.poller, watch.clock, hooks, &mut watch)?;
         Ok(watch.last)
     }
 }
 
-struct Watch<'a> {
-    stop: StopHandle,
-    next: headwater_proto::Instant,
-    last: RelayProgress,
-    observer: &'a mut dyn FnMut(RelayProgress),
+/// Sockets of a relay.
+pub(crate) trait RelayPort<M>: Port {
+    /// Adjusts the sockets to the machine's state. `is_report`: once a second.
+    fn follow(&mut self, _machine: &M, _is_report: bool) {}
 }
 
-impl Application<Relay, UnicastPort> for Watch<'_> {
-    fn event(&mut self, event: std::convert::Infallible) {
+impl RelayPort<Relay> for UnicastPort {}
+
+/// Application of a relay's machine: reports progress each second until the relay is stopped.
+struct Watch<'a, M, C> {
+    stop: StopHandle,
+    clock: Clock,
+    next: headwater_proto::Instant,
+    is_report: bool,
+    counters: fn(&M) -> C,
+    last: RelayProgress<C>,
+    observer: &'a mut dyn FnMut(RelayProgress<C>),
+}
+
+impl<'a, M, C: Default> Watch<'a, M, C> {
+    fn new(stop: StopHandle, counters: fn(&M) -> C, observer: &'a mut dyn FnMut(RelayProgress<C>)) -> Self {
+        let clock = Clock::start();
+        let (next, last) = (clock.now() + REPORT, RelayProgress::default());
+        Self { stop, clock, next, is_report: false, counters, last, observer }
+    }
+}
+
+impl<M, C, P> Application<M, P> for Watch<'_, M, C>
+where
+    M: Machine<Event = Infallible>,
+    C: Copy,
+    P: RelayPort<M>,
+{
+    fn steer(&mut self, machine: &mut M, port: &mut P, now: headwater_proto::Instant) {
+        self.is_report = now >= self.next;
+        port.follow(machine, self.is_report);
+    }
+
+    fn event(&mut self, event: Infallible) {
         match event {}
     }
 
     fn observe(
         &mut self,
-        relay: &mut Relay,
-        _port: &UnicastPort,
+        machine: &mut M,
+        _port: &P,
         unsent: u64,
         now: headwater_proto::Instant,
     ) -> Option<headwater_proto::Instant> {
         let is_stopped = self.stop.is_stopped();
-        if is_stopped || now >= self.next {
-            self.last = RelayProgress { elapsed: elapsed(now), counters: relay.counters(), unsent };
+        if is_stopped || self.is_report {
+            self.last = RelayProgress { elapsed: elapsed(now), counters: (self.counters)(machine), unsent };
             self.next = now + REPORT;
         }
         if is_stopped {
             return None;
         }
-        if self.last.elapsed == elapsed(now) {
+        if self.is_report {
             (self.observer)(self.last);
         }
         Some(self.next)
     }
 }
 
-/// That one address of an IP version is listened at, and a group's receivers can hear it.
+/// Checks that the relay listens at one address of each IP version, and at an address of the group's version.
 fn check(options: &RelayOptions) -> Result<(), RelayError> {
     let (ipv4, ipv6): (Vec<SocketAddr>, Vec<_>) = options.listen.iter().partition(|at| at.is_ipv4());
     if ipv4.is_empty() && ipv6.is_empty() {
@@ -188,20 +212,20 @@ fn interface(wanted: &str) -> Result<Interface, OpenError> {
     Ok(Interface::find(wanted)?)
 }
 
-/// UDP port that relays listen at unless told otherwise.
+/// Default UDP port of relays.
 pub const RELAY_PORT: u16 = 7_289;
 
-/// The options of all relays.
+/// Setters of options common to all relays.
 macro_rules! relay_setters {
     () => {
-        /// Differentiated services code point of what it sends, 0 to 63. Default: 0.
+        /// Differentiated services code point of sent packets, 0 to 63. Default: 0.
         #[must_use]
         pub const fn with_dscp(mut self, dscp: u8) -> Self {
             self.dscp = dscp;
             self
         }
 
-        /// Shows each packet sent and received.
+        /// Hook called for each datagram sent or received. Default: no hook.
         #[must_use]
         pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
             self.trace = trace;
@@ -212,21 +236,20 @@ macro_rules! relay_setters {
 
 pub(super) use relay_setters;
 
-/// A link with many receivers, which get replies by multicast.
+/// Link with many receivers, which get replies by multicast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayGroup {
-    /// The group and its port.
+    /// Group and port.
     pub group: SocketAddr,
-    /// Name or address of the interface that it is sent on.
+    /// Name or address of the interface to send on.
     pub interface: String,
-    /// An address of the link's network, of the group's IP version, and how many of its bits all addresses
-    /// share.
+    /// Address of the link's network, of the group's IP version, and the length of the prefix in bits.
     pub network: (IpAddr, u8),
     /// Time to live.
     pub ttl: u8,
 }
 
-/// How a relay is run.
+/// Options of a relay.
 pub struct RelayOptions {
     relay: RelayConfig,
     pub(super) listen: Vec<SocketAddr>,
@@ -242,8 +265,8 @@ impl Default for RelayOptions {
 }
 
 impl RelayOptions {
-    /// A relay with this configuration, but for its chance, which is the system's, and its links with many
-    /// receivers: see [`RelayOptions::with_group`].
+    /// Creates options for a relay with this configuration. The system's random numbers replace the seed;
+    /// [`RelayOptions::with_group`] replaces the links with many receivers.
     pub fn new(relay: RelayConfig) -> Self {
         Self {
             relay,
@@ -257,16 +280,16 @@ impl RelayOptions {
         }
     }
 
-    /// Addresses to listen at, at least one, and at most one of each IP version. A host of several addresses
-    /// on one link should name the one that receivers use: they take replies from no other. Default: port
-    /// [`RELAY_PORT`] of all addresses.
+    /// Addresses to listen at: at least one address, and at most one of each IP version. A host with several
+    /// addresses on a link should name the address that receivers use, because receivers accept replies from
+    /// no other address. Default: port [`RELAY_PORT`] of all addresses.
     #[must_use]
     pub fn with_listen(mut self, listen: Vec<SocketAddr>) -> Self {
         self.listen = listen;
         self
     }
 
-    /// A link that is served by multicast. Default: none.
+    /// Link that is served by multicast. Default: no link.
     #[must_use]
     pub fn with_group(mut self, group: Option<RelayGroup>) -> Self {
         self.group = group;
@@ -275,7 +298,7 @@ impl RelayOptions {
 
     relay_setters!();
 
-    /// The machine's, with a key that nobody knows.
+    /// Returns the machine's configuration, with a secret key.
     pub(super) fn config(&self, hash_key: [u64; 2], seed: u64) -> RelayConfig {
         let link = |group: &RelayGroup| {
             let (network, prefix) = group.network;

@@ -1,9 +1,8 @@
-//! Streams of buffers: what an application hands over piece by piece, each receiver has as far as its path
-//! carries it.
+//! Streams of buffers: an application submits buffers, and each receiver gets the part that its path carries.
 //!
-//! A buffer has its most important byte first, as layered video has, or a progressive image; and a time to be
-//! sent in, which follows that of the buffer before. Whoever receives x % of the session's rate meanwhile has
-//! the first x % of the buffer. The application is told nothing of channels. Each session runs on a thread of
+//! A buffer begins with its most important byte, as in layered video or a progressive image, and has a
+//! sending time, which follows the time of the buffer before. A receiver of x % of the session's rate gets
+//! the first x % of the buffer. The application knows nothing of channels. Each session runs on a thread of
 //! its own.
 //!
 //! ```no_run
@@ -53,16 +52,16 @@ pub use update::{
     StreamSendProgress, StreamSendSummary, StreamStarted,
 };
 
-/// How a stream is sent.
+/// Options of sending a stream.
 #[derive(Debug)]
 pub struct StreamSendOptions {
-    /// Of the session, what files have, too.
+    /// Options common to files and streams.
     pub(super) session: SendOptions,
     pub(super) order: Order,
 }
 
 impl StreamSendOptions {
-    /// A stream to `group` (the base channel; further channels count up from it) under a congestion control.
+    /// Sends a stream to `group` (the base channel; further channels count up) under a congestion control.
     pub fn new(group: SocketAddr, congestion_control: CongestionControl) -> Self {
         Self { session: SendOptions::new(group, congestion_control), order: Order::Tiles }
     }
@@ -84,9 +83,9 @@ impl StreamSendOptions {
         self
     }
 
-    /// In which order packets take parts of a buffer. Default: [`Order::Tiles`]; [`Order::Exact`] brings up
-    /// to a level's share more to receivers whose rate lies within a level, for some ten times the work of
-    /// laying it out.
+    /// Order in which packets take parts of a buffer. Default: [`Order::Tiles`]. [`Order::Exact`] brings up
+    /// to a level's share more to receivers whose rate lies within a level, for ten times the work of
+    /// layout.
     #[must_use]
     pub fn with_order(mut self, order: Order) -> Self {
         self.order = order;
@@ -94,10 +93,10 @@ impl StreamSendOptions {
     }
 }
 
-/// How a stream is received.
+/// Options of receiving a stream.
 #[derive(Debug)]
 pub struct StreamReceiveOptions {
-    /// What files have, too.
+    /// Options common to files and streams.
     pub(super) listen: ListenOptions,
     pub(super) buffer_bytes_max: usize,
     pub(super) wants_pieces: bool,
@@ -114,14 +113,14 @@ impl StreamReceiveOptions {
     session_setters!();
 
     /// Longest buffer in bytes; parts beyond are dropped. Buffers that wait for the application take up to
-    /// twice that, then the oldest is lost. Default: [`BUFFER_BYTES_MAX`], 64 MiB.
+    /// twice this size; beyond that, the oldest buffer is lost. Default: [`BUFFER_BYTES_MAX`], 64 MiB.
     #[must_use]
     pub fn with_buffer_bytes_max(mut self, bytes: usize) -> Self {
         self.buffer_bytes_max = bytes;
         self
     }
 
-    /// Whether to give what came of a buffer beyond the first hole, and what came late. Default: no.
+    /// Whether to deliver the pieces of a buffer beyond the first hole, and late pieces. Default: no.
     #[must_use]
     pub fn with_pieces(mut self, wanted: bool) -> Self {
         self.wants_pieces = wanted;

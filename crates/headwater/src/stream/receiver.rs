@@ -1,5 +1,4 @@
-//! The receiving end of a stream: a thread that receives, and the handle that gives an application its
-//! buffers by an outbox.
+//! Receiving end of a stream: the receiving thread, and the handle that delivers buffers to the application.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,10 +19,10 @@ use crate::net::ReceiverSocket;
 use crate::receive::{Listener, ReceiveError};
 use crate::threads::{self, StopHandle};
 
-/// Receives a stream of buffers, on a thread of its own, until its sender closes it, or it is stopped or
-/// dropped.
+/// Receiver of a stream of buffers, on a thread of its own, until the sender closes the stream, or the
+/// receiver is stopped or dropped.
 ///
-/// As an iterator it gives one buffer after the other, and ends with the stream.
+/// The iterator returns the buffers in order, and ends with the stream.
 #[derive(Debug)]
 pub struct StreamReceiver {
     outbox: Outbox,
@@ -35,7 +34,7 @@ impl StreamReceiver {
     /// Opens the socket and begins to listen.
     ///
     /// # Errors
-    /// When an option is out of range, or there is no way to receive from the group.
+    /// If an option is out of range, or no interface can receive from the group.
     pub fn open(options: StreamReceiveOptions) -> Result<Self, ReceiveError> {
         let StreamReceiveOptions { listen, buffer_bytes_max, wants_pieces } = options;
         let listener = Listener::open(listen)?;
@@ -51,26 +50,26 @@ impl StreamReceiver {
         Ok(Self { outbox, stop, thread: Some(thread) })
     }
 
-    /// Stops it from any thread.
+    /// Returns a handle that stops the receiver from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
 
-    /// How far it is; new about ten times a second.
+    /// Returns the progress, updated about ten times a second.
     pub fn progress(&self) -> StreamReceiveProgress {
         self.outbox.progress()
     }
 
-    /// Waits for a buffer, or a piece that came late, for so long at most; `None` when none came, or the
-    /// stream has ended.
+    /// Waits for a buffer or a late piece, at most for `timeout`. `None`: the time is over, or the stream has
+    /// ended.
     pub fn next_delivery(&mut self, timeout: Option<Duration>) -> Option<StreamDelivery> {
         self.outbox.take(timeout)
     }
 
-    /// Stops it if it still goes on, and sums it up.
+    /// Stops the receiver if necessary, and returns the summary.
     ///
     /// # Errors
-    /// When the network failed.
+    /// If the network failed.
     pub fn finish(mut self) -> Result<StreamReceiveSummary, ReceiveError> {
         self.stop.stop();
         let summary = self.thread.take().map(|thread| match thread.join() {
@@ -101,13 +100,13 @@ impl Drop for StreamReceiver {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.stop.stop();
-            // What went wrong is for those to know who call `finish`.
+            // Only `finish` returns the error.
             let _result = thread.join();
         }
     }
 }
 
-/// What the thread owns.
+/// State of the thread.
 struct Session {
     listener: Listener,
     config: ReceiverConfig,
@@ -135,7 +134,7 @@ impl Session {
             };
             self.listener.drive(&mut machine, clock, &mut watch)?;
             let progress = watch.report(&mut machine, &self.listener.socket, clock.now());
-            // Another session has come in its place: that one is received from here on.
+            // Without an outcome another session has replaced the stream, and is received from here on.
             if let Some(outcome) = watch.end {
                 return Ok(StreamReceiveSummary { outcome, progress });
             }
@@ -144,13 +143,13 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Lets go of who waits for a buffer, whatever ended the thread.
+    /// Releases threads that wait for a buffer, whatever ended this thread.
     fn drop(&mut self) {
         self.outbox.end();
     }
 }
 
-/// Carries buffers from the machine to the application.
+/// Application of the machine: passes on buffers and ends the stream.
 struct Watch {
     stop: StopHandle,
     outbox: Outbox,
@@ -192,7 +191,7 @@ impl Watch {
 
 impl<C: ReceiverControl> Application<Receiver<C>, ReceiverSocket> for Watch {
     fn steer(&mut self, machine: &mut Receiver<C>, socket: &mut ReceiverSocket, now: Instant) {
-        // The base channel stays open to whoever may send on it next; the others are this sender's.
+        // The base channel accepts any next sender; the other channels belong to this sender.
         socket.expect_source(machine.session().map(|(source, _)| source));
         let end = if self.stop.is_stopped() {
             StreamOutcome::Interrupted
@@ -240,10 +239,10 @@ impl<C: ReceiverControl> Application<Receiver<C>, ReceiverSocket> for Watch {
     }
 }
 
-/// What pieces and vectors cost beside their bytes.
+/// Overhead of a piece or vector in bytes.
 const DELIVERY_BYTES: usize = 128;
 
-/// Deliveries that wait for the application, of so many bytes at most; then the oldest is lost.
+/// Deliveries that wait for the application, up to a maximum of bytes; beyond that, the oldest is lost.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
     shared: Arc<(Mutex<State>, Condvar)>,
@@ -255,7 +254,7 @@ struct State {
     deliveries: VecDeque<StreamDelivery>,
     bytes: usize,
     lost: u64,
-    /// The thread gives no more.
+    /// The thread delivers no more.
     is_ended: bool,
     progress: StreamReceiveProgress,
 }
@@ -269,7 +268,7 @@ impl Outbox {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a delivery in. One alone is taken however long it is.
+    /// Appends a delivery. A single delivery may exceed the maximum.
     pub(super) fn put(&self, delivery: StreamDelivery) {
         let mut state = self.state();
         state.bytes += bytes(&delivery);
@@ -282,7 +281,7 @@ impl Outbox {
         self.shared.1.notify_one();
     }
 
-    /// Waits for the next delivery; `None` when the stream has ended, or the time is over.
+    /// Waits for the next delivery; `None` at the end of the stream or when the time is over.
     pub(super) fn take(&self, timeout: Option<Duration>) -> Option<StreamDelivery> {
         let deadline = timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout));
         let mut state = self.state();
@@ -304,7 +303,7 @@ impl Outbox {
         }
     }
 
-    /// There is no more to come.
+    /// Ends the deliveries.
     pub(super) fn end(&self) {
         self.state().is_ended = true;
         self.shared.1.notify_all();

@@ -1,5 +1,4 @@
-//! The sending end of a stream: a thread that sends, and the handle that an application submits buffers to,
-//! one ahead.
+//! Sending end of a stream: the sending thread, and the handle for submitting buffers, one ahead.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -19,7 +18,7 @@ use crate::net::{SenderSocket, Waker};
 use crate::send::{Headers, Link, PacketPlan, RateWatch, SendError};
 use crate::threads::{self, StopHandle};
 
-/// Sends a stream of buffers, on a thread of its own, until it is finished, stopped or dropped.
+/// Sender of a stream of buffers, on a thread of its own, until finished, stopped or dropped.
 #[derive(Debug)]
 pub struct StreamSender {
     inbox: Inbox,
@@ -32,7 +31,7 @@ impl StreamSender {
     /// Opens the socket. Nothing is sent before the first buffer.
     ///
     /// # Errors
-    /// When an option is out of range, or there is no way to send to the group.
+    /// If an option is out of range, or no interface can send to the group.
     pub fn open(options: StreamSendOptions) -> Result<Self, SendError> {
         let (planned, link) = PacketPlan::open(&options.session, Headers::BUFFERS)?;
         let Link { socket, poller, stop } = &link;
@@ -51,30 +50,30 @@ impl StreamSender {
         Ok(Self { inbox, stop, started, thread: Some(thread) })
     }
 
-    /// Where and how it sends.
+    /// Returns the parameters of the stream at its start.
     pub fn started(&self) -> &StreamStarted {
         &self.started
     }
 
-    /// Stops it from any thread, in the middle of a buffer.
+    /// Returns a handle that stops the sender from any thread, even within a buffer.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
 
-    /// How far it is; new about ten times a second.
+    /// Returns the progress, updated about ten times a second.
     pub fn progress(&self) -> StreamSendProgress {
         self.inbox.progress()
     }
 
-    /// Hands over the next buffer, most important byte first, to be sent in `time` once that of the one
-    /// before is over. Returns when it is next in line: the one before has begun, and the application has its
-    /// time to make another.
+    /// Submits the next buffer, most important byte first, to be sent in `time` after the time of the buffer
+    /// before. Returns once the buffer before has begun, so that the application has the time of a buffer for
+    /// making the next.
     ///
-    /// When a buffer's time is over and no other one is there it is sent again until one is: whoever comes
-    /// meanwhile collects it.
+    /// If a buffer's time is over and no next buffer is there, the buffer is sent again until the next buffer
+    /// comes, so that receivers that join meanwhile collect the buffer.
     ///
     /// # Errors
-    /// When the buffer makes no sense, or the stream has ended.
+    /// If the buffer is invalid, or the stream has ended.
     pub fn submit(&mut self, bytes: impl Into<Arc<[u8]>>, time: Duration) -> Result<(), StreamError> {
         self.inbox.submit(Submission { bytes: bytes.into(), time: time.into() })
     }
@@ -82,7 +81,7 @@ impl StreamSender {
     /// Waits until the time of the last buffer is over, and closes the session.
     ///
     /// # Errors
-    /// When the network failed.
+    /// If the network failed.
     pub fn finish(mut self) -> Result<StreamSendSummary, SendError> {
         self.inbox.finish();
         self.join().unwrap_or(Ok(StreamSendSummary { is_complete: false, progress: self.inbox.progress() }))
@@ -97,17 +96,17 @@ impl StreamSender {
 }
 
 impl Drop for StreamSender {
-    /// Stops it, and waits until the session is closed.
+    /// Stops the sender, and waits until the session is closed.
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.stop.stop();
-            // What went wrong is for those to know who call `finish`.
+            // Only `finish` returns the error.
             let _result = thread.join();
         }
     }
 }
 
-/// What the thread owns.
+/// State of the thread.
 struct Session {
     options: StreamSendOptions,
     planned: PacketPlan,
@@ -119,7 +118,7 @@ impl Session {
     fn run(&mut self) -> Result<StreamSendSummary, SendError> {
         let (PacketPlan { tsi, symbol_size, packet_bytes }, link) = (&self.planned, &mut self.link);
         let session = &mut self.options.session;
-        // The schedule of its channels begins with the first buffer.
+        // The schedule of the channels begins with the first buffer.
         while !self.inbox.has_news() && !link.stop.is_stopped() {
             link.wait(&session.link)?;
         }
@@ -143,19 +142,19 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Lets go of who waits to submit, whatever ended the thread.
+    /// Releases threads that wait in `submit`, whatever ended this thread.
     fn drop(&mut self) {
         self.inbox.end();
     }
 }
 
-/// Carries buffers to the machine, and what it says to the application.
+/// Application of the machine: passes buffers on and reports progress.
 struct Watch {
     stop: StopHandle,
     inbox: Inbox,
     progress: Progress,
     rate: RateWatch,
-    /// Whether the log tells that the machine cannot send what was asked for.
+    /// Whether the log has a warning that this machine cannot send the requested rate.
     is_warned: bool,
     last: StreamSendProgress,
 }
@@ -168,7 +167,7 @@ impl<C: SenderControl> Application<Sender<C>, SenderSocket> for Watch {
         if machine.wants()
             && let Some(submission) = self.inbox.take()
         {
-            // It was checked when the application handed it over.
+            // `Inbox::submit` has checked the buffer.
             let _taken = machine.submit(submission);
         }
         if self.inbox.is_finished() {
@@ -211,7 +210,7 @@ impl<C: SenderControl> Application<Sender<C>, SenderSocket> for Watch {
     }
 }
 
-/// Room for one buffer.
+/// Queue of one buffer.
 #[derive(Clone, Debug)]
 pub(super) struct Inbox {
     shared: Arc<(Mutex<State>, Condvar)>,
@@ -221,9 +220,9 @@ pub(super) struct Inbox {
 #[derive(Debug, Default)]
 struct State {
     next: Option<Submission>,
-    /// The application has no more.
+    /// The application has no more buffers.
     is_finished: bool,
-    /// The thread takes no more.
+    /// The thread accepts no more buffers.
     is_ended: bool,
     progress: StreamSendProgress,
 }
@@ -237,7 +236,7 @@ impl Inbox {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a buffer in, and waits until it is next in line.
+    /// Submits a buffer, and waits until the buffer before has begun.
     pub(super) fn submit(&self, submission: Submission) -> Result<(), StreamError> {
         submission.check()?;
         let wait = |state, is_full: fn(&mut State) -> bool| {
@@ -254,13 +253,13 @@ impl Inbox {
         if state.next.is_some() { Err(StreamError::Ended) } else { Ok(()) }
     }
 
-    /// There is no more to come.
+    /// Ends the buffers.
     pub(super) fn finish(&self) {
         self.state().is_finished = true;
         self.waker.wake();
     }
 
-    /// Takes the next buffer, if there is one.
+    /// Takes the next buffer, if any.
     pub(super) fn take(&self) -> Option<Submission> {
         let next = self.state().next.take();
         if next.is_some() {
@@ -269,19 +268,19 @@ impl Inbox {
         next
     }
 
-    /// Whether a buffer is there, or none will come.
+    /// Whether a buffer waits, or no buffer will come.
     pub(super) fn has_news(&self) -> bool {
         let state = self.state();
         state.next.is_some() || state.is_finished
     }
 
-    /// Whether every buffer was taken and there is no more to come.
+    /// Whether every buffer was taken and no more buffers will come.
     pub(super) fn is_finished(&self) -> bool {
         let state = self.state();
         state.is_finished && state.next.is_none()
     }
 
-    /// No buffer is taken any more.
+    /// Refuses further buffers.
     pub(super) fn end(&self) {
         self.state().is_ended = true;
         self.shared.1.notify_all();

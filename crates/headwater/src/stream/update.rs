@@ -1,4 +1,4 @@
-//! What a stream tells its application.
+//! Progress, deliveries and summaries of streams.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use headwater_proto::stream::{Piece, Received, ReceiverStats, SenderStats, Submi
 use crate::congestion_control::CongestionControl;
 use crate::send::RateLimit;
 
-/// A stream as it starts.
+/// Parameters of a sending stream at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamStarted {
     /// Transport session identifier.
@@ -18,108 +18,108 @@ pub struct StreamStarted {
     pub group: SocketAddr,
     /// Channels, counting up from the group.
     pub channels: u16,
-    /// How fast they are sent.
+    /// Congestion control that sets the rate of the channels.
     pub congestion_control: CongestionControl,
-    /// Address and port it sends from.
+    /// Address and port that packets are sent from.
     pub source: SocketAddr,
-    /// The interface it sends on.
+    /// Interface that packets are sent on.
     pub interface: String,
     /// Bytes of a buffer in a packet.
     pub part_bytes: u16,
 }
 
-/// How far a sender is.
+/// Progress of a sending stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamSendProgress {
     /// Time since the first buffer was submitted.
     pub elapsed: Duration,
     /// bit/s of UDP payload over the last second.
     pub rate_bits: u64,
-    /// What was sent.
+    /// Counters of sent packets.
     pub stats: SenderStats,
-    /// Packets that the kernel had no room for, or no interface: lost to all receivers.
+    /// Packets lost to all receivers because the kernel had no room or the interface was missing.
     pub unsent: u64,
-    /// Rate that is sent while this machine cannot send the fixed or highest rate that was asked for.
+    /// Sent rate, while this machine cannot send the requested fixed or highest rate.
     pub limit: Option<RateLimit>,
 }
 
-/// A sender's stream in numbers.
+/// Summary of a sending stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreamSendSummary {
-    /// Whether the time of every buffer came to its end. If not, it was stopped.
+    /// Whether the time of every buffer ended. Otherwise the stream was stopped.
     pub is_complete: bool,
-    /// The last state.
+    /// Progress at the end.
     pub progress: StreamSendProgress,
 }
 
-/// Why a buffer was not taken.
+/// Error of submitting a buffer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// It makes no sense.
+    /// The buffer is invalid.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The session is over: it was stopped, or the network failed, which `finish` tells.
+    /// The stream was stopped, or the network failed; `finish` returns the error.
     #[error("the stream has ended")]
     Ended,
 }
 
-/// What a receiver gives.
+/// Delivery of a receiving stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamDelivery {
-    /// A buffer: when it is whole, or the next one has begun, or its time is over.
+    /// Buffer that is whole, whose time is over, or whose successor has begun.
     Buffer(Received),
-    /// A piece of the buffer given last, which came late. Only if pieces are wanted.
+    /// Late piece of the buffer delivered last. Only if pieces are wanted.
     Late {
-        /// The buffer's number.
+        /// Number of the buffer.
         id: u16,
-        /// The piece.
+        /// Piece of the buffer.
         piece: Piece,
     },
 }
 
-/// How far a receiver is.
+/// Progress of a receiving stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamReceiveProgress {
-    /// Time since it began to listen.
+    /// Time since the receiver began to listen.
     pub elapsed: Duration,
-    /// Who sends the stream and its transport session identifier, once a packet of it has come.
+    /// Address of the sender and transport session identifier, once a packet has arrived.
     pub session: Option<(SocketAddr, u64)>,
     /// bit/s of UDP payload over the last second.
     pub rate_bits: u64,
-    /// What was received, and what was dropped and why.
+    /// Counters of received packets and, by reason, of dropped packets.
     pub stats: ReceiverStats,
-    /// Packets received, and those missing in the channels' sequence numbers.
+    /// Packets received, and packets missing in the channels' sequence numbers.
     pub reception: Reception,
-    /// The congestion control: what it holds to be fair, channels, join latency.
+    /// State of the congestion control: fair rate, channels, join latency.
     pub control: Status,
     /// Datagrams that the kernel dropped, mostly because the receive buffer was full.
     pub kernel_drops: u64,
-    /// Deliveries lost because the application did not come for them.
+    /// Deliveries lost because the application was too slow.
     pub lost: u64,
 }
 
-/// How a receiver's stream ended.
+/// Outcome of a receiving stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamOutcome {
-    /// The sender closed it.
+    /// The sender closed the stream.
     Closed,
-    /// No packet of a stream came within the timeout.
+    /// No packet of a stream arrived within the timeout.
     NothingReceived,
-    /// No part of a buffer came for as long as the timeout.
+    /// No part of a buffer arrived within the timeout.
     TimedOut,
     /// The session on the group carries files, not buffers.
     NoBuffers,
-    /// The session's congestion control cannot be followed; why.
+    /// The receiver cannot follow the session's congestion control, for this reason.
     ControlRefused(String),
-    /// It was stopped.
+    /// The stream was stopped.
     Interrupted,
 }
 
-/// A receiver's stream in numbers.
+/// Summary of a receiving stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamReceiveSummary {
-    /// How it ended.
+    /// Outcome of the stream.
     pub outcome: StreamOutcome,
-    /// The last state.
+    /// Progress at the end.
     pub progress: StreamReceiveProgress,
 }

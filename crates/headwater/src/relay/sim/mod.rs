@@ -1,77 +1,54 @@
-//! A relay of SIM: forwards sessions' groups from one interface to others through queues that mark, and
-//! merges the reports of those below. See [`headwater_proto::sim::relay`] for what it does, and what
-//! strangers can do to it.
+//! Relays of SIM: forward sessions' groups from one interface to other interfaces through marking queues, and
+//! merge the reports from below. See [`headwater_proto::sim::relay`] for the rules and the limits on
+//! strangers.
 
 mod port;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU64;
-use std::time::Duration;
 
+use headwater_proto::Seed;
 use headwater_proto::queue::ParameterError;
 use headwater_proto::sim::relay::{LINKS_MAX, Relay, RelayConfig, RelayCounters, SESSIONS_MAX, Shape};
-use headwater_proto::{Input, Machine, Seed};
 
 use self::port::Ports;
-use crate::clock::{Clock, elapsed};
 use crate::congestion_control::SIM_GROUPS_DEFAULT;
-use crate::driver::DriverError;
-use crate::driver::TraceHook;
-use crate::net::{ChannelsError, InterfaceError, MembershipError, OpenError, Poller, RecvBatch};
-use crate::relay::relay_setters;
+use crate::driver::{DriverError, Hooks, TraceHook, drive};
+use crate::net::{ChannelsError, InterfaceError, OpenError, Poller};
+use crate::relay::{RelayProgress, Watch, relay_setters};
 use crate::system;
 use crate::threads::{StopHandle, stoppable};
 
-/// Time between reports to the observer, and looks at the interfaces.
-const REPORT: headwater_proto::Duration = headwater_proto::Duration::from_secs(1);
-/// Least time between two turns that send, so that those of high rates send some at once.
-const QUANTUM: headwater_proto::Duration = headwater_proto::Duration::from_micros(200);
-
-/// Why a relay of SIM does not start, or ends.
+/// Error that prevents a relay of SIM or ends the relay.
 #[derive(Debug, thiserror::Error)]
 pub enum SimRelayError {
-    /// Nothing to forward, or nowhere to.
+    /// Too few or too many groups or links.
     #[error("a relay of SIM forwards from 1 to {SESSIONS_MAX} groups to 1 to {LINKS_MAX} links")]
     Counts,
     /// Groups of both IP versions.
-    #[error("the groups, and who sends them, are of one IP version: run one relay for each")]
+    #[error("the groups and the source are of different IP versions: run one relay for each version")]
     Family,
-    /// What is given as a group is none.
+    /// A group is no multicast address, or its channels do not fit above it.
     #[error(transparent)]
     Channels(#[from] ChannelsError),
-    /// There is no such interface, or it has no address.
+    /// An interface is missing or has no address.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
     /// A socket could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The queue of a link makes no sense.
-    #[error("the queue of the links is wrong")]
+    /// The parameters of a link's queue are invalid.
+    #[error("the parameters of the links' queue are invalid")]
     Queue(#[from] ParameterError),
-    /// Its sockets failed.
+    /// A socket failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
 }
 
-impl From<MembershipError> for SimRelayError {
-    fn from(error: MembershipError) -> Self {
-        Self::Driver(error.into())
-    }
-}
+/// Progress of a relay of SIM.
+pub type SimRelayProgress = RelayProgress<RelayCounters>;
 
-/// How far a relay is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SimRelayProgress {
-    /// Since it started.
-    pub elapsed: Duration,
-    /// What it did.
-    pub counters: RelayCounters,
-    /// Datagrams that the system did not take.
-    pub unsent: u64,
-}
-
-/// A relay of SIM with its sockets open.
+/// Relay of SIM with open sockets.
 #[derive(Debug)]
 pub struct SimRelaySession {
     options: SimRelayOptions,
@@ -85,7 +62,7 @@ impl SimRelaySession {
     /// Opens the sockets. Nothing is joined yet.
     ///
     /// # Errors
-    /// When there is no such interface, a port is taken, or an option makes no sense.
+    /// If an interface is missing, a port is taken, or an option is invalid.
     pub fn open(options: SimRelayOptions) -> Result<Self, SimRelayError> {
         let counts = (options.groups.len(), options.links.len());
         if !(1..=SESSIONS_MAX).contains(&counts.0) || !(1..=LINKS_MAX).contains(&counts.1) {
@@ -103,73 +80,49 @@ impl SimRelaySession {
         Ok(Self { options, relay, ports, poller, stop })
     }
 
-    /// Where it takes reports, by link.
+    /// Returns the addresses at which the relay accepts reports, by link.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.ports.local_addrs()
     }
 
-    /// Stops it from any thread.
+    /// Returns a handle that stops the relay from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
 
-    /// Relays until it is stopped, and tells each second how far it is.
+    /// Relays until the session is stopped, and reports progress each second.
     ///
     /// # Errors
-    /// When its sockets failed.
+    /// If a socket failed.
     pub fn run(
         &mut self,
         observer: &mut dyn FnMut(SimRelayProgress),
     ) -> Result<SimRelayProgress, SimRelayError> {
-        let Self { options, relay, ports, poller, stop } = self;
-        // The poller, which asks for exact timers, may have been made on another thread.
-        rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
-            .map_err(|errno| DriverError::Read(errno.into()))?;
-        let clock = Clock::start();
-        let mut batch = RecvBatch::new();
-        let mut now = clock.now();
-        let mut next = now + REPORT;
-        loop {
-            let woken = clock.now();
-            ports
-                .receive(relay, &mut batch, (clock, &mut now), &mut options.trace)
-                .map_err(DriverError::Read)?;
-            now = now.max(woken);
-            relay.handle(now, Input::Timeout);
-            let has_sent = ports.drain(relay, now, &mut options.trace)?;
-            let progress = || SimRelayProgress {
-                elapsed: elapsed(now),
-                counters: relay.counters(),
-                unsent: ports.unsent,
-            };
-            if stop.is_stopped() {
-                return Ok(progress());
-            }
-            if next <= now {
-                next = now + REPORT;
-                observer(progress());
-                ports.inspect_links(relay);
-            }
-            let due = relay.poll_timeout().map_or(next, |due| due.min(next));
-            let deadline = if has_sent || due <= now { due.max(now + QUANTUM) } else { due };
-            poller.wait(ports.fds(), clock.to_std(deadline)).map_err(DriverError::Read)?;
-        }
+        let hooks = Hooks {
+            trace: self.options.trace.as_mut(),
+            loss: None,
+            dscp: self.options.dscp,
+            ttl: self.options.ttl,
+        };
+        let mut watch = Watch::new(self.stop.clone(), Relay::counters, observer);
+        drive(&mut self.relay, &mut self.ports, &mut self.poller, watch.clock, hooks, &mut watch)?;
+        Ok(watch.last)
     }
 }
 
-/// UDP port at which relays of SIM take reports, and from which they send, unless told otherwise.
+/// Default UDP port of relays of SIM, for accepting reports and for sending.
 pub const SIM_RELAY_PORT: u16 = 7_291;
 
-/// A link below.
+/// Link below the relay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimLink {
-    /// The interface, by name or address.
+    /// Interface, by name or address.
     pub interface: String,
-    /// What it is given; where that is nothing, what comes is sent on at once, and nothing is marked.
+    /// Rate and queue of the link; `None`: packets are forwarded at once and never marked.
     pub shape: Option<Shape>,
 }
 
-/// How a relay of SIM is run.
+/// Options of a relay of SIM.
 pub struct SimRelayOptions {
     pub(super) groups: Vec<SocketAddr>,
     pub(super) links: Vec<SimLink>,
@@ -184,7 +137,7 @@ pub struct SimRelayOptions {
 }
 
 impl SimRelayOptions {
-    /// Forwards the sessions of these groups, each given by that of its bottom one, to these links.
+    /// Forwards sessions to links. A session is named by its bottom group.
     pub fn new(groups: Vec<SocketAddr>, links: Vec<SimLink>) -> Self {
         Self {
             groups,
@@ -200,42 +153,44 @@ impl SimRelayOptions {
         }
     }
 
-    /// The interface that sessions come by, by name or address. Default: where the route to the groups leads.
+    /// Interface toward the senders, by name or address. Default: the interface of the route to the groups.
     #[must_use]
     pub fn with_upstream(mut self, interface: Option<String>) -> Self {
         self.upstream = interface;
         self
     }
 
-    /// Who sends the sessions: the sender, or the relay above. Default: whoever is heard first.
+    /// Source of the sessions: the sender, or the relay above. Default: the first source heard.
     #[must_use]
     pub const fn with_source(mut self, source: Option<IpAddr>) -> Self {
         self.source = source;
         self
     }
 
-    /// Most groups of a session, 1 to [`headwater_proto::sim::GROUPS_MAX`]. Default: [`SIM_GROUPS_DEFAULT`].
+    /// Maximum groups of a session, 1 to [`headwater_proto::sim::GROUPS_MAX`]. Default:
+    /// [`SIM_GROUPS_DEFAULT`].
     #[must_use]
     pub const fn with_groups_max(mut self, groups: u16) -> Self {
         self.groups_max = groups;
         self
     }
 
-    /// Relays below: what they report speaks for many. Default: none, each report counts as one receiver.
+    /// Relays below: a report of a relay stands for many receivers. Default: no relay, so that each report
+    /// counts as one receiver.
     #[must_use]
     pub fn with_relays(mut self, relays: Vec<IpAddr>) -> Self {
         self.relays = relays;
         self
     }
 
-    /// The port of [`SIM_RELAY_PORT`].
+    /// UDP port. Default: [`SIM_RELAY_PORT`].
     #[must_use]
     pub const fn with_port(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
-    /// Routers that packets to the groups may pass, plus 1. Default: 1.
+    /// Number of routers that packets to the groups may pass, plus 1. Default: 1.
     #[must_use]
     pub const fn with_ttl(mut self, ttl: u8) -> Self {
         self.ttl = ttl;
