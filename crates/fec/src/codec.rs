@@ -436,39 +436,19 @@ pub(crate) fn enough_distinct<'a>(
     }
 }
 
-/// An FEC scheme that Headwater names, by its FEC Encoding ID (RFC 5052 section 6.1, IANA registry).
+/// An FEC scheme that Headwater names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
 pub enum Scheme {
     /// Compact No-Code: source symbols only (RFC 5445 section 3).
-    NoCode = 0,
+    NoCode,
     /// LDPC-Staircase (RFC 5170).
-    LdpcStaircase = 3,
+    LdpcStaircase,
     /// LDPC-Triangle (RFC 5170).
-    LdpcTriangle = 4,
+    LdpcTriangle,
     /// Reed-Solomon over GF(2^8) (RFC 5510 section 8).
-    ReedSolomon = 5,
+    ReedSolomon,
     /// RaptorQ (RFC 6330).
-    RaptorQ = 6,
-}
-
-impl Scheme {
-    /// Returns the scheme of an FEC Encoding ID, or `None` for an unnamed scheme.
-    pub fn from_encoding_id(id: u8) -> Option<Self> {
-        match id {
-            0 => Some(Self::NoCode),
-            3 => Some(Self::LdpcStaircase),
-            4 => Some(Self::LdpcTriangle),
-            5 => Some(Self::ReedSolomon),
-            6 => Some(Self::RaptorQ),
-            _ => None,
-        }
-    }
-
-    /// The FEC Encoding ID, as in the LCT codepoint and the FDT's `FEC-OTI-FEC-Encoding-ID`.
-    pub fn encoding_id(self) -> u8 {
-        self as u8
-    }
+    RaptorQ,
 }
 
 impl fmt::Display for Scheme {
@@ -539,18 +519,4 @@ pub(crate) fn strips(shape: &Shape, bytes_max: usize) -> impl Iterator<Item = Ra
     let count = (shape.k() as usize * size).div_ceil(bytes_max).max(1);
     let width = size.div_ceil(count).next_multiple_of(64);
     (0..size).step_by(width).map(move |start| start..(start + width).min(size))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Scheme;
-
-    #[test]
-    fn encoding_ids_round_trip_and_unknown_ones_are_none() {
-        let known: Vec<u8> = (0..=u8::MAX).filter(|&id| Scheme::from_encoding_id(id).is_some()).collect();
-        assert_eq!(known, [0, 3, 4, 5, 6]);
-        for id in known {
-            assert_eq!(Scheme::from_encoding_id(id).unwrap().encoding_id(), id);
-        }
-    }
 }

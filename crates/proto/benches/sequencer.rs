@@ -20,14 +20,14 @@ fn sequencer(criterion: &mut Criterion) {
     for megabits in [100, 1_000] {
         let layering = layers(megabits);
         let mut arrangement = Arrangement::default();
-        arrangement.lay(&layering, start, time, u64::MAX, Order::Tiles);
+        arrangement.lay(&layering, start, time, u64::MAX, Order::Tiles, None);
         let packets = arrangement.packets();
         group.throughput(Throughput::Elements(packets));
         for order in [Order::Tiles, Order::Exact] {
             let id = BenchmarkId::new(format!("{order:?}"), packets);
             group.bench_function(id, |bencher| {
                 bencher.iter(|| {
-                    arrangement.lay(&layering, start, time, u64::MAX, order);
+                    arrangement.lay(&layering, start, time, u64::MAX, order, None);
                     let boundary = layering.next_boundary(start).expect("slots end");
                     let mut sum = 0;
                     for at in [start, boundary] {

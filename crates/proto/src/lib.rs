@@ -36,7 +36,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`machine`] | the contract |
-//! | [`time`], [`rate`], [`rng`], [`timers`], [`pacing`] | basic types |
+//! | [`time`], [`rate`], [`rng`], [`pacing`] | basic types |
 //! | [`control`] | interface of every congestion control; [`fixed`] is the simplest |
 //! | [`layering`] | channels, rates and times of the layers; the sequencer |
 //! | [`m2c`], [`webrc`] | M2C's and WEBRC's receivers |
@@ -81,7 +81,6 @@ pub mod rtt;
 pub mod sim;
 pub mod stream;
 pub mod time;
-pub mod timers;
 pub mod webrc;
 
 pub use machine::{

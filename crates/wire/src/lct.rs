@@ -13,8 +13,6 @@ use crate::bytes::be;
 
 /// The version that RFC 5651 defines.
 pub const VERSION: u8 = 1;
-/// Longest possible LCT header: HDR_LEN counts 32-bit words in 8 bits.
-pub const HEADER_LEN_MAX: usize = 255 * 4;
 /// Largest transport session identifier, 48 bits.
 pub const TSI_MAX: u64 = (1 << 48) - 1;
 /// Largest transport object identifier, 112 bits.

@@ -112,7 +112,7 @@ struct Sent {
 
 fn send(layering: &DynamicChannels, start: Instant, time: Duration, order: Order) -> Vec<Sent> {
     let mut arrangement = Arrangement::default();
-    arrangement.lay(layering, start, time, u64::MAX, order);
+    arrangement.lay(layering, start, time, u64::MAX, order, None);
     let (mut sent, mut from) = (Vec::new(), start);
     while from < start + time {
         let to = layering.next_boundary(from).map_or(start + time, |next| next.min(start + time));

@@ -123,7 +123,7 @@ pub struct SenderStats {
 ///
 /// Memory: 28 bytes a block for the order of sending, 48 over several levels, 32 a block while not all
 /// digests of the block's file are known, the FDT, and for LDPC 4 bytes a symbol for each distinct block
-/// length.
+/// length. On request, by a code that is not rateless, 28 bytes a block for each of up to 64 receivers.
 #[derive(Debug)]
 pub struct Sender<C, S> {
     config: SenderConfig,
@@ -209,7 +209,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let digests_missing = (blocks.len() - blocks_known) as u64;
         let fdt = Description::new(instance, first_id, symbol_size, control.levels(), digests_missing)?;
         let content = match control.responder().is_some() {
-            true => Content::mixed(of_content, Seed(config.tsi.into()).stream("turns", 0), start),
+            true => Content::requested(of_content, Seed(config.tsi.into()).stream("turns", 0), start),
             false => Content::new(of_content, control.layering().is_some(), plan.order(), start),
         };
         Ok(Self {
@@ -404,7 +404,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             // Receivers request the FDT instance announced first; a new instance is sent without a request.
             None if self.fdt.has_news() => Next::Fdt,
             // A session without content sends only the FDT.
-            None => self.content.next(None).map_or(Next::Description(0), Next::Symbol),
+            None => self.content.answer(request.destination).map_or(Next::Description(0), Next::Symbol),
         }
     }
 

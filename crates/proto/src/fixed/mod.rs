@@ -113,11 +113,11 @@ impl ReceiverControl for Receiver {
         self.hold(false);
     }
 
-    fn arrived(&mut self, _now: Instant, arrival: &Arrival<'_>) {
+    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
         if let Ok(sequence) = arrival.cci.webrc().map(|cci| cci.sequence)
             && let Ok(sequence) = u16::try_from(sequence)
         {
-            self.tracker.record(sequence);
+            self.tracker.record(now, sequence);
         }
         self.marked += u64::from(arrival.ecn == Ecn::CongestionExperienced);
     }

@@ -176,31 +176,6 @@ impl Config {
         self.base_rate.or(default).unwrap_or(self.max_rate)
     }
 
-    /// Total rate of all channels.
-    pub fn max_rate(&self) -> Rate {
-        self.max_rate
-    }
-
-    /// Ratio of a level's cumulative rate to that of the level below.
-    pub fn ratio(&self) -> f64 {
-        self.ratio
-    }
-
-    /// TSD.
-    pub fn slot(&self) -> Duration {
-        self.slot
-    }
-
-    /// Silence of a dynamic channel before reuse.
-    pub fn leave_latency(&self) -> Duration {
-        self.leave
-    }
-
-    /// Slots in which a receiver of static layers ignores losses after dropping a level.
-    pub fn deaf_slots(&self) -> u16 {
-        self.deaf_slots
-    }
-
     /// Converts a rate to packets/s.
     pub(super) fn packets(&self, rate: Rate) -> f64 {
         rate.packets_per_second(self.packet_bytes.into())

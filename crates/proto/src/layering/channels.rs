@@ -296,11 +296,6 @@ impl DynamicChannels {
         Duration::from_nanos(integer(libm::ceil(seconds * 1e9)))
     }
 
-    /// Shape of the falling rates.
-    pub fn shape(&self) -> Shape {
-        self.curve.shape
-    }
-
     /// P.
     pub fn ratio(&self) -> f64 {
         self.curve.growth(-1.0)

@@ -112,9 +112,9 @@ impl StaticLayers {
     /// i/n of its packet interval, for n layers, so that the layers do not send at the same time.
     ///
     /// # Panics
-    /// Panics if there is no layer, or if there are more than 65 536 layers, or if packets are empty.
+    /// Panics if there is no layer, or if there are more than 65 535 layers, or if packets are empty.
     pub fn new(rates: &[Rate], packet_bytes: u16, start: Instant) -> Self {
-        assert!(!rates.is_empty() && rates.len() <= 1 << 16, "{} layers", rates.len());
+        assert!(!rates.is_empty() && rates.len() <= usize::from(u16::MAX), "{} layers", rates.len());
         assert!(packet_bytes > 0, "packets have bytes");
         let bits = u64::from(packet_bytes) * 8;
         let mut cumulative = 0_u64;
@@ -131,7 +131,7 @@ impl StaticLayers {
 
 impl Schedule for StaticLayers {
     fn level_count(&self) -> u16 {
-        narrow(self.periods.len())
+        u16::try_from(self.periods.len()).expect("checked by the constructor")
     }
 
     fn nth(&self, level: u16, number: u64) -> Instant {
@@ -197,9 +197,4 @@ impl<L: Unchanging> Layering for L {
     fn cumulative_rate_before(&self, level: u16, _at: Instant) -> f64 {
         self.rate(level)
     }
-}
-
-/// A session has at most 65 535 levels.
-fn narrow(levels: usize) -> u16 {
-    u16::try_from(levels).unwrap_or(u16::MAX)
 }

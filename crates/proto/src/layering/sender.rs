@@ -72,14 +72,6 @@ impl DynamicSender {
         sender
     }
 
-    /// Sets the maximum number of receivers' round-trip requests answered per second. Default:
-    /// [`Answers::PER_SECOND`].
-    #[must_use]
-    pub fn with_answers_per_second(mut self, answers: u32) -> Self {
-        self.answers = Answers::new(answers);
-        self
-    }
-
     /// Sets the channel description for receivers: [`crate::described::Description::to_fdt`]. Default: none.
     #[must_use]
     pub fn with_description(mut self, description: Option<fdt::Control>) -> Self {

@@ -20,7 +20,7 @@
 //!
 //! The effect of hostile receivers is bounded. The rate never falls below one packet per
 //! [`Config::floor_period`]. A receiver counts at most once per round trip, and once per transmission of a
-//! packet. State is at most [`Config::receivers_max`] receivers of [`RECEIVER_BYTES_MAX`] bytes.
+//! packet. State is at most [`Config::with_receivers_max`] receivers of [`RECEIVER_BYTES_MAX`] bytes.
 //!
 //! A receiver that claims to lose every packet looks like a receiver behind a dead link. Either receiver
 //! brings the rate down to the floor, and no lower. An operator may set a higher floor
@@ -259,10 +259,5 @@ impl Config {
     /// Returns the rate module.
     pub const fn module(&self) -> Module {
         self.module
-    }
-
-    /// Returns the maximum number of receivers with separate state.
-    pub const fn receivers_max(&self) -> u32 {
-        self.receivers_max
     }
 }

@@ -1,5 +1,9 @@
 //! Loss detection on a single channel: a hole counts as a loss once three later packets have arrived.
 
+use crate::time::{Duration, Instant};
+
+/// Shortest time over which the mean rate of a channel is taken.
+const MEASURED_MIN: Duration = Duration::from_secs(1);
 /// Number of later packets of the channel that make a hole a loss (RFC 5348, section 5.1, as TCP).
 const LATER: u8 = 3;
 /// Maximum number of open holes; further holes count as losses at once.
@@ -113,29 +117,42 @@ impl Holes {
     }
 }
 
-/// Counts received and lost packets of a single channel. Handles reordering and wrapping numbers, as long as
-/// fewer than 2^15 consecutive packets are missing.
+/// Counts received and lost packets of a single channel. Handles reordering and wrapping numbers. Of packets
+/// lost in a row, the count is modulo 2^16.
 #[derive(Clone, Debug, Default)]
 pub struct SequenceTracker {
-    highest: Option<u16>,
+    /// Highest number, and time of its arrival.
+    highest: Option<(u16, Instant)>,
+    /// Time of the first arrival since the last pause, and packets expected since.
+    began: (Instant, u64),
     received: u64,
     expected: u64,
 }
 
 impl SequenceTracker {
-    /// Records a packet with this number.
-    pub fn record(&mut self, sequence: u16) {
+    /// Records the arrival of a packet with this number.
+    pub fn record(&mut self, now: Instant, sequence: u16) {
         self.received += 1;
-        let Some(highest) = self.highest else {
-            self.highest = Some(sequence);
+        let Some((highest, last)) = self.highest else {
             self.expected += 1;
+            self.began = (now, 1);
+            self.highest = Some((sequence, now));
             return;
         };
         let ahead = sequence.wrapping_sub(highest);
-        if ahead < 1 << 15 {
+        if ahead < 1 << 15 || self.has_missed_many(now, last) {
             self.expected += u64::from(ahead);
-            self.highest = Some(sequence);
+            self.began.1 += u64::from(ahead);
+            self.highest = Some((sequence, now));
         }
+    }
+
+    /// Whether the silence until `now` is as long as 2^14 packets at the mean rate. A number that seems to be
+    /// more than 2^15 behind is then ahead: late packets arrive among others.
+    fn has_missed_many(&self, now: Instant, last: Instant) -> bool {
+        let (began, expected) = self.began;
+        let measured = last.since(began).max(MEASURED_MIN).as_nanos();
+        u128::from(now.since(last).as_nanos()) * u128::from(expected) >= u128::from(measured) << 14
     }
 
     /// Pauses the count after the channel is left: packets sent meanwhile are not lost.
@@ -233,5 +250,40 @@ mod tests {
             let missing: u64 = steps.iter().map(|step| u64::from(*step) - 1).sum();
             prop_assert_eq!(found, missing);
         }
+    }
+
+    /// Records the numbers `from..to` at 10 000 packets a second, modulo 2^16.
+    fn record(tracker: &mut SequenceTracker, numbers: core::ops::Range<u64>) {
+        for number in numbers {
+            let sequence = u16::try_from(number % (1 << 16)).unwrap();
+            tracker.record(Instant::from_nanos(number * 100_000), sequence);
+        }
+    }
+
+    #[test]
+    fn a_silence_of_up_to_a_cycle_is_counted() {
+        for lost in [10, 32_767, 32_768, 40_000, 65_534] {
+            for before in [20_000, 200_000] {
+                let mut tracker = SequenceTracker::default();
+                record(&mut tracker, 0..before);
+                record(&mut tracker, before + lost..before + lost + 100_000);
+                assert_eq!(tracker.lost(), lost, "after {before}");
+            }
+        }
+    }
+
+    #[test]
+    fn late_packets_and_a_pause_of_the_sender_are_no_loss() {
+        let mut tracker = SequenceTracker::default();
+        record(&mut tracker, 0..50_000);
+        record(&mut tracker, 50_064..50_128);
+        // The late packets arrive within 10 ms.
+        for sequence in 50_000..50_064 {
+            tracker.record(Instant::from_nanos(50_128 * 100_000 + 10_000_000), sequence);
+        }
+        for number in 0..100_u16 {
+            tracker.record(Instant::from_nanos(60_000_000_000), 50_128 + number);
+        }
+        assert_eq!(tracker.lost(), 0);
     }
 }

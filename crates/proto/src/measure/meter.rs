@@ -15,9 +15,6 @@ pub struct RateMeter {
 }
 
 impl RateMeter {
-    /// Length of the window.
-    pub const WINDOW: Duration = Duration::from_millis(500);
-
     /// Creates a meter without packets.
     pub fn new(start: Instant) -> Self {
         Self { buckets: [0; BUCKETS], current: bucket(start), start }

@@ -48,7 +48,6 @@ pub struct SourceConfig {
     pub(super) payload_bytes: u16,
     pub(super) window_packets: u32,
     pub(super) first_sequence: u32,
-    pub(super) spm_interval: Duration,
     pub(super) answers: Answers,
     pub(super) roll_call: bool,
 }
@@ -67,7 +66,6 @@ impl SourceConfig {
             payload_bytes: payload_bytes.clamp(1, 8_192),
             window_packets: 4_096,
             first_sequence: 0,
-            spm_interval: Duration::from_millis(500),
             answers: Answers::Repairs,
             roll_call: false,
         }
@@ -116,13 +114,6 @@ impl SourceConfig {
     #[must_use]
     pub fn with_first_sequence(mut self, sequence: u32) -> Self {
         self.first_sequence = sequence;
-        self
-    }
-
-    /// Sets the time between SPMs while data flows, at least 10 ms. Default: 0.5 s.
-    #[must_use]
-    pub fn with_spm_interval(mut self, interval: Duration) -> Self {
-        self.spm_interval = interval.max(Duration::from_millis(10));
         self
     }
 }

@@ -15,6 +15,8 @@ use crate::pacing::{BURST, Pacer, RateCap};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
+/// Time between SPMs while data flows.
+const SPM_INTERVAL: Duration = Duration::from_millis(500);
 /// Times between heartbeat SPMs after the end of data, in milliseconds; the last time repeats.
 const HEARTBEATS_MS: [u64; 9] = [100, 100, 100, 100, 1_300, 7_000, 16_000, 25_000, 30_000];
 /// Maximum number of NCFs between two departures of data, so that NCFs delay data by little. Further NAKs are
@@ -457,7 +459,7 @@ impl Source {
         let heartbeat = HEARTBEATS_MS[self.spm.heartbeat.min(HEARTBEATS_MS.len() - 1)];
         let interval = match self.window.waiting() {
             0 => Duration::from_millis(heartbeat),
-            _ => self.config.spm_interval,
+            _ => SPM_INTERVAL,
         };
         self.spm = Spm {
             sequence: self.spm.sequence.wrapping_add(1),
@@ -515,7 +517,7 @@ impl Source {
             self.spm.heartbeat = 0;
             let soon = match self.window.waiting() {
                 0 => Duration::from_millis(HEARTBEATS_MS[0]),
-                _ => self.config.spm_interval,
+                _ => SPM_INTERVAL,
             };
             self.spm.next = self.spm.next.min(now + soon);
         }

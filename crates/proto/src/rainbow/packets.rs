@@ -39,7 +39,6 @@ pub struct Tally {
     wanted: Option<u64>,
     count: u64,
     duplicates: u64,
-    refused: u64,
     completed_at: Option<Instant>,
 }
 
@@ -59,11 +58,6 @@ impl Tally {
         self.duplicates
     }
 
-    /// Returns the count of bodies without a number, or with a number above the limit.
-    pub const fn refused(&self) -> u64 {
-        self.refused
-    }
-
     /// Returns the time at which the tally became full.
     pub const fn completed_at(&self) -> Option<Instant> {
         self.completed_at
@@ -80,10 +74,7 @@ impl Basin for Tally {
         let number = body.first_chunk().map(|bytes: &[u8; NUMBER_BYTES]| u64::from_be_bytes(*bytes));
         let number =
             number.filter(|number| *number < NUMBERS_MAX).and_then(|number| usize::try_from(number).ok());
-        let Some(number) = number else {
-            self.refused += 1;
-            return;
-        };
+        let Some(number) = number else { return };
         let (word, bit) = (number / 64, 1 << (number % 64));
         if word >= self.words.len() {
             self.words.resize(word + 1, 0);

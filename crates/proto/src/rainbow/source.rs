@@ -1,7 +1,6 @@
 //! Rainbow source.
 
 use core::convert::Infallible;
-use core::net::SocketAddr;
 use std::collections::VecDeque;
 
 use headwater_wire::bcfs::mark_any;
@@ -15,7 +14,6 @@ use crate::time::Instant;
 /// Configuration of a [`Source`].
 #[derive(Clone, Copy, Debug)]
 pub struct SourceConfig {
-    identity: Option<SocketAddr>,
     labels: SessionLabels,
     reply_to: ReplyTo,
 }
@@ -27,14 +25,7 @@ impl SourceConfig {
     /// Creates the configuration of a session's source that answers on any address of the host, to the
     /// requesting peer.
     pub const fn new(labels: SessionLabels) -> Self {
-        Self { identity: None, labels, reply_to: ReplyTo::Peer }
-    }
-
-    /// Restricts the source to this address.
-    #[must_use]
-    pub const fn with_identity(mut self, identity: SocketAddr) -> Self {
-        self.identity = Some(identity);
-        self
+        Self { labels, reply_to: ReplyTo::Peer }
     }
 
     /// Sets the destination of replies. Default: the requesting peer.
@@ -74,14 +65,9 @@ pub struct Source<F> {
 impl<F: Fountain> Source<F> {
     /// Creates a source without pending requests.
     pub fn new(config: SourceConfig, fountain: F) -> Self {
-        let mut source = bcfs::Source::new(config.identity, config.reply_to);
+        let mut source = bcfs::Source::new(None, config.reply_to);
         source.bind(config.labels.of(0), SessionLabels::MASK).expect("the first binding of a source");
         Self { bcfs: source, fountain, pending: VecDeque::new(), counters: SourceCounters::default() }
-    }
-
-    /// Returns the fountain.
-    pub const fn fountain(&self) -> &F {
-        &self.fountain
     }
 
     /// Returns the source's counters.

@@ -108,6 +108,8 @@ impl Answers {
     }
 }
 
+/// Spread of the first question's random time; the range doubles after each unanswered question.
+const SPREAD: Duration = Duration::from_secs(4);
 /// Maximum time for an answer; later answers are ignored.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Number of consecutive unanswered questions after which the receiver stops.
@@ -123,22 +125,13 @@ const PAUSE_LEAST: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub struct ProberConfig {
     seed: Seed,
-    spread: Duration,
 }
 
 impl ProberConfig {
     /// Creates a configuration; nonces and times are drawn from `seed`. If other hosts may forge answers, the
     /// seed must come from entropy.
     pub fn new(seed: Seed) -> Self {
-        Self { seed, spread: Duration::from_secs(4) }
-    }
-
-    /// Sets the spread: the first question is sent at a random time within the spread, and the range doubles
-    /// after each unanswered question. Default: 4 s; longer if tens of thousands of receivers start at once.
-    #[must_use]
-    pub fn with_spread(mut self, spread: Duration) -> Self {
-        self.spread = spread;
-        self
+        Self { seed }
     }
 }
 
@@ -148,7 +141,6 @@ impl ProberConfig {
 #[derive(Clone, Debug)]
 pub struct Prober {
     stream: Stream,
-    spread: Duration,
     /// Destination of questions.
     sender: Option<SocketAddr>,
     next: Option<Instant>,
@@ -163,7 +155,6 @@ impl Prober {
     pub fn new(config: ProberConfig) -> Self {
         Self {
             stream: config.seed.stream("rtt/prober", 0),
-            spread: config.spread.max(Duration::from_millis(1)),
             sender: None,
             next: None,
             pending: None,
@@ -181,7 +172,7 @@ impl Prober {
         self.pending = None;
         self.unanswered = 0;
         self.samples.clear();
-        self.next = Some(now + self.part(self.spread, 0.0, 1.0));
+        self.next = Some(now + self.part(SPREAD, 0.0, 1.0));
     }
 
     /// Stops the questions until the next packet of the session.
@@ -207,7 +198,7 @@ impl Prober {
         self.pending = Some((nonce, now));
         self.unanswered += 1;
         // Assumes no answer; an answer reschedules the next question.
-        let window = self.spread.saturating_mul(1 << self.unanswered.min(UNANSWERED_MAX));
+        let window = SPREAD.saturating_mul(1 << self.unanswered.min(UNANSWERED_MAX));
         let wait = self.part(window, 0.0, 1.0).max(PATIENCE);
         self.next = (self.unanswered < UNANSWERED_MAX).then_some(now + wait);
         let question = Message::Question { nonce }.emit();

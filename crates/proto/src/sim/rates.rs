@@ -76,6 +76,7 @@ impl Rates {
         self.groups[rank].rate - below
     }
 
+    #[cfg(test)]
     pub const fn is_menu_active(&self) -> bool {
         self.menu.is_active()
     }

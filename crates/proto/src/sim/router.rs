@@ -19,6 +19,8 @@ use crate::time::{Duration, Instant};
 
 /// Maximum wait for reports, in round-trip times of the subtree.
 const WAIT: f64 = 2.0;
+/// Round-trip time of the subtree before the first report, in seconds.
+const RTT_FIRST: f64 = 0.1;
 /// Maximum wait caused by late reports, as a fraction of the time between two requests.
 const WAIT_OF_GAP: f64 = 0.75;
 /// Weight of a shorter round-trip time; a longer round-trip time replaces the old value at once.
@@ -31,8 +33,6 @@ pub struct RouterConfig {
     groups: u16,
     routers: Vec<InterfaceId>,
     trust: Trust,
-    rtt: Duration,
-    rtt_cap: Duration,
 }
 
 impl RouterConfig {
@@ -44,8 +44,6 @@ impl RouterConfig {
             groups: groups.clamp(1, super::GROUPS_MAX),
             routers: Vec::new(),
             trust: Trust::Nobody,
-            rtt: Duration::from_millis(100),
-            rtt_cap: RTT_LONGEST,
         }
     }
 
@@ -62,14 +60,6 @@ impl RouterConfig {
     #[must_use]
     pub fn with_trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
-        self
-    }
-
-    /// Sets the round-trip time of the subtree before the first report, and the upper bound of measured
-    /// round-trip times. A request waits at most twice the bound. Default: 100 ms, 2 s.
-    #[must_use]
-    pub fn with_rtt(mut self, first: Duration, longest: Duration) -> Self {
-        (self.rtt, self.rtt_cap) = (first, longest.max(Duration::from_millis(1)));
         self
     }
 }
@@ -122,7 +112,7 @@ impl AggregationRouter {
             id: seed.stream("sim/router", 0).next_u32(),
             collector: Collector::new(config.session, config.groups),
             upstream: None,
-            rtt: config.rtt.as_secs_f64(),
+            rtt: RTT_FIRST,
             peak: None,
             in_time: None,
             timer: None,
@@ -239,7 +229,7 @@ impl AggregationRouter {
 
     /// Returns the round-trip time of a report, in seconds.
     fn measure(&mut self, now: Instant, report: &Report) -> Option<f64> {
-        let took = self.collector.took(now, report)?.as_secs_f64().min(self.config.rtt_cap.as_secs_f64());
+        let took = self.collector.took(now, report)?.as_secs_f64().min(RTT_LONGEST.as_secs_f64());
         self.peak = longer(self.peak, Some(took));
         Some(took)
     }

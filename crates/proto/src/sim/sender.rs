@@ -98,11 +98,6 @@ impl Sender {
         self.rtt_max
     }
 
-    /// Whether the menu bounds the middle groups.
-    pub const fn is_menu_active(&self) -> bool {
-        self.rates.is_menu_active()
-    }
-
     /// C: total rate of the groups up to a rank, in bit/s of UDP payload.
     pub fn cumulative(&self, rank: u16) -> f64 {
         self.rates.cumulative(rank.into())

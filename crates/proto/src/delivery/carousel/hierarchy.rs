@@ -181,7 +181,7 @@ impl Hierarchy {
         self.time = Some(time);
         self.uncounted = 0;
         // As many parts as packets: the limit is beyond any possible number.
-        self.arrangement.lay(layering, start, time, u64::MAX, Order::Tiles);
+        self.arrangement.lay(layering, start, time, u64::MAX, Order::Tiles, None);
     }
 
     /// Returns the symbol for the packet at a place; `None` if there are no blocks.

@@ -104,7 +104,7 @@ struct Preface {
 struct Turn {
     /// The next symbol.
     next: u64,
-    /// Symbols left of the level's first round, which counts the symbols of both cycles.
+    /// Symbols left of the first round of the level's own cycle.
     left_of_first: u64,
     /// Content packets since the last FDT packet, up to twice [`CREDIT_PACKETS`].
     credit: u32,
@@ -123,7 +123,7 @@ impl Turn {
         let next = if self.is_of_all { next_of_all } else { &mut self.next };
         let number = *next % symbols;
         *next += 1;
-        self.left_of_first = self.left_of_first.saturating_sub(1);
+        self.left_of_first = self.left_of_first.saturating_sub(u64::from(!self.is_of_all));
         number
     }
 }
@@ -484,7 +484,8 @@ mod tests {
             }
         }
         let second = |at: &&Instant| **at >= Instant::from_nanos(1_000_000_000);
-        let first_round = sent[usize::try_from(symbols).unwrap() - 1];
+        // The first round of the level's own cycle, with as many symbols of the common cycle between.
+        let first_round = sent[2 * usize::try_from(symbols).unwrap() - 1];
         assert!(first_round < Instant::from_nanos(100_000_000), "the first round takes its share alone");
         let later = sent.iter().filter(second).count() as u64;
         assert!((2 * symbols..=3 * symbols).contains(&later), "{later} in 3 s, of {symbols}");

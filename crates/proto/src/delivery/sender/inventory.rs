@@ -1,4 +1,4 @@
-//! Progress of hashing the content: digests of blocks, and withdrawn files.
+//! Content of a session: progress of hashing, withdrawn files, and the order of sending.
 
 use core::ops::Range;
 
@@ -9,7 +9,11 @@ use crate::delivery::carousel::{Carousel, CarouselBlock, Hierarchy, Place, Start
 use crate::delivery::object::{Digest, file_digest};
 use crate::delivery::plan::SessionPlan;
 use crate::layering::Layering;
+use crate::machine::Destination;
 use crate::rng::Stream;
+
+/// Maximum number of receivers with an order of their own.
+const ORDERS_MAX: usize = 64;
 
 /// Known digests, in the order of each object's blocks, and withdrawn files.
 ///
@@ -123,16 +127,68 @@ impl Inventory {
 /// Order of sending.
 #[derive(Debug)]
 pub(super) enum Content {
+    /// For receivers that request packets.
+    Requested(Requested),
     /// For receivers that receive every packet.
     Flat(Carousel),
     /// For receivers of any rate.
     Layered(Box<Hierarchy>),
 }
 
+/// Random order of sending on request.
+///
+/// Of one order, each of several receivers gets a part by chance. A rateless code makes up for that. Other
+/// codes send a cycle of symbols, and the last [`ORDERS_MAX`] receivers have an order each, so that each
+/// receiver gets the whole cycle.
+#[derive(Debug)]
+pub(super) struct Requested {
+    /// Order of all packets together. A new receiver's order begins there, so that a receiver that resumes
+    /// continues where its packets ended.
+    common: Carousel,
+    is_rateless: bool,
+    own: Vec<OwnOrder>,
+    /// Packets sent.
+    packets: u64,
+}
+
+#[derive(Debug)]
+struct OwnOrder {
+    receiver: Destination,
+    carousel: Carousel,
+    /// Number of the receiver's last packet among all packets.
+    last: u64,
+}
+
+impl Requested {
+    fn next(&mut self, receiver: Destination) -> Option<Visit> {
+        let visit = self.common.next_visit();
+        if self.is_rateless {
+            return visit;
+        }
+        self.packets += 1;
+        if let Some(own) = self.own.iter_mut().find(|own| own.receiver == receiver) {
+            own.last = self.packets;
+            return own.carousel.next_visit();
+        }
+        let oldest = (0..self.own.len()).min_by_key(|index| self.own[*index].last);
+        if let Some(oldest) = oldest.filter(|_| self.own.len() == ORDERS_MAX) {
+            self.own.swap_remove(oldest);
+        }
+        self.own.push(OwnOrder { receiver, carousel: self.common.clone(), last: self.packets });
+        visit
+    }
+
+    fn carousels(&mut self) -> impl Iterator<Item = &mut Carousel> {
+        self.own.iter_mut().map(|own| &mut own.carousel)
+    }
+}
+
 impl Content {
-    /// Creates a random order for content sent on request, of which each receiver gets a part.
-    pub(super) fn mixed(blocks: Vec<CarouselBlock>, draw: Stream, start: Start) -> Self {
-        Self::Flat(Carousel::mixed(blocks, draw, start))
+    /// Creates the order of content sent on request.
+    pub(super) fn requested(blocks: Vec<CarouselBlock>, draw: Stream, start: Start) -> Self {
+        let is_rateless = blocks.iter().all(|block| block.rateless);
+        let common = Carousel::mixed(blocks, draw, start);
+        Self::Requested(Requested { common, is_rateless, own: Vec::new(), packets: 0 })
     }
 
     pub(super) fn new(blocks: Vec<CarouselBlock>, is_layered: bool, order: Order, start: Start) -> Self {
@@ -146,8 +202,9 @@ impl Content {
     /// Continues at a place that an earlier session of the same content is unlikely to have sent:
     /// [`Carousel::skip`].
     pub(super) fn skip(&mut self) {
-        if let Self::Flat(carousel) = self {
-            carousel.skip();
+        if let Self::Requested(requested) = self {
+            requested.common.skip();
+            requested.carousels().for_each(Carousel::skip);
         }
     }
 
@@ -156,6 +213,12 @@ impl Content {
     pub(super) fn retain(&mut self, keeps: impl Fn(u32) -> bool) -> u64 {
         match self {
             Self::Flat(carousel) => carousel.retain(keeps),
+            Self::Requested(requested) => {
+                for carousel in requested.carousels() {
+                    carousel.retain(&keeps);
+                }
+                requested.common.retain(keeps)
+            }
             Self::Layered(hierarchy) => {
                 hierarchy.retain(keeps);
                 // Passes are counted only if receivers receive every packet.
@@ -168,6 +231,7 @@ impl Content {
     pub(super) fn pass_symbols(&self) -> u64 {
         match self {
             Self::Flat(carousel) => carousel.pass_symbols(),
+            Self::Requested(requested) => requested.common.pass_symbols(),
             Self::Layered(hierarchy) => hierarchy.pass_symbols(),
         }
     }
@@ -175,6 +239,7 @@ impl Content {
     pub(super) fn block(&self, block: u32) -> CarouselBlock {
         match self {
             Self::Flat(carousel) => carousel.block(block),
+            Self::Requested(requested) => requested.common.block(block),
             Self::Layered(hierarchy) => hierarchy.block(block),
         }
     }
@@ -198,12 +263,95 @@ impl Content {
         }
     }
 
+    /// Returns the content of the answer to a request; `None` if there is no content.
+    pub(super) fn answer(&mut self, receiver: Destination) -> Option<Visit> {
+        match self {
+            Self::Requested(requested) => requested.next(receiver),
+            Self::Flat(_) | Self::Layered(_) => self.next(None),
+        }
+    }
+
     /// Returns the content of a departure; `None` if there is no content.
     pub(super) fn next(&mut self, turn: Option<Place>) -> Option<Visit> {
         match (self, turn) {
             (Self::Flat(carousel), _) => carousel.next_visit(),
             (Self::Layered(hierarchy), Some(place)) => hierarchy.visit(place),
-            (Self::Layered(_), None) => None,
+            (Self::Requested(_), _) | (Self::Layered(_), None) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::SocketAddr;
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::rng::Seed;
+
+    const SYMBOLS: usize = 300;
+
+    fn requested(encoding_symbols: u32) -> Content {
+        let block = CarouselBlock { symbols: 100, encoding_symbols, rateless: encoding_symbols > 1_000 };
+        Content::requested(vec![block; 3], Seed(1).stream("turns", 0), Start::First)
+    }
+
+    fn receiver(port: u16) -> Destination {
+        Destination::Unicast(SocketAddr::from(([192, 0, 2, 1], port)))
+    }
+
+    fn symbol(content: &mut Content, port: u16) -> (u32, u32) {
+        let visit = content.answer(receiver(port)).unwrap();
+        (visit.block, visit.esi)
+    }
+
+    #[test]
+    fn each_receiver_gets_every_symbol_of_a_cycle_once() {
+        let block = CarouselBlock { symbols: 300, encoding_symbols: 600, rateless: false };
+        let mut content = Content::requested(vec![block], Seed(1).stream("turns", 0), Start::First);
+        let mut received = [const { BTreeSet::new() }; 3];
+        for turn in 0..1_200 {
+            // The receivers ask at different rates.
+            let port = [0, 0, 1, 0, 1, 2][turn % 6];
+            let of_receiver = &mut received[usize::from(port)];
+            assert!(of_receiver.insert(symbol(&mut content, port)), "a symbol twice for {port}");
+        }
+        assert_eq!(received.iter().map(BTreeSet::len).collect::<Vec<_>>(), [600, 400, 200]);
+    }
+
+    #[test]
+    fn a_receiver_that_resumes_from_another_address_continues() {
+        let mut content = requested(100);
+        let mut received: BTreeSet<_> = (0..120).map(|_| symbol(&mut content, 0)).collect();
+        received.extend((120..SYMBOLS).map(|_| symbol(&mut content, 1)));
+        assert_eq!(received.len(), SYMBOLS);
+    }
+
+    #[test]
+    fn receivers_beyond_the_bound_share_an_order() {
+        let mut content = requested(100);
+        // Each receiver is forgotten before its next request.
+        let received: BTreeSet<_> =
+            (0..SYMBOLS).map(|turn| symbol(&mut content, u16::try_from(turn % 65).unwrap())).collect();
+        assert_eq!(received.len(), SYMBOLS);
+        let Content::Requested(requested) = &content else { panic!("sent on request") };
+        assert_eq!(requested.own.len(), ORDERS_MAX);
+    }
+
+    #[test]
+    fn a_rateless_code_has_one_order() {
+        let mut content = requested(1 << 24);
+        let received: BTreeSet<_> = (0..900).map(|turn| symbol(&mut content, turn % 3)).collect();
+        assert_eq!(received.len(), 900);
+    }
+
+    #[test]
+    fn withdrawn_blocks_leave_every_order() {
+        let mut content = requested(100);
+        for turn in 0..60 {
+            symbol(&mut content, turn % 3);
+        }
+        content.retain(|block| block != 1);
+        assert!((0..900).all(|turn| symbol(&mut content, turn % 3).0 != 1));
     }
 }

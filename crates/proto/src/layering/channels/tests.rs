@@ -136,6 +136,18 @@ fn shapes() -> impl Strategy<Value = DynamicConfig> {
     )
 }
 
+#[test]
+fn static_layers_number_every_layer() {
+    let rates = vec![Rate::from_kilobits(1); 65_535];
+    assert_eq!(StaticLayers::new(&rates, 1_000, START).levels(), 65_535);
+}
+
+#[test]
+#[should_panic(expected = "65536 layers")]
+fn static_layers_are_no_more_than_level_numbers() {
+    StaticLayers::new(&[Rate::from_kilobits(1); 65_536], 1_000, START);
+}
+
 proptest! {
     /// What is asked and what is sent are the same packets, at any time, in any shape.
     #[test]

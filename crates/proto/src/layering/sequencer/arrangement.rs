@@ -130,8 +130,9 @@ impl Tile {
 }
 
 impl Arrangement {
-    /// Assigns `parts` parts to the packets that `layering` sends in `start..start + time`. Reuses the memory
-    /// of `self`.
+    /// Assigns `parts` parts to the packets that `layering` sends in `start..start + time`, without reserved
+    /// packets. The first arranged buffer starts the count of reserved packets; each later buffer continues
+    /// the count. Reuses the memory of `self`.
     ///
     /// O(tiles log tiles), in exact order O(packets log tiles).
     ///
@@ -139,22 +140,6 @@ impl Arrangement {
     /// Panics if there are no parts, or if levels and boundaries in `time` need more than 2^20 tiles or 2^32
     /// packets: a buffer is seconds long, not days.
     pub fn lay(
-        &mut self,
-        layering: &(impl Layering + ?Sized),
-        start: Instant,
-        time: Duration,
-        parts: u64,
-        order: Order,
-    ) {
-        self.lay_around(layering, start, time, parts, order, None);
-    }
-
-    /// Assigns parts to the packets that are not reserved. The first arranged buffer starts the count of
-    /// reserved packets; each later buffer continues the count.
-    ///
-    /// # Panics
-    /// As [`Arrangement::lay`].
-    pub fn lay_around(
         &mut self,
         layering: &(impl Layering + ?Sized),
         start: Instant,

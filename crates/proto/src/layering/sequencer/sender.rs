@@ -241,7 +241,7 @@ impl Sequencer {
         self.sent = 0;
         if let Some(layering) = layering {
             let parts = self.parts();
-            self.arrangement.lay_around(layering, start, time, parts, self.order, self.reserve);
+            self.arrangement.lay(layering, start, time, parts, self.order, self.reserve);
         }
     }
 }

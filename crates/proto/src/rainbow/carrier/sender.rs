@@ -1,4 +1,3 @@
-use core::net::SocketAddr;
 use std::collections::VecDeque;
 
 use headwater_wire::bcfs::{Label, Level, mark_any};
@@ -24,8 +23,6 @@ const PENDING_MIN: u64 = 16;
 #[derive(Clone, Copy, Debug)]
 pub struct SenderConfig {
     key: Key,
-    identity: Option<SocketAddr>,
-    reply_to: ReplyTo,
     /// Maximum rate, and bytes of a packet.
     max_rate: Option<(Rate, u16)>,
     requests_per_second: u32,
@@ -35,27 +32,7 @@ impl SenderConfig {
     /// Creates the configuration of a sender that answers on any address of the host, at the rate of the
     /// requests. `key` must be secret: addresses prove reception by tokens made with the key.
     pub const fn new(key: [u64; 2]) -> Self {
-        Self {
-            key,
-            identity: None,
-            reply_to: ReplyTo::Peer,
-            max_rate: None,
-            requests_per_second: REQUESTS_PER_SECOND,
-        }
-    }
-
-    /// Restricts the sender to this address.
-    #[must_use]
-    pub const fn with_identity(mut self, identity: SocketAddr) -> Self {
-        self.identity = Some(identity);
-        self
-    }
-
-    /// Sets the destination of replies. Default: the requesting peer.
-    #[must_use]
-    pub const fn with_reply_to(mut self, reply_to: ReplyTo) -> Self {
-        self.reply_to = reply_to;
-        self
+        Self { key, max_rate: None, requests_per_second: REQUESTS_PER_SECOND }
     }
 
     /// Sets the maximum rate, in bit/s of UDP payload, for packets of `packet_bytes` bytes. Default: the rate
@@ -142,7 +119,7 @@ struct Pending {
 impl Sender {
     /// Creates a sender without requests.
     pub fn new(config: SenderConfig) -> Self {
-        let mut source = bcfs::Source::new(config.identity, config.reply_to);
+        let mut source = bcfs::Source::new(None, ReplyTo::Peer);
         source.bind(Label(0), 0).expect("the first binding of a source");
         Self {
             bcfs: source,

@@ -40,6 +40,15 @@ fn host(number: u16) -> SocketAddr {
 }
 
 fn sender(files: &[&[u8]], config: SenderConfig, session: delivery::SenderConfig) -> FileSender {
+    sender_by(Scheme::RaptorQ, files, config, session)
+}
+
+fn sender_by(
+    scheme: Scheme,
+    files: &[&[u8]],
+    config: SenderConfig,
+    session: delivery::SenderConfig,
+) -> FileSender {
     let plan = files.iter().enumerate().map(|(number, bytes)| FileToSend {
         path: RelativePath::new(&format!("file-{number}")).unwrap(),
         bytes: bytes.len() as u64,
@@ -47,7 +56,7 @@ fn sender(files: &[&[u8]], config: SenderConfig, session: delivery::SenderConfig
         modified: None,
     });
     let order = Order::Spread { rate: 10_000_000 };
-    let config_of_plan = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: SYMBOL, order };
+    let config_of_plan = PlanConfig { scheme, symbol_size: SYMBOL, order };
     let plan = SessionPlan::new(plan.collect(), config_of_plan).unwrap();
     let source = MemorySource::new(&plan, files);
     let digests = source.digests();
@@ -274,6 +283,24 @@ fn what_others_ask_of_the_description_does_not_end_it() {
     }
     let is_announced = |event: &ReceiverEvent| matches!(event, ReceiverEvent::FileAnnounced { .. });
     assert!(bed.receivers[0].1.iter().any(is_announced), "the FDT is whole");
+}
+
+/// Of one cycle each of the three would get a third by chance, and need some twenty cycles without a code.
+#[test]
+fn each_receiver_gets_every_symbol_of_a_cycle_once() {
+    let file = content(200_000);
+    for scheme in [Scheme::NoCode, Scheme::ReedSolomon] {
+        let sender = sender_by(scheme, &[&file], config(), delivery::SenderConfig::new(7));
+        let mut bed = Bed::new(sender, 0.0);
+        for _ in 0..3 {
+            bed.receiver();
+        }
+        bed.run(at(60_000));
+        for index in 0..3 {
+            bed.assert_whole(index, &[&file]);
+            assert_eq!(bed.receivers[index].0.stats().duplicates, 0, "{scheme}");
+        }
+    }
 }
 
 /// A request that brings this.

@@ -38,7 +38,7 @@ struct Sent {
 /// Everything that goes out in the buffer's time, each level in time order.
 fn send(layering: &impl Layering, from: Instant, time: Duration, parts: u64, order: Order) -> Vec<Sent> {
     let mut arrangement = Arrangement::default();
-    arrangement.lay(layering, from, time, parts, order);
+    arrangement.lay(layering, from, time, parts, order, None);
     let mut sent = Vec::new();
     let mut start = from;
     while start < from + time {
@@ -130,7 +130,7 @@ fn surplus_packets_repeat_the_beginning() {
 fn nothing_goes_out_outside_the_buffers_time() {
     let layering = worked_example();
     let mut arrangement = Arrangement::default();
-    arrangement.lay(&layering, START, Duration::from_secs(1), 9, Order::Tiles);
+    arrangement.lay(&layering, START, Duration::from_secs(1), 9, Order::Tiles, None);
     assert_eq!(arrangement.next(0, START - Duration::from_nanos(1)), None);
     assert_eq!(arrangement.next(0, START + Duration::from_secs(1)), None);
     assert_eq!(arrangement.next(9, START), None);
@@ -172,7 +172,7 @@ fn layers() -> impl Strategy<Value = AnyLayers> {
 /// The optimality of the sequencer on one set of layers.
 fn check(layering: &impl Layering, from: Instant, time: Duration) -> Result<(), TestCaseError> {
     let mut counting = Arrangement::default();
-    counting.lay(layering, from, time, 1, Order::Tiles);
+    counting.lay(layering, from, time, 1, Order::Tiles, None);
     let parts = counting.packets();
     if parts == 0 {
         return Ok(());
