@@ -3,7 +3,7 @@
 //!
 //! One sender has one rate. Under LE-SBCC it finds that rate from the NAKs that every PGM receiver sends, so
 //! that it is fair to TCP on the way to its worst receiver, whatever their number. OpenPGM's and ZeroMQ's
-//! `epgm://` sockets receive it, and are received, as they are (`docs/pgm.md`).
+//! `epgm://` sockets receive it, and are received, as they are (`docs/reference/pgm.md`).
 //!
 //! ```no_run
 //! use headwater::pgm::{

@@ -20,7 +20,7 @@ Examples:
 /// `headwater-lab simulate`.
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
-    /// The plan: an experiment in TOML, as docs/plans.md describes it
+    /// The plan: an experiment in TOML, as docs/reference/plans.md describes it
     #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
     pub plan: PathBuf,
     /// Runs at the same time; default: one for each processor

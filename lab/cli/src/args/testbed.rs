@@ -82,7 +82,7 @@ pub enum RoutingName {
 /// `headwater-lab testbed run`.
 #[derive(Debug, Args)]
 pub struct TestbedRunArgs {
-    /// The plan: an experiment in TOML, as docs/plans.md and docs/testbed.md describe it
+    /// The plan: an experiment in TOML, as docs/reference/plans.md and docs/reference/testbed.md describe it
     #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
     pub plan: PathBuf,
     /// Runs at the same time, each on a bed of its own; more than 1 where the machine has time to spare

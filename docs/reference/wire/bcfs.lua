@@ -1,5 +1,5 @@
 -- Wireshark dissector for messages of the Breadcrumb Forwarding Service, version 1: see bcfs.md.
---   tshark -X lua_script:docs/wire/bcfs.lua -r capture.pcap
+--   tshark -X lua_script:docs/reference/wire/bcfs.lua -r capture.pcap
 -- Recognised by their first bytes on any UDP port, so nothing needs to be set.
 
 local bcfs = Proto("hwbcfs", "Headwater Breadcrumb Forwarding Service")

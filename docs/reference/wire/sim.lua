@@ -1,5 +1,5 @@
--- Wireshark's view of SIM's feedback, of what receivers tell relays that they hold, and of what SIM says in data packets: docs/wire/sim.md.
---   tshark -X lua_script:docs/wire/sim.lua -d udp.port==PORT,hwsim
+-- Wireshark's view of SIM's feedback, of what receivers tell relays that they hold, and of what SIM says in data packets: docs/reference/wire/sim.md.
+--   tshark -X lua_script:docs/reference/wire/sim.lua -d udp.port==PORT,hwsim
 -- Data packets go on to the dissector of ALC.
 
 local sim = Proto("hwsim", "SIM congestion control")
