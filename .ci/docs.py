@@ -25,6 +25,7 @@ CAPTIONED = ("docs/guide/", "docs/reference/", "docs/design/", "docs/evidence.md
 LINK = re.compile(r"\]\(([^()\s]+(?:\([^()\s]*\))?)\)")
 FENCE = re.compile(r"^ *```")
 FUNCTION = re.compile(r"`((?:crates|lab)/[\w/]+\.rs)::(\w+)`")
+FILE = re.compile(r"`((?:crates|lab|tests)/[\w./-]+)(?:::\w+)?`")
 COUNT = re.compile(r"^\| \d+ \| \[[^\]]*\]\(([^)#]+)[^)]*\) \| (\d+) \|")
 
 
@@ -82,6 +83,14 @@ def bare_tables(name, text):
         previous = line
 
 
+def missing_files(name, text):
+    """Paths in code spans that the repository lacks. Logs of the notebook and the changelog tell of older trees."""
+    for number, line in prose(text):
+        for path in FILE.findall(line):
+            if not (ROOT / path).exists():
+                yield f"{name}:{number}: no such file: {path}"
+
+
 def missing_functions(name, text):
     for path, function in FUNCTION.findall(text):
         file = ROOT / path
@@ -91,7 +100,7 @@ def missing_functions(name, text):
 
 def wrong_counts(name, text):
     for number, line in prose(text):
-        if found := COUNT.match(line):
+        if (found := COUNT.match(line)) and (ROOT / found[1]).exists():
             lines = len((ROOT / found[1]).read_text().splitlines())
             if abs(lines - int(found[2])) > max(5, COUNT_TOLERANCE * lines):
                 yield f"{name}:{number}: {found[1]} has {lines} lines, not {found[2]}"
@@ -108,6 +117,7 @@ def main():
             problems.append(f"{name}: {len(text.splitlines())} lines, at most {LINES_MAX[name]}")
         if name.startswith(CAPTIONED):
             problems += bare_tables(name, text)
+            problems += missing_files(name, text)
         if name == "CONTRIBUTING.md":
             problems += wrong_counts(name, text)
         if name.startswith("docs/"):

@@ -1,5 +1,5 @@
-//! TFMCC's datagrams: the fields of RFC 4654, section 2.2. The RFC defines no format; `docs/reference/wire/tfmcc.md`
-//! describes the format used here.
+//! TFMCC's datagrams: the fields of RFC 4654, section 2.2. The RFC defines no format;
+//! `docs/reference/wire/tfmcc.md` describes the format used here.
 //!
 //! Times are microseconds modulo 2^32 of the clock of the end that first wrote the time. Rates are bit/s of
 //! UDP payload.

@@ -3,7 +3,8 @@
 //! A [`Receiver`] sends requests by Rainbow's window. A [`Sender`] answers each request with the next symbol
 //! of the session, new for all receivers of the reply. Both are congestion controls of
 //! [`delivery`](crate::delivery). The FDT describes the session as usual. A receiver requests the FDT symbol
-//! by symbol, by separate labels, so that a late receiver gets the FDT at once: `docs/reference/wire/bcfs.md`.
+//! by symbol, by separate labels, so that a late receiver gets the FDT at once:
+//! `docs/reference/wire/bcfs.md`.
 //!
 //! Requests are not authenticated, and a reply is some 30 times longer than its request. A sender therefore
 //! limits the replies to addresses that have not proven reception. Each reply carries a token that only the
