@@ -14,7 +14,7 @@
 //! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/reference/wire/doctor.md` |
 //! | [`rtt`] | round-trip questions of receivers to their sender | ours, `docs/reference/wire/rtt.md` |
 //! | [`sim`] | SIM's requests for feedback, and feedback | ours, `docs/reference/wire/sim.md` |
-//! | [`bcfs`] | messages of the Breadcrumb Forwarding Service | ours, `docs/reference/wire/bcfs.md` |
+//! | [`bcfs`] | Breadcrumb Forwarding Service | ours, `docs/reference/wire/bcfs.md` |
 //!
 //! [`lct::Packet`] views bytes and keeps unknown codes; [`alc::Repr`] holds the fields that Headwater
 //! understands, and can be written again. Reading or writing a packet allocates nothing. [`alc::parse`] is

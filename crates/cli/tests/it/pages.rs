@@ -112,25 +112,22 @@ fn controls_are_those_of_the_table() {
 fn events_are_those_of_the_log() {
     let mut body = "Events of `--json` (one object per line) and `--events` (qlog, JSON-SEQ), from `crates/proto/src/eventlog.rs`. Every object also has `time`, in milliseconds since the \
 start, and `event`. Rates are bit/s of UDP payload, lengths are bytes, durations are milliseconds. A field without a value is left out.\n\nTable: events and their own fields. A name in italics stands for \
-all fields of a table below.\n\n| event | meaning | fields |\n|---|---|---|\n"
+the fields of a table below, or of the structure of that name in the Rust documentation.\n\n| event | meaning | fields |\n|---|---|---|\n"
         .to_owned();
     let (_, variants) = EVENTS.split_once("pub enum Event<'a> {\n").unwrap();
     let variants = variants.split_once("\n}\n").unwrap().0;
     let mut text = String::new();
     let mut fields: Vec<String> = Vec::new();
-    let mut is_flat = false;
+    let mut attributes = String::new();
     for line in variants.lines() {
         if let Some(more) = line.strip_prefix("    /// ") {
             text = format!("{text} {more}");
         } else if let Some(item) = line.strip_prefix("        ") {
-            is_flat |= item.contains("flatten");
-            if let Some((name, kind)) = item.split_once(": ").filter(|_| !item.starts_with(['/', '#'])) {
-                fields.push(if is_flat {
-                    format!("*{}*", kind.trim_end_matches(','))
-                } else {
-                    format!("`{name}`")
-                });
-                is_flat = false;
+            if item.starts_with('#') {
+                attributes += item;
+            } else if let Some(field) = item.split_once(": ").filter(|_| !item.starts_with('/')) {
+                fields.push(field_name(&attributes, field));
+                attributes.clear();
             }
         } else if line.starts_with("    ") && !line.trim_start().starts_with('#') {
             if let Some((_, payload)) = line.split_once('(') {
@@ -163,16 +160,30 @@ fn write_fields(body: &mut String, name: &str) {
     let begin = [format!("pub struct {name} {{\n"), format!("pub struct {name}<'a> {{\n")];
     let fields = begin.iter().find_map(|begin| EVENTS.split_once(begin.as_str())).unwrap().1;
     write!(body, "\n## {name}\n\nTable: fields of *{name}*.\n\n| field | meaning |\n|---|---|\n").unwrap();
+    let mut attributes = String::new();
     let mut text = String::new();
     for line in fields.lines().take_while(|line| *line != "}") {
         let line = line.trim();
         if let Some(more) = line.strip_prefix("/// ") {
             text = format!("{text} {more}");
-        } else if let Some((field, _)) = line.strip_prefix("pub ").and_then(|field| field.split_once(':')) {
-            let text_now = text.trim().split("](").next().unwrap().replace("[`", "`");
-            writeln!(body, "| `{field}` | {text_now} |").unwrap();
-            text.clear();
+        } else if line.starts_with('#') {
+            attributes += line;
+        } else if let Some(field) = line.strip_prefix("pub ").and_then(|field| field.split_once(": ")) {
+            let meaning = text.trim().split("](").next().unwrap().replace("[`", "`");
+            writeln!(body, "| {} | {meaning} |", field_name(&attributes, field)).unwrap();
+            (text, attributes) = (String::new(), String::new());
         }
+    }
+}
+
+/// Returns a field as it stands in the log: its name, or the structure in italics whose fields take its place.
+fn field_name(attributes: &str, (name, kind): (&str, &str)) -> String {
+    let renamed = attributes.split_once("rename = \"").and_then(|(_, name)| name.split_once('"'));
+    if attributes.contains("flatten") {
+        let kind = kind.trim_end_matches(',').trim_start_matches("Option<").trim_end_matches('>');
+        format!("*{}*", kind.rsplit("::").next().unwrap_or(kind))
+    } else {
+        format!("`{}`", renamed.map_or(name, |(name, _)| name))
     }
 }
 
