@@ -34,6 +34,7 @@ Table: crates.
 """
 CSS = """
 .md-typeset table:not([class]) { font-size: 0.68rem; }
+.md-typeset table:not([class]) code { word-break: normal; overflow-wrap: normal; }
 .md-grid { max-width: 76rem; }
 .md-typeset img[src$="path.svg"] { background: #fff; }
 """
@@ -66,11 +67,13 @@ def contents():
     return navigation, pages
 
 
-def spaced(text):
-    """The page with an empty line before each list: MkDocs needs the line, CommonMark does not."""
+def adapted(text):
+    """The page in MkDocs's dialect: an empty line before each list, and no backslash before a bar in a code span of a table."""
     lines, is_code = [], False
     for line in text.splitlines():
         is_code ^= line.lstrip().startswith("```")
+        if line.startswith("|") and not is_code:
+            line = re.sub(r"`[^`]*`", lambda span: span[0].replace("\\|", "|"), line)
         is_item = re.match(r"([-*]|\d+\.) ", line)
         if is_item and not is_code and lines and lines[-1].strip() and not re.match(r"([-*]|\d+\.) |  ", lines[-1]):
             lines.append("")
@@ -104,7 +107,7 @@ def stage(folder, pages):
 
         text = LINK.sub(follow, text)
         waiting += [os.path.normpath(os.path.join(os.path.dirname(name), image)) for image in IMAGE.findall(text) if "://" not in image]
-        target.write_text(spaced(text))
+        target.write_text(adapted(text))
 
 
 def main():
