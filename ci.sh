@@ -9,6 +9,7 @@ PURE=(-p headwater-wire -p headwater-fec -p headwater-proto)
 WASM=wasm32-unknown-unknown
 CARGO_DENY=0.20.2
 CARGO_FUZZ=0.13.2
+MKDOCS_MATERIAL=9.8.2
 FUZZ_SECONDS=${FUZZ_SECONDS:-10}
 
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/sbin:/sbin"
@@ -22,7 +23,7 @@ usage: ./ci.sh [STEP...]
   fmt      the code is formatted
   prose    comments keep to the language of CONTRIBUTING.md, as far as .ci/prose.toml has it
   clippy   no warnings; crates depend in one direction; clippy refuses clocks, sockets, threads in the pure crates
-  docs     the documentation builds without warnings
+  docs     links, captions and lengths of the pages; the Rust documentation builds without warnings
   wasm     the pure crates build for $WASM
   test     cargo test --workspace, and the trace digests again in release
   verdict  the published experiments run in their short form and give their tables
@@ -32,6 +33,7 @@ usage: ./ci.sh [STEP...]
   long     the forms that take too long for each change: queues by theory, resumption with every code, loss in bursts,
            overload, each in full; not part of all
   explore  the property tests with SEEDS (default 10) seeds of their own; not part of all, whose seed is fixed
+  site     the pages and the Rust documentation as a site in target/site; not part of all
   all      all of these in this order (also without any argument)
 
 Exit code: 0 all passed, 2 unknown step, otherwise that of the step that failed.
@@ -70,7 +72,23 @@ step_clippy() {
 }
 
 step_docs() {
+    have python3 || need_apt python3
+    python3 .ci/docs.py
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+}
+
+step_site() {
+    local target=${CARGO_TARGET_DIR:-target}
+    local python=$target/site-tools/bin/python
+    if ! "$python" -c 'import material' 2>/dev/null; then
+        have python3 || need_apt python3
+        python3 -c 'import ensurepip' 2>/dev/null || need_apt python3-venv
+        say "installing mkdocs-material $MKDOCS_MATERIAL (pip)"
+        python3 -m venv "$target/site-tools"
+        "$python" -m pip install --quiet --disable-pip-version-check "mkdocs-material==$MKDOCS_MATERIAL"
+    fi
+    cargo doc --locked --workspace --no-deps
+    NO_MKDOCS_2_WARNING=1 "$python" .ci/site.py "$target/doc"
 }
 
 step_wasm() {
@@ -295,7 +313,7 @@ main() {
             exit 0
             ;;
         all) wanted+=("${STEPS[@]}") ;;
-        explore | long) wanted+=("$name") ;;
+        explore | long | site) wanted+=("$name") ;;
         *)
             [[ " ${STEPS[*]} " == *" $name "* ]] || {
                 echo "ci: unknown step '$name'" >&2

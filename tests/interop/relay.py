@@ -1,4 +1,4 @@
-"""A tree of three relays in namespaces, with a source and nine receivers that know of BCFS only what docs/wire/bcfs.md says.
+"""A tree of three relays in namespaces, with a source and nine receivers that know of BCFS only what docs/reference/wire/bcfs.md says.
 
     relay.py HEADWATER FOLDER            runs it
     relay.py source ADDRESS              answers requests, a new number in each reply

@@ -19,7 +19,7 @@ What must hold:
 Symbols that a receiver reported and the next one did not resume are shown as lost: what a receiver had for less than 0.15 s.
 The excess of other codes is bounded by AT_ONE_RATE or only shown: it is the cost of the packets that nobody received while there was no
 receiver, and a receiver that loses the same packets on the way has the same (proto/tests/resume.rs: `a_kill_costs_no_more_than_the_packets_missed`,
-docs/faults.md, "Codes of a finite number of symbols").
+docs/reference/faults.md, "Codes of a finite number of symbols").
 
 usage: resume.py [--long [--fault FAULT]] [--seed N] [--only CONTROL[/CODE[/FAULT]]] BINARY FOLDER
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A long session over loopback multicast: content of many gigabytes, and the memory of both ends, which may not be above
 # 256 MiB each. By hand, but for 1 GiB (tests/interop/memory.sh): 16 GiB take 34 GiB of disk, or 26 in window order, and at
-# least the content's length over the rate. docs/speed.md says what it took.
+# least the content's length over the rate. lab/notebook/speed.md says what it took.
 #
 # The content is one random file under several names (hard links), so that it is no zeros on the wire and takes little
 # disk at the sender.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A file to a disk slower than the session, in window order: a loop device whose writes the kernel throttles (blkio, cgroup
-# v1) and whose dirty pages it bounds. Root, on a quiet machine, by hand; results stand in docs/speed.md.
+# v1) and whose dirty pages it bounds. Root, on a quiet machine, by hand; results stand in lab/notebook/speed.md.
 #
 #   tests/speed/bursts.sh BINARY [MEGABYTES [RATE [DISK_BYTES_PER_S]]]
 set -euo pipefail

@@ -1,5 +1,5 @@
 //! Messages of the Breadcrumb Forwarding Service (Yano, McCanne 1999) over UDP: requests towards a source,
-//! and replies from the source. The format is ours; `docs/wire/bcfs.md` describes the fields.
+//! and replies from the source. The format is ours; `docs/reference/wire/bcfs.md` describes the fields.
 //!
 //! A header of 20 bytes with an IPv4 source, of 32 with IPv6, then the body. Reading and writing allocate
 //! nothing.

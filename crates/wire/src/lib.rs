@@ -11,10 +11,10 @@
 //! | [`fdt`] | FLUTE's file delivery table, in XML | RFC 6726 |
 //! | [`pgm`] | PGM packets and their options, encapsulated in UDP | RFC 3208 |
 //! | [`exchange`] | common header of the next four | ours |
-//! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/wire/doctor.md` |
-//! | [`rtt`] | round-trip questions of receivers to their sender | ours, `docs/wire/rtt.md` |
-//! | [`sim`] | SIM's requests for feedback, and feedback | ours, `docs/wire/sim.md` |
-//! | [`bcfs`] | requests and replies of the Breadcrumb Forwarding Service | ours, `docs/wire/bcfs.md` |
+//! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/reference/wire/doctor.md` |
+//! | [`rtt`] | round-trip questions of receivers to their sender | ours, `docs/reference/wire/rtt.md` |
+//! | [`sim`] | SIM's requests for feedback, and feedback | ours, `docs/reference/wire/sim.md` |
+//! | [`bcfs`] | Breadcrumb Forwarding Service | ours, `docs/reference/wire/bcfs.md` |
 //!
 //! [`lct::Packet`] views bytes and keeps unknown codes; [`alc::Repr`] holds the fields that Headwater
 //! understands, and can be written again. Reading or writing a packet allocates nothing. [`alc::parse`] is

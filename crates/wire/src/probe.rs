@@ -1,6 +1,6 @@
 //! Probes of `headwater doctor`: a small datagram to a session's group, and the answer of a peer that reports
-//! the arrival of the probe. The format is ours; `docs/wire/doctor.md` describes the fields. [`exchange`]
-//! describes the header shared with [`crate::rtt`].
+//! the arrival of the probe. The format is ours; `docs/reference/wire/doctor.md` describes the fields.
+//! [`exchange`] describes the header shared with [`crate::rtt`].
 
 use crate::bytes::{Writer, be16};
 use crate::exchange;

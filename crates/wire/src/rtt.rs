@@ -1,5 +1,6 @@
 //! Round-trip questions of receivers to their sender, and the sender's answers. The format is ours;
-//! `docs/wire/rtt.md` describes the fields. [`exchange`] describes the header shared with [`crate::probe`].
+//! `docs/reference/wire/rtt.md` describes the fields. [`exchange`] describes the header shared with
+//! [`crate::probe`].
 
 use crate::bytes::{Writer, be16};
 use crate::exchange;

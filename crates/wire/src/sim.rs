@@ -1,6 +1,6 @@
 //! SIM's congestion control information and feedback packets (Gorinsky, Ramakrishnan, Vin 2008, table I), and
 //! the messages by which receivers report their subscribed groups to relays. The paper defines no format;
-//! `docs/wire/sim.md` describes ours.
+//! `docs/reference/wire/sim.md` describes ours.
 //!
 //! Times are tenths of a millisecond of the sender's clock, modulo 2^32. Rates are hundreds of bit/s of UDP
 //! payload, summed over all groups up to a given group.

@@ -215,7 +215,7 @@ Examples:
 /// `headwater-lab simulate`.
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
-    /// The plan: an experiment in TOML, as docs/plans.md describes it
+    /// The plan: an experiment in TOML, as docs/reference/plans.md describes it
     #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
     pub plan: PathBuf,
     /// Runs at the same time; default: one for each processor
@@ -317,7 +317,7 @@ pub enum RoutingName {
 /// `headwater-lab testbed run`.
 #[derive(Debug, Args)]
 pub struct TestbedRunArgs {
-    /// The plan: an experiment in TOML, as docs/plans.md and docs/testbed.md describe it
+    /// The plan: an experiment in TOML, as docs/reference/plans.md and docs/reference/testbed.md describe it
     #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
     pub plan: PathBuf,
     /// Runs at the same time, each on a bed of its own; more than 1 where the machine has time to spare

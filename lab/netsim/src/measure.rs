@@ -1,4 +1,4 @@
-//! Measures of simulated runs, as `docs/plans.md` defines them.
+//! Measures of simulated runs, as `docs/reference/plans.md` defines them.
 //!
 //! | measure | definition |
 //! |---|---|

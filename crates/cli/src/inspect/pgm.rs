@@ -8,7 +8,7 @@ use super::packet::{self, hex};
 
 /// UDP ports that OpenPGM has for PGM: of receivers' NAKs, and of what goes to the group.
 const PORTS: [u16; 2] = [3_055, 3_056];
-/// PGM ports of a source that carries files begin here (`docs/wire/pgm.md`).
+/// PGM ports of a source that carries files begin here (`docs/reference/wire/pgm.md`).
 const CARRIER_PORT_MIN: u16 = 0x8000;
 const CHECKSUM: core::ops::Range<usize> = 6..8;
 

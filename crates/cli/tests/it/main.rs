@@ -9,6 +9,7 @@ mod doctor;
 mod help;
 mod inspect;
 mod messages;
+mod pages;
 mod pgm;
 mod relay;
 mod requests;

@@ -3,7 +3,7 @@
 //!
 //! A sender has one rate. Under LE-SBCC the sender derives the rate from the NAKs that every PGM receiver
 //! sends, so that the session is fair to TCP on the path to the worst receiver, for any number of receivers.
-//! OpenPGM's and ZeroMQ's unmodified `epgm://` sockets interoperate with both ends (`docs/pgm.md`).
+//! OpenPGM's and ZeroMQ's unmodified `epgm://` sockets interoperate with both ends (`docs/reference/pgm.md`).
 //!
 //! ```no_run
 //! use headwater::pgm::{

@@ -136,8 +136,8 @@ macro_rules! session_setters {
 
         /// Round-trip time to the sender on an idle path, if known. With this value a receiver is as fast as
         /// a TCP flow even if its routers take long to join a group. Default: the receiver queries the
-        /// sender occasionally by unicast (`docs/wire/rtt.md`); without an answer, the receiver uses the
-        /// shortest join time.
+        /// sender occasionally by unicast (`docs/reference/wire/rtt.md`); without an answer, the receiver
+        /// uses the shortest join time.
         #[must_use]
         pub fn with_rtt(mut self, rtt: Option<std::time::Duration>) -> Self {
             self.listen.rtt = rtt;

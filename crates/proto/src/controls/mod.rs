@@ -6,7 +6,7 @@
 //! `headwater` crate starts senders.
 //!
 //! A [`Description`] is a control with the value of each [`Parameter`]: the facts that a receiver must know
-//! and that the FDT carries (`docs/wire/fdt.md`). All parameters of a control are required.
+//! and that the FDT carries (`docs/reference/wire/fdt.md`). All parameters of a control are required.
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const COMMAND: &str = include_str!("../../../../docs/command.md");
+const COMMAND: &str = include_str!("../../../../docs/reference/command.md");
 
 fn by_default(control: &'static Control) -> Description {
     let description = Description::new(control);
@@ -40,7 +40,7 @@ fn each_control_is_found_by_its_name_and_its_defaults_are_in_bounds() {
     assert_eq!(Control::of_fdt(LE_SBCC_TFRC.name), None, "an FDT names LE-SBCC alone");
 }
 
-/// The table under "Rates" of docs/command.md.
+/// The table under "Rates" of docs/reference/command.md.
 #[test]
 fn the_command_page_has_the_controls_in_this_order_with_their_help() {
     let rows = COMMAND.lines().skip_while(|line| !line.starts_with("| control |")).skip(2);

@@ -1,4 +1,4 @@
-//! Round-trip time between a receiver and its sender, by unicast questions: `docs/wire/rtt.md`.
+//! Round-trip time between a receiver and its sender, by unicast questions: `docs/reference/wire/rtt.md`.
 //!
 //! A receiver that joins a channel also waits for the routers, unlike a competing TCP. On many networks that
 //! wait is much longer than the round trip. The receiver therefore asks the sender from time to time, and

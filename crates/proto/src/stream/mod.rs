@@ -13,9 +13,9 @@
 //! before the first lost packet, and optionally the pieces beyond. Lost packets are not retransmitted. The
 //! time of a buffer begins when the time of the previous buffer ends, and is independent of slots.
 //!
-//! On the wire (`docs/wire/stream.md`) a part is an ALC packet of object 1 with EXT_SEQ, by Compact No-Code.
-//! An FDT with a single entry, encoded as `headwater-buffers`, describes the session, so that receivers of
-//! files refuse the entry by that name.
+//! On the wire (`docs/reference/wire/stream.md`) a part is an ALC packet of object 1 with EXT_SEQ, by Compact
+//! No-Code. An FDT with a single entry, encoded as `headwater-buffers`, describes the session, so that
+//! receivers of files refuse the entry by that name.
 //!
 //! Sources: Lucas et al. 2010 for the order, RFC 5775 and RFC 6726 for the packets.
 

@@ -1,5 +1,5 @@
 //! Plans: an experiment as text (TOML), checked before anything runs. The format is described in
-//! `docs/plans.md`.
+//! `docs/reference/plans.md`.
 //!
 //! [`Plan::parse`] reads a plan, multiplies its sweeps into cells, and checks each cell. [`Plan::scenario`]
 //! returns the scenario of a run of a cell. [`Plan::key`] returns the run's permanent name, under which

@@ -16,7 +16,7 @@ use super::{CarouselBlock, Visit};
 /// Maximum number of source symbols in a window: 256 blocks of 1002 symbols. The last block may exceed the
 /// maximum. A receiver gathers 8 MiB of symbols by block before writing: with more blocks the runs are short,
 /// pages are written twice, and a disk that is slower than the session becomes the bottleneck
-/// (docs/speed.md).
+/// (lab/notebook/speed.md).
 const WINDOW_SYMBOLS_MAX: u64 = 256 * 1_002;
 /// Content of at least two windows of this many source symbols (32 blocks of 1002) is cut in half: the blocks
 /// of the last window are decoded at the end, when no more symbols are awaited.

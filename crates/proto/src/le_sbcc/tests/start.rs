@@ -151,7 +151,7 @@ fn one_nak_of_the_first_packet_leaves_the_least_rate() {
             let before = chain.rate();
             chain.indication(at(4_500), &missed(66, 0, None));
             assert!(chain.rate() >= least.unwrap_or(Rate::from_kilobits(18)), "{:?}", chain.rate());
-            assert!(chain.rate().as_bits() < before.as_bits() / 4, "as docs/wire/pgm.md says");
+            assert!(chain.rate().as_bits() < before.as_bits() / 4, "as docs/reference/wire/pgm.md says");
         }
     }
 }

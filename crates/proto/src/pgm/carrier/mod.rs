@@ -9,7 +9,7 @@
 //!
 //! An ALC packet's first four bits are LCT's version, 1. In a PGM packet the same bits begin the source port,
 //! which a [`Sender`] makes 32768 or more. So a receiver tells from each datagram alone whether a packet is
-//! carried: [`open`], `docs/wire/pgm.md`.
+//! carried: [`open`], `docs/reference/wire/pgm.md`.
 
 mod receiver;
 #[cfg(test)]

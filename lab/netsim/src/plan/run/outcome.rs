@@ -115,7 +115,7 @@ pub struct FlowOutcome {
 }
 
 /// Named results of a flow's ends, in the order of the results: counts, means in seconds, names of nodes. The
-/// names are listed in `docs/plans.md`.
+/// names are listed in `docs/reference/plans.md`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EndResults(Vec<(&'static str, Json)>);
 
