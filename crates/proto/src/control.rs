@@ -349,6 +349,22 @@ impl Reception {
     }
 }
 
+/// Set of rules by which a receiver of several levels changes its rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rules {
+    /// All rules of this implementation (`docs/design/control.md`).
+    #[default]
+    Revised,
+    /// Rules of the control's papers or RFC only: any loss is congestion, and an overloaded receiver waits for
+    /// the decay of its levels. For repeating their experiments.
+    Published,
+}
+
+impl Rules {
+    /// Names in plans and on the command line.
+    pub const NAMES: [(&str, Self); 2] = [("default", Self::Revised), ("published", Self::Published)];
+}
+
 /// Status of a receiving control, for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Status {

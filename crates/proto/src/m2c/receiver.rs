@@ -78,6 +78,7 @@ impl Receiver {
         let limits = Limits {
             rate_max: config.max_rate.map_or(f64::INFINITY, |rate| layers.packets(rate)),
             hint: config.rtt_hint.map(Duration::as_secs_f64),
+            rules: config.rules,
         };
         Ok(Self {
             limits,

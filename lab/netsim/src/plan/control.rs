@@ -4,7 +4,7 @@
 use std::fmt;
 
 use headwater_baselines::{rlc, rlm};
-use headwater_proto::control::{ReceiverControl, SenderControl};
+use headwater_proto::control::{ReceiverControl, Rules, SenderControl};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
 use headwater_proto::{Duration, Instant, Rate, Seed, controls, fixed, flid, m2c, sim, webrc};
 
@@ -65,7 +65,7 @@ pub(super) const SIM_KEYS: &[&str] = &[
 /// It has no use for routers; a plan that compares it with SIM may name them.
 const RLM_KEYS: &[&str] = &["base-rate", "groups", "aggregate"];
 /// Keys of all limits.
-pub(crate) const LIMITS: &[&str] = &["cap", "rtt-hint", "cycle"];
+pub(crate) const LIMITS: &[&str] = &["cap", "rtt-hint", "rules", "cycle"];
 
 /// All of them.
 pub(crate) const CONTROLS: &[Control] = &[
@@ -73,7 +73,7 @@ pub(crate) const CONTROLS: &[Control] = &[
     Control {
         name: controls::M2C.name,
         keys: DYNAMIC_KEYS,
-        limits: &["cap", "rtt-hint"],
+        limits: &["cap", "rtt-hint", "rules"],
         sender: dynamic_sender,
         receiver: m2c_receiver,
         ..COMMON
@@ -81,7 +81,7 @@ pub(crate) const CONTROLS: &[Control] = &[
     Control {
         name: controls::WEBRC.name,
         keys: WEBRC_KEYS,
-        limits: &["cap"],
+        limits: &["cap", "rules"],
         sender: webrc_sender,
         receiver: webrc_receiver,
         ..COMMON
@@ -89,7 +89,7 @@ pub(crate) const CONTROLS: &[Control] = &[
     Control {
         name: controls::FLID_DL.name,
         keys: FLID_KEYS,
-        limits: &["cap"],
+        limits: &["cap", "rules"],
         sender: flid_dl_sender,
         receiver: flid_dl_receiver,
         ..COMMON
@@ -232,6 +232,8 @@ pub struct Limits {
     pub max_rate: Option<Rate>,
     /// The round-trip time to the sender without queueing.
     pub rtt_hint: Option<Duration>,
+    /// Rules of M2C or WEBRC.
+    pub rules: Option<Rules>,
     /// It goes and comes back each so much time.
     pub cycle: Option<Duration>,
 }
@@ -338,7 +340,7 @@ fn dynamic_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSende
 }
 
 fn m2c_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
-    let config = m2c::ReceiverConfig::new();
+    let config = m2c::ReceiverConfig::new().with_rules(limits.rules.unwrap_or_default());
     let config = limits.max_rate.map_or(config, |rate| config.with_max_rate(rate));
     let config = limits.rtt_hint.map_or(config, |rtt| config.with_rtt_hint(rtt));
     let receiver = m2c::Receiver::new(dynamic(parameters), config).map_err(|error| error.to_string())?;
@@ -354,7 +356,7 @@ fn webrc_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender,
 }
 
 fn webrc_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
-    let config = webrc::ReceiverConfig::new();
+    let config = webrc::ReceiverConfig::new().with_rules(limits.rules.unwrap_or_default());
     let config = limits.max_rate.map_or(config, |rate| config.with_max_rate(rate));
     let receiver =
         webrc::Receiver::new(dynamic(&of_webrc(parameters)), config).map_err(|error| error.to_string())?;
