@@ -209,7 +209,7 @@ impl Session {
         self.start.record(late);
         // The departure time is unknown for a channel whose sequence restarted.
         let left = found.last_lost.map_or(place.left, |last| self.clock.left_of(place, last));
-        let is_chance = self.observe(now, place.left, lost, left);
+        let is_chance = found.is_new && self.observe(now, place.left, lost, left);
         self.watch(now, if is_chance { 0 } else { lost });
         self.tally.add(lost);
         self.look(now, place.left, late);

@@ -1,25 +1,27 @@
 //! Overload of a path by the subscribed levels: most of what the schedule sends does not arrive.
 //!
-//! A wave decays by 13 % in five seconds. A receiver that only waits for the decay meanwhile drops most packets
-//! of everything that shares its bottleneck, so it leaves levels at once.
+//! A wave decays by 13 % in five seconds. A receiver that only waits for the decay meanwhile drops most
+//! packets of everything that shares its bottleneck, so it leaves levels at once.
 
 use crate::time::{Duration, Instant};
 
-/// Part of packets whose arrival makes a window sound: AIMD and waves alone never lose this much for long.
+/// Minimum part of packets that arrives in a window without overload. AIMD and waves alone never lose more
+/// for long.
 const SOUND: f64 = 0.7;
 /// Minimum number of packets due in a window.
 const DUE: f64 = 24.0;
-/// Bounds of a window in seconds; between them, a round-trip time.
+/// Bounds of the length of a window in seconds. Between the bounds, a window lasts a round-trip time.
 const WINDOW: (f64, f64) = (0.1, 1.0);
 /// Time for which arrivals are short before levels are left although few losses are known.
 const SHORT: f64 = 1.0;
 /// Time in order after which the next overload is judged as soon as the first.
 const ORDER: f64 = 5.0;
-/// First and longest pause after levels were left, in seconds: leaves take time, and what is left until then
-/// takes the place of what is held.
+/// First and longest pause after levels were left, in seconds. Until routers stop forwarding the left levels,
+/// their packets displace packets of subscribed levels.
 const PAUSE: (f64, f64) = (1.0, 4.0);
 
-/// Detector of overload by the levels of a receiver: a window of arrivals, and the results of the last ones.
+/// Detector of overload by the levels of a receiver: a window of arrivals, and the results of the last
+/// windows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overload {
     since: Option<Instant>,
@@ -31,7 +33,7 @@ pub struct Overload {
     /// Whether the last window was lossy, and for how many seconds on end windows were short.
     lossy: bool,
     short: f64,
-    /// End of the pause, its next length in seconds, and the last window out of order.
+    /// End of the pause, next length of a pause in seconds, and end of the last lossy or short window.
     until: Instant,
     pause: f64,
     disordered: Instant,
@@ -40,8 +42,8 @@ pub struct Overload {
 }
 
 impl Overload {
-    /// Records a packet that revealed `lost` losses, at a level of `rate` packets per second. Returns the rate
-    /// that arrived, if it is far below what is subscribed.
+    /// Records a packet that revealed `lost` losses, at a level of `rate` packets per second. Returns the
+    /// rate of arrival, if far below the subscribed rate.
     pub fn record(&mut self, now: Instant, lost: u64, rate: f64, rtt: f64) -> Option<f64> {
         let length = rtt.clamp(WINDOW.0, WINDOW.1);
         let gap = now.since(self.last).as_secs_f64();

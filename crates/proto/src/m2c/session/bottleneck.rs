@@ -2,7 +2,8 @@
 //!
 //! While the bottleneck is busy, two packets that left g seconds apart arrive a = 1/mu + z g apart: the
 //! second packet's transmission time, and that of the packets of others between, which have a part z of the
-//! bottleneck's rate mu. Least squares over such pairs give both; the schedule supplies g without a timestamp.
+//! bottleneck's rate mu. Least squares over such pairs give both; the schedule supplies g without a
+//! timestamp.
 
 use crate::time::Instant;
 

@@ -8,7 +8,7 @@ const PACKETS: f64 = 50.0;
 /// Credit for each packet in expected losses, and its maximum.
 const CREDIT: f64 = 1.5;
 const CREDIT_MAX: f64 = 12.0;
-/// Part lost above which no loss is chance: five times the worst path that a multicast session should use.
+/// Maximum part lost by chance: above, losses are congestion.
 const CHANCE_MAX: f64 = 0.2;
 /// Maximum slope of the lost part over the logarithm of the rate, with this many standard errors more.
 const SLOPE_MAX: f64 = 0.05;

@@ -5,9 +5,10 @@ use super::Session;
 use super::bottleneck::Bottleneck;
 use super::chance::Chance;
 use super::waits::Waits;
-use crate::control::Wishes;
+use crate::control::{PathStatus, Wishes};
 use crate::m2c::receiver::Mode;
 use crate::measure::Overload;
+use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
 /// Number of loss events whose departures are remembered.
@@ -23,8 +24,8 @@ const QUEUE_PART: f64 = 0.4;
 /// Minimum of the longest wait at which such a session joins: seconds, and packets.
 const JOIN_WAIT: f64 = 0.004;
 const JOIN_PACKETS: f64 = 1.5;
-/// Time after a join in which its queue is expected, in seconds; minimum expected queue in seconds; part of it
-/// below which the bottleneck carries more than estimated.
+/// Time after a join in which its queue is expected, in seconds; minimum expected queue in seconds; part of
+/// it below which the bottleneck carries more than estimated.
 const EXPECTED_TIME: f64 = 2.5;
 const EXPECTED: f64 = 0.008;
 const MISSING: f64 = 0.25;
@@ -107,8 +108,8 @@ impl Session {
         revised.chance.explains(lost, is_short, is_alone)
     }
 
-    /// Rules 1, 2 and 4: returns whether a loss of a packet that left at `left` is a new event, and whether it
-    /// cuts the window.
+    /// Rules 1, 2 and 4: returns whether a loss of a packet that left at `left` is a new event, and whether
+    /// it cuts the window.
     pub(super) fn on_event(&mut self, now: Instant, left: Instant, rtt: f64) -> Option<bool> {
         let rate = self.rate_of(self.level(), now);
         let wait = self.delay.queueing_last();
@@ -142,8 +143,8 @@ impl Session {
         QUEUE.min(QUEUE_PART * revised.bottleneck.depth())
     }
 
-    /// Rule 4: returns the maximum rate to join, if the bottleneck's rate is known. A level at (1 + o) mu makes
-    /// a queue of o^2 / 2 r seconds until it has decayed.
+    /// Rule 4: returns the maximum rate to join, if the bottleneck's rate is known. A level at (1 + o) mu
+    /// makes a queue of o^2 / 2 r seconds until it has decayed.
     pub(super) fn bottleneck_bound(&self) -> Option<f64> {
         let revised = self.revised.as_ref()?;
         let rate = revised.bottleneck.bound(revised.chance.part())?;
@@ -151,7 +152,8 @@ impl Session {
         Some(rate * (1.0 + libm::sqrt(2.0 * decay * Self::target_queue(revised))))
     }
 
-    /// Rule 4: returns whether the queue is short enough for a join, of a session with a bottleneck of its own.
+    /// Rule 4: returns whether the queue is short enough for a join, of a session with a bottleneck of its
+    /// own.
     pub(super) fn is_queue_short(&self, now: Instant) -> bool {
         let Some(revised) = &self.revised else { return false };
         let most = (Self::target_queue(revised) / 2.0).max(JOIN_WAIT);
@@ -236,6 +238,23 @@ impl Session {
         if let Some(revised) = &mut self.revised {
             revised.overload.relieve(now, left);
         }
+    }
+
+    /// Returns the estimate of the path, with packets of `packet_bytes`.
+    pub(in crate::m2c) fn path_status(&self, packet_bytes: u16) -> Option<PathStatus> {
+        let revised = self.revised.as_ref()?;
+        let (chance, found) = (revised.chance.part(), revised.bottleneck.estimate());
+        Some(PathStatus {
+            is_alone: self.own_rate().is_some(),
+            bottleneck: found.and_then(|found| Rate::of_packets(found.rate, packet_bytes)),
+            others: found.map(|found| found.others(chance)),
+            queue_depth: Some(revised.bottleneck.depth())
+                .filter(|depth| depth.is_finite())
+                .map(Duration::from_secs_f64),
+            chance,
+            chance_losses: revised.chance.count,
+            levels_left: revised.overload.levels_left(),
+        })
     }
 
     /// Records the end of fast start.

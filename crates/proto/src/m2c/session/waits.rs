@@ -1,8 +1,8 @@
-//! Queueing delay by departure time: answers how long packets waited that left near a lost packet.
+//! Queueing delay by departure time, for packets that left near a lost packet.
 
 use crate::time::{Duration, Instant};
 
-/// Length of a slot, and number of slots: five seconds, by which time a slow channel has revealed its losses.
+/// Length of a slot, and number of slots: five seconds, within which a slow channel reveals losses.
 const SLOT: Duration = Duration::from_millis(10);
 const SLOTS: u32 = 512;
 
