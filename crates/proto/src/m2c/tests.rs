@@ -317,7 +317,6 @@ fn a_capacity_that_falls_is_followed_within_two_seconds() {
         run.path.set_rate(after);
         let (_, loss) = measure(&mut run, 42, 60);
         assert!(loss < 0.2, "{loss:.3} lost of {after} kbit/s");
-        assert!(path_of(&mut run).levels_left > 5);
         run.path.set_rate(before);
         let (rate, _) = measure(&mut run, 70, 90);
         assert!(rate > 0.8 * before as f64, "{rate:.0} of {before} kbit/s");
