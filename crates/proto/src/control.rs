@@ -394,22 +394,22 @@ pub struct Status {
 
 /// Bottleneck of a receiver's path as a control estimates it, and the effects on the receiver.
 ///
-/// Displays as a line that says why a transfer is as fast as it is.
+/// Displays as a line that explains the rate of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PathStatus {
-    /// Whether the session has the bottleneck to itself.
+    /// Whether no other traffic shares the bottleneck.
     pub is_alone: bool,
     /// Rate of the bottleneck in bit/s of UDP payload; `None` until known.
     pub bottleneck: Option<Rate>,
-    /// Part of the bottleneck that others have, from 0 to 1; `None` until known.
+    /// Part of the bottleneck used by other traffic, from 0 to 1; `None` until known.
     pub others: Option<f64>,
-    /// Queueing delay at which the bottleneck drops packets; `None` until the first such drop.
+    /// Queueing delay at which the bottleneck drops packets; `None` before the first drop.
     pub queue_depth: Option<Duration>,
     /// Recent part of packets lost by chance.
     pub chance: f64,
     /// Packets lost by chance.
     pub chance_losses: u64,
-    /// Levels left because most of their packets did not arrive.
+    /// Levels left because most packets did not arrive.
     pub levels_left: u64,
 }
 

@@ -11,7 +11,7 @@ use crate::time::Instant;
 const MEMORY: f64 = 3.0;
 /// Minimum number of pairs.
 const PAIRS: u32 = 40;
-/// Minimum variance of g, as a part of its mean square.
+/// Minimum variance of g, as a part of the mean square of g.
 const SPREAD: f64 = 0.001;
 /// Minimum queueing delay of both packets for a busy bottleneck: this time, or two packets.
 const BUSY: f64 = 0.002;
@@ -21,13 +21,13 @@ const PAIR_GAPS: f64 = 8.0;
 /// Upper limits of others' part and of the remaining deviation for a bottleneck of the session's own. Blurred
 /// clocks lower the slope, and raise the deviation.
 const ALONE: Limits = Limits { others: 0.1, deviation: 0.5 };
-/// The same for a bottleneck whose rate still bounds joins.
+/// Upper limits for a bottleneck that other traffic hardly uses: the rate still bounds joins.
 const BOUNDED: Limits = Limits { others: 0.3, deviation: 0.7 };
 /// Minimum depth of the queue of a session's own bottleneck: packets, and seconds. A shallower queue loses
 /// packets before it shows.
 const DEPTH_PACKETS: f64 = 6.0;
 const DEPTH: f64 = 0.005;
-/// Factor by which the depth may fall from one loss event to the next.
+/// Factor by which the depth may fall between two successive loss events.
 const DEPTH_KEPT: f64 = 0.8;
 
 struct Limits {
@@ -105,7 +105,7 @@ impl Bottleneck {
         self.estimate
     }
 
-    /// Returns the rate of the bottleneck, if the session has it to itself. `chance` is the part of packets
+    /// Returns the rate of the bottleneck, if the session is alone. `chance` is the part of packets
     /// lost by chance.
     pub(super) fn own_rate(&self, chance: f64) -> Option<f64> {
         let deep = |rate: f64| self.depth() >= (DEPTH_PACKETS / rate).max(DEPTH);
@@ -114,7 +114,7 @@ impl Bottleneck {
             .map(|found| found.rate)
     }
 
-    /// Returns the rate of the bottleneck, if others have a small part of it.
+    /// Returns the rate of the bottleneck, if other traffic has a small part.
     pub(super) fn bound(&self, chance: f64) -> Option<f64> {
         self.estimate.filter(|found| found.is_within(chance, &BOUNDED)).map(|found| found.rate)
     }

@@ -5,7 +5,7 @@
 const MEMORY: f64 = 20.0;
 /// Minimum number of packets before a part is known.
 const PACKETS: f64 = 50.0;
-/// Credit for each packet in expected losses, and its maximum.
+/// Credit for each packet in expected losses, and maximum of the credit.
 const CREDIT: f64 = 1.5;
 const CREDIT_MAX: f64 = 12.0;
 /// Maximum part lost by chance: above, losses are congestion.
@@ -22,14 +22,14 @@ pub(super) struct Chance {
     x: f64,
     xx: f64,
     x_lost: f64,
-    /// Losses that chance explains beyond those already explained.
+    /// Further losses that chance explains.
     credit: f64,
     /// Losses that were put down to chance.
     pub(super) count: u64,
 }
 
 impl Chance {
-    /// Adds packets that met a short queue, `seconds` after the ones before, at a rate of `x`, a logarithm.
+    /// Adds packets that met a short queue, `seconds` after the previous packets, at a rate of logarithm `x`.
     pub(super) fn add(&mut self, seconds: f64, x: f64, lost: bool, packets: f64) {
         let kept = libm::exp(-seconds / MEMORY);
         let y = if lost { packets } else { 0.0 };
@@ -51,8 +51,8 @@ impl Chance {
         self.credit = (self.credit + CREDIT * self.part()).min(CREDIT_MAX);
     }
 
-    /// Whether `lost` packets are lost by chance: they met a short queue, or the session is alone and the
-    /// credit covers them.
+    /// Whether `lost` packets are lost by chance: the queue was short, or the session is alone and the credit
+    /// suffices.
     pub(super) fn explains(&mut self, lost: u64, is_short: bool, is_alone: bool) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "below 2^53 packets")]
         let losses = lost as f64;

@@ -1,4 +1,4 @@
-//! Rules that the published control lacks (`docs/design/control.md`): their state, and their place in the
+//! Rules that the published control lacks (`docs/design/control.md`): state, and place in the
 //! receiver's steps.
 
 use super::Session;
@@ -11,17 +11,17 @@ use crate::measure::Overload;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-/// Number of loss events whose departures are remembered.
+/// Number of remembered loss events.
 const EVENTS: usize = 8;
 /// Minimum window for three duplicate acknowledgements: a TCP with less waits for a timeout.
 const TIMEOUT_WINDOW: f64 = 4.0;
 /// Minimum timeout in seconds (Linux), and timeout in round-trip times.
 const TIMEOUT: f64 = 0.2;
 const TIMEOUT_ROUNDS: f64 = 2.0;
-/// Target of the queue of a session's own bottleneck, in seconds, and as a part of its depth.
+/// Target of the queue of a session alone, in seconds, and as a part of the queue's depth.
 const QUEUE: f64 = 0.025;
 const QUEUE_PART: f64 = 0.4;
-/// Minimum of the longest wait at which such a session joins: seconds, and packets.
+/// Minimum of the longest wait at which a session alone joins: seconds, and packets.
 const JOIN_WAIT: f64 = 0.004;
 const JOIN_PACKETS: f64 = 1.5;
 /// Time after a join in which its queue is expected, in seconds; minimum expected queue in seconds; part of
@@ -33,10 +33,10 @@ const MISSING: f64 = 0.25;
 const SHORT_PART: f64 = 0.1;
 const GAPS: f64 = 2.0;
 const SHORT: f64 = 0.003;
-/// Part kept of the rate that arrived at an overload: alone, and beside others.
+/// Part kept of the rate that arrived at an overload: alone, and beside other traffic.
 const KEPT_ALONE: f64 = 0.9;
 const KEPT_BESIDE: f64 = 0.5;
-/// Factor and time in seconds of a rate above the sustained one that ends with a level being left.
+/// Factor over the sustained rate, and time at more than this rate, after which a level is left.
 const ABOVE: f64 = 1.5;
 const ABOVE_TIME: Duration = Duration::from_millis(2_500);
 
@@ -56,9 +56,9 @@ pub(super) struct Revised {
     started: Option<Instant>,
     /// Last packet.
     last: Instant,
-    /// Rate of levels joined, and the first packet's arrival, while their queue is expected.
+    /// Arrival of the first packet of joined levels, and the rate joined, while a queue is expected.
     expected: Option<(Instant, f64)>,
-    /// Start of the time with a rate far above the sustained one.
+    /// Start of the time with a rate far above the sustained rate.
     above: Option<Instant>,
     /// Rate that arrived, if the receiver is overloaded.
     overloaded: Option<f64>,
@@ -76,8 +76,8 @@ impl Revised {
 }
 
 impl Session {
-    /// Records a packet for the rules. Returns whether its losses, the last of which left at `lost_left`, are
-    /// chance.
+    /// Records a packet for the rules. Returns whether the revealed losses, the last of which left at
+    /// `lost_left`, are chance.
     pub(super) fn observe(&mut self, now: Instant, left: Instant, lost: u64, lost_left: Instant) -> bool {
         let rate = self.rate_of(self.level(), now);
         let rtt = self.rtt();
@@ -133,12 +133,12 @@ impl Session {
         self.revised.as_ref().is_some_and(|revised| now < revised.timeout)
     }
 
-    /// Returns the rate of the bottleneck, if the session has it to itself.
+    /// Returns the rate of the bottleneck, if the session is alone.
     pub(super) fn own_rate(&self) -> Option<f64> {
         self.revised.as_ref().filter(|_| self.mode != Mode::FastStart).and_then(Revised::own_rate)
     }
 
-    /// Q: target of the queue in seconds, of a session with a bottleneck of its own.
+    /// Q: target of the queue of a session alone, in seconds.
     fn target_queue(revised: &Revised) -> f64 {
         QUEUE.min(QUEUE_PART * revised.bottleneck.depth())
     }
