@@ -1,6 +1,7 @@
 //! Interface of every congestion control: a schedule of departures at the sender, a set of memberships at the
 //! receiver. A control knows rates, losses and channels, never files.
 
+use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
@@ -349,6 +350,22 @@ impl Reception {
     }
 }
 
+/// Set of rules by which a receiver of several levels changes its rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rules {
+    /// All rules of this implementation (`docs/design/control.md`).
+    #[default]
+    Revised,
+    /// Rules of the control's papers or RFC only: any loss is congestion, and an overloaded receiver waits
+    /// for the decay of its levels. For repeating their experiments.
+    Published,
+}
+
+impl Rules {
+    /// Names in plans and on the command line.
+    pub const NAMES: [(&str, Self); 2] = [("default", Self::Revised), ("published", Self::Published)];
+}
+
 /// Status of a receiving control, for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Status {
@@ -371,6 +388,68 @@ pub struct Status {
     pub naks: Option<u64>,
     /// Maximum packets in flight, if each packet is requested.
     pub window: Option<u16>,
+    /// Estimate of the path, if the control makes one.
+    pub path: Option<PathStatus>,
+}
+
+/// Bottleneck of a receiver's path as a control estimates it, and the effects on the receiver.
+///
+/// Displays as a line that explains the rate of a transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PathStatus {
+    /// Whether no other traffic shares the bottleneck.
+    pub is_alone: bool,
+    /// Rate of the bottleneck in bit/s of UDP payload; `None` until known.
+    pub bottleneck: Option<Rate>,
+    /// Part of the bottleneck used by other traffic, from 0 to 1; `None` until known.
+    pub others: Option<f64>,
+    /// Queueing delay at which the bottleneck drops packets; `None` before the first drop.
+    pub queue_depth: Option<Duration>,
+    /// Recent part of packets lost by chance.
+    pub chance: f64,
+    /// Packets lost by chance.
+    pub chance_losses: u64,
+    /// Levels left because most packets did not arrive.
+    pub levels_left: u64,
+}
+
+impl PathStatus {
+    /// Visits each counter and measurement by name.
+    pub fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
+        visit("is_alone", Value::Count(self.is_alone.into()));
+        self.bottleneck.iter().for_each(|rate| visit("bottleneck_rate", Value::Rate(*rate)));
+        self.others.iter().for_each(|part| visit("others_part", Value::Share(*part)));
+        self.queue_depth.iter().for_each(|depth| visit("queue_depth", Value::Time(*depth)));
+        visit("chance_part", Value::Share(self.chance));
+        visit("chance_losses", Value::Count(self.chance_losses));
+        visit("overload_levels_left", Value::Count(self.levels_left));
+    }
+}
+
+/// Returns an estimated rate with three significant digits.
+fn rounded(rate: Rate) -> Rate {
+    let unit = 10_u64.pow(rate.as_bits().ilog10().saturating_sub(2));
+    Rate::from_bits(rate.as_bits() / unit * unit).unwrap_or(rate)
+}
+
+impl fmt::Display for PathStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.bottleneck, self.is_alone) {
+            (None, _) => write!(f, "no queue seen yet, so the path's rate is unknown")?,
+            (Some(rate), true) => write!(f, "alone on a path of {}", rounded(rate))?,
+            (Some(rate), false) => write!(f, "beside others on a path of {}", rounded(rate))?,
+        }
+        if let Some(part) = self.others.filter(|_| !self.is_alone) {
+            write!(f, ", who have {:.0} %", 100.0 * part)?;
+        }
+        if self.chance >= 0.001 {
+            write!(f, ", {:.1} % lost by chance", 100.0 * self.chance)?;
+        }
+        if self.levels_left > 0 {
+            write!(f, ", {} levels left by overload", self.levels_left)?;
+        }
+        Ok(())
+    }
 }
 
 /// Result of opening a datagram.

@@ -13,7 +13,7 @@ mod tests;
 
 use headwater_wire::fdt;
 
-use crate::control::{ReceiverControl, SenderControl};
+use crate::control::{ReceiverControl, Rules, SenderControl};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, DynamicSender, Shape};
 use crate::machine::DATAGRAM_BYTES_MAX;
 use crate::rate::Rate;
@@ -282,6 +282,8 @@ pub struct ReceiverOptions {
     pub max_rate: Option<Rate>,
     /// Round-trip time to the sender without queueing.
     pub rtt_hint: Option<Duration>,
+    /// Rules of M2C or WEBRC.
+    pub rules: Rules,
     /// Measurement of that time by unicast.
     pub prober: Option<ProberConfig>,
     /// Seed of the names in reports. Default: 0.
@@ -491,7 +493,7 @@ fn m2c_receiver(
     description: &Description,
     options: &ReceiverOptions,
 ) -> Result<ReceiverEnd, DescriptionError> {
-    let config = m2c::ReceiverConfig::new();
+    let config = m2c::ReceiverConfig::new().with_rules(options.rules);
     let config = options.max_rate.map_or(config, |rate| config.with_max_rate(rate));
     let config = options.rtt_hint.map_or(config, |rtt| config.with_rtt_hint(rtt));
     let config = options.prober.map_or(config, |prober| config.with_prober(prober));
@@ -502,7 +504,7 @@ fn webrc_receiver(
     description: &Description,
     options: &ReceiverOptions,
 ) -> Result<ReceiverEnd, DescriptionError> {
-    let config = webrc::ReceiverConfig::new();
+    let config = webrc::ReceiverConfig::new().with_rules(options.rules);
     let config = options.max_rate.map_or(config, |rate| config.with_max_rate(rate));
     Ok(Box::new(webrc::Receiver::new(description.dynamic()?, config)?))
 }

@@ -15,7 +15,8 @@ use headwater_wire::{Cci, fdt};
 pub use crate::controls::{Description, DescriptionError};
 
 use crate::control::{
-    Arrival, DescribedControl, Membership, ReceiverControl, ReceiverEnvelope, Reception, Requester, Status,
+    Arrival, DescribedControl, Membership, ReceiverControl, ReceiverEnvelope, Reception, Requester, Rules,
+    Status,
 };
 use crate::controls::{Network, ReceiverEnd, ReceiverOptions};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
@@ -52,6 +53,13 @@ impl ReceiverConfig {
     #[must_use]
     pub fn with_rtt_hint(mut self, rtt: Option<Duration>) -> Self {
         self.options.rtt_hint = rtt;
+        self
+    }
+
+    /// Rules by which the control changes its rate, if it has several sets. Default: all rules.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Rules) -> Self {
+        self.options.rules = rules;
         self
     }
 

@@ -51,6 +51,9 @@ pub(crate) struct Path {
     pub(crate) late: Duration,
     /// Whether each seventh packet is duplicated.
     pub(crate) repeats: bool,
+    /// Number of packets of which one is lost behind the queue.
+    pub(crate) lossy: Option<u64>,
+    carried: u64,
     /// End of a stall of the receiver: arriving packets wait until then.
     pub(crate) stalled: Instant,
     /// Interval of a single sleep: packets that arrive meanwhile are read at the end.
@@ -78,6 +81,8 @@ impl Path {
             marking: usize::MAX,
             late: Duration::ZERO,
             repeats: false,
+            lossy: None,
+            carried: 0,
             stalled: Instant::ZERO,
             deaf: None,
             reading: Duration::ZERO,
@@ -85,6 +90,11 @@ impl Path {
             unread: VecDeque::new(),
             overruns: 0,
         }
+    }
+
+    /// Sets the rate of the link in kbit/s.
+    pub(crate) fn set_rate(&mut self, rate: u64) {
+        self.rate = Rate::from_kilobits(rate);
     }
 
     pub(crate) fn apply(&mut self, now: Instant, receiver: &mut impl ReceiverControl) {
@@ -124,6 +134,13 @@ impl Path {
             self.waiting.push_back(start);
         }
         self.free = start + self.rate.time_of(u64::from(BYTES) + 34);
+        self.carried += 1;
+        // Spread by an odd factor, so that losses keep no step with channels.
+        if self.lossy.is_some_and(|every| {
+            (self.carried.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32).is_multiple_of(every)
+        }) {
+            return None;
+        }
         let ecn = if is_marked { Ecn::CongestionExperienced } else { departure.ecn };
         self.read(self.free + self.delay).map(|at| (at, ecn))
     }

@@ -1,5 +1,6 @@
 //! Configuration of an M2C receiver.
 
+use crate::control::Rules;
 use crate::rate::Rate;
 use crate::rtt::ProberConfig;
 use crate::time::Duration;
@@ -10,6 +11,7 @@ pub struct ReceiverConfig {
     pub(super) max_rate: Option<Rate>,
     pub(super) rtt_hint: Option<Duration>,
     pub(super) prober: Option<ProberConfig>,
+    pub(super) rules: Rules,
 }
 
 impl ReceiverConfig {
@@ -31,6 +33,13 @@ impl ReceiverConfig {
     #[must_use]
     pub fn with_rtt_hint(mut self, rtt: Duration) -> Self {
         self.rtt_hint = Some(rtt);
+        self
+    }
+
+    /// Sets the rules. Default: [`Rules::Revised`]; [`Rules::Published`] repeats experiments of the papers.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
         self
     }
 

@@ -3,7 +3,7 @@
 use headwater_wire::cci::WebrcCci;
 
 use super::*;
-use crate::control::ReceiverControl;
+use crate::control::{PathStatus, ReceiverControl};
 use crate::layering::path::{BYTES, Run, at, measure};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender};
 use crate::rate::Rate;
@@ -22,6 +22,10 @@ fn settled() -> Run<Receiver> {
     run.start();
     run.until(at(60_000));
     run
+}
+
+fn path_of(run: &mut Run<Receiver>) -> PathStatus {
+    ReceiverControl::status(&mut run.receiver, run.now).path.unwrap()
 }
 
 /// Checks that packets have no effect on a receiver.
@@ -83,6 +87,75 @@ fn one_that_claims_to_be_seconds_early_stops_no_joins() {
     is_unharmed(&mut run, 180, 240);
     let packets = run.receiver.reception().packets;
     assert!(packets > 180 * 70, "{packets}");
+}
+
+#[test]
+fn packets_that_claim_to_be_early_or_late_make_no_levels_left() {
+    // Within what a clock allows: 0.9 s early, 4 s late. The least delay falls, so all packets seem to wait.
+    let mut run = settled();
+    let base = run.sender.channels().dynamic_channels();
+    for second in 60..180 {
+        run.until(at(1_000 * second + 300));
+        let channels = run.sender.channels();
+        let claimed = if second % 2 == 0 {
+            run.now + Duration::from_millis(900)
+        } else {
+            run.now - Duration::from_secs(4)
+        };
+        let slot = channels.slot_at(claimed);
+        let packet =
+            claimed.since(channels.slot_start(slot)).as_nanos() * channels.base_per_slot() / 5_000_000_000;
+        let slot = channels.slot_index(slot);
+        run.give(0, WebrcCci { slot, channel: base, sequence: u32::try_from(packet).unwrap() });
+    }
+    let path = path_of(&mut run);
+    assert_eq!(path.levels_left, 0, "{path:?}");
+    // Nothing is lost beyond what the published rules lose beside a long round trip.
+    let (rate, loss) = measure(&mut run, 180, 240);
+    assert!(rate > 500.0 && loss < 0.15, "{rate:.0} kbit/s, loss {loss:.3}");
+}
+
+#[test]
+fn forged_losses_make_no_levels_left() {
+    let mut run = settled();
+    for tenth in 600..1_200_u64 {
+        run.until(at(100 * tenth));
+        let channels = run.sender.channels();
+        let slot = channels.slot_at(run.now);
+        let wave = channels.wave_at(1, slot);
+        // Half of the numbers that follow seem to be missing, then the real ones are behind.
+        let sequence = u32::try_from((65_536 - wave.packets + tenth * 7_919) % 65_536).unwrap();
+        let (channel, number) = (channels.channel_of(wave.number).0, channels.channel_number(wave.number));
+        run.give(channel, WebrcCci { slot: channels.slot_index(slot), channel: number, sequence });
+    }
+    let path = path_of(&mut run);
+    assert_eq!(path.levels_left, 0, "losses alone are no overload: {path:?}");
+    is_unharmed(&mut run, 130, 190);
+}
+
+#[test]
+fn a_host_that_sleeps_leaves_no_levels() {
+    let mut run = settled();
+    for second in (60..120).step_by(3) {
+        run.path.deaf = Some((at(1_000 * second), at(1_000 * second + 300)));
+        run.until(at(1_000 * (second + 3)));
+    }
+    run.path.deaf = None;
+    let path = path_of(&mut run);
+    assert_eq!(path.levels_left, 0, "{path:?}");
+    is_unharmed(&mut run, 130, 190);
+}
+
+#[test]
+fn copies_do_not_hide_an_overload() {
+    let mut run = settled();
+    run.path.repeats = true;
+    run.path.set_rate(100);
+    run.until(at(70_000));
+    let path = path_of(&mut run);
+    assert!(path.levels_left > 5, "{path:?}");
+    let (rate, loss) = measure(&mut run, 75, 85);
+    assert!(rate < 130.0 && loss < 0.3, "{rate:.0} kbit/s, loss {loss:.3}");
 }
 
 #[test]

@@ -78,6 +78,7 @@ impl Receiver {
         let limits = Limits {
             rate_max: config.max_rate.map_or(f64::INFINITY, |rate| layers.packets(rate)),
             hint: config.rtt_hint.map(Duration::as_secs_f64),
+            rules: config.rules,
         };
         Ok(Self {
             limits,
@@ -234,6 +235,7 @@ impl ReceiverControl for Receiver {
             fair_rate: Rate::of_packets(fair_rate, self.layers.packet_bytes()),
             rtt: Some(Duration::from_secs_f64(rtt)),
             loss_event_rate,
+            path: session.path_status(self.layers.packet_bytes()),
             ..control::Status::default()
         }
     }

@@ -1,19 +1,25 @@
 //! State of a receiver after the first packet of the base channel: levels, window, and the rules for changing
 //! both.
 
+mod bottleneck;
+mod chance;
 mod follow;
 mod joining;
 mod overrun;
 mod queue;
+mod revised;
 mod shadow;
+mod waits;
 
 use std::collections::VecDeque;
 
 use self::follow::{Follow, Tally};
 use self::overrun::Overrun;
 use self::queue::Queue;
+use self::revised::Revised;
 use super::receiver::{Mode, Status};
 use super::start::FastStart;
+use crate::control::Rules;
 use crate::layering::clock::{Clock, Place, delay, shifted};
 use crate::layering::held::{Held, Joining};
 use crate::layering::{Layering, Slot};
@@ -29,6 +35,8 @@ const AVERAGED: f64 = 0.5;
 /// window times the current rate, whichever is larger.
 const WINDOW_ROOM: f64 = 1.02;
 const WINDOW_PEAK: f64 = 4.0 / 3.0;
+/// Minimum round-trip time in seconds, less than a switch and two hosts take.
+const RTT_LEAST: f64 = 0.000_3;
 /// Initial round-trip time without any measurement, in seconds.
 const RTT_INITIAL: f64 = 0.1;
 
@@ -75,6 +83,8 @@ pub(super) struct Session {
     /// Minimum round-trip time measured with the sender's answers.
     pub(super) asked: Option<f64>,
     intervals: LossIntervals,
+    /// State of the rules that the published control lacks.
+    revised: Option<Revised>,
 }
 
 /// Configured limits of the receiver.
@@ -84,6 +94,7 @@ pub(super) struct Limits {
     pub(super) rate_max: f64,
     /// Round-trip time in seconds without queueing.
     pub(super) hint: Option<f64>,
+    pub(super) rules: Rules,
 }
 
 impl Session {
@@ -117,9 +128,13 @@ impl Session {
             leaving: Instant::ZERO,
             stray: Instant::ZERO,
             meter: RateMeter::new(now),
-            joins: JoinLatency::default(),
+            joins: match limits.rules {
+                Rules::Published => JoinLatency::default(),
+                Rules::Revised => JoinLatency::new(RTT_LEAST),
+            },
             asked,
             intervals: LossIntervals::default(),
+            revised: (limits.rules == Rules::Revised).then(Revised::default),
             clock,
         }
     }
@@ -192,13 +207,15 @@ impl Session {
         self.meter.record(now, 1);
         self.intervals.advance(1 + lost);
         self.start.record(late);
-        self.watch(now, lost);
+        // The departure time is unknown for a channel whose sequence restarted.
+        let left = found.last_lost.map_or(place.left, |last| self.clock.left_of(place, last));
+        let is_chance = found.is_new && self.observe(now, place.left, lost, left);
+        self.watch(now, if is_chance { 0 } else { lost });
         self.tally.add(lost);
         self.look(now, place.left, late);
         self.grow(now);
-        if lost > 0 {
-            // The departure time is unknown for a channel whose sequence restarted.
-            let left = found.last_lost.map_or(place.left, |last| self.clock.left_of(place, last));
+        self.search_missing_queue(now);
+        if lost > 0 && !is_chance {
             self.loss(now, left);
         }
     }
@@ -239,6 +256,7 @@ impl Session {
         self.joining = None;
         self.first = now;
         self.start.joined(now, place.left);
+        self.expect_queue(now);
         // A channel that was left a moment ago may never have stopped.
         if now >= self.leaving {
             let latency = now.since(joining.since).as_secs_f64();
@@ -252,7 +270,7 @@ impl Session {
     fn grow(&mut self, now: Instant) {
         let rtt = self.rtt();
         self.average(now);
-        if self.mode != Mode::FastStart {
+        if self.mode != Mode::FastStart && !self.is_timed_out(now) {
             // In congestion avoidance the window grows by a packet per round trip, as in TCP, whatever the
             // arrival rate: the receiver's rate follows the window's mean, not the window.
             let round = self.rate_of(self.level(), now) * rtt;
@@ -261,18 +279,22 @@ impl Session {
                 self.mean = self.window.min(self.rate_of(self.level(), now) * rtt);
                 self.mode = Mode::CongestionAvoidance;
             }
-            self.reactivate(now, rtt);
+            if self.own_rate().is_none() {
+                self.reactivate(now, rtt);
+            }
         }
         let held = self.rate_of(self.level(), now);
         let most = (WINDOW_ROOM * self.rate_of(self.level() + 1, now)).max(WINDOW_PEAK * held);
-        self.window = self.window.min(most * rtt).max(self.clock.channels.base_rate() * rtt);
+        let least = self.own_rate().unwrap_or(0.0).max(self.clock.channels.base_rate());
+        self.window = self.window.min(most * rtt).max(least * rtt);
     }
 
     /// Updates the window's mean, over about half a sub-slot.
     fn average(&mut self, now: Instant) {
         let time = now.since(self.averaged).as_secs_f64();
         let period = AVERAGED * self.clock.channels.sub_slot_seconds();
-        self.mean += (self.window - self.mean) * (1.0 - libm::exp(-time / period));
+        let window = if self.is_timed_out(now) { 0.0 } else { self.window };
+        self.mean += (window - self.mean) * (1.0 - libm::exp(-time / period));
         self.averaged = now;
     }
 
@@ -299,11 +321,15 @@ impl Session {
         self.resumes = false;
         let rtt = self.rtt();
         let is_of_others = now < self.leaving && now.since(self.stray).as_secs_f64() < rtt;
-        if is_of_others || now.since(self.lost).as_secs_f64() < rtt {
+        if is_of_others || (self.revised.is_none() && now.since(self.lost).as_secs_f64() < rtt) {
             return;
         }
+        let Some(cuts) = self.on_event(now, left, rtt) else { return };
         self.lost = now;
         self.intervals.event();
+        if !cuts {
+            return;
+        }
         self.window = (DECREASE * self.window).max(self.clock.channels.base_rate() * rtt);
         if self.mode != Mode::CongestionAvoidance {
             self.mean = self.window;

@@ -1,7 +1,7 @@
 //! The receiver against its sender over a path that is one drop-tail queue.
 
 use super::*;
-use crate::control::{Arrival, ReceiverControl};
+use crate::control::{Arrival, PathStatus, ReceiverControl, Rules};
 use crate::layering::path::{BYTES, Run, SENDER, at, comes_and_goes, keeps_a_cap, measure};
 use crate::layering::{DynamicConfig, Layering};
 use crate::machine::{ChannelId, Ecn};
@@ -19,11 +19,28 @@ fn run(max: u64, config: ReceiverConfig, rate: u64) -> Run<Receiver> {
     Run::new(layers(max), Receiver::new(layers(max), config).unwrap(), rate, 4, 5)
 }
 
+/// The rules of the papers.
+fn published() -> ReceiverConfig {
+    ReceiverConfig::new().with_rules(Rules::Published)
+}
+
 #[test]
-fn a_receiver_alone_fills_its_link() {
-    // A level is 1.15 of what is held: levels a third apart lost up to 6 %, behind 500 kbit/s.
+fn a_receiver_alone_uses_its_link_and_loses_nothing() {
     for (link, max) in [(1_000, 4_000), (4_000, 16_000), (256, 4_000), (500, 4_000)] {
         let mut run = run(max, ReceiverConfig::new(), link);
+        run.start();
+        let (rate, loss) = measure(&mut run, 60, 400);
+        // UDP payload is 0.978 of what the link carries.
+        let share = rate / link as f64 / 0.978;
+        assert!(share > 0.93 && loss < 0.005, "{share:.3} of {link} kbit/s, loss {loss:.3}");
+    }
+}
+
+#[test]
+fn a_receiver_alone_fills_its_link_by_the_published_rules() {
+    // A level is 1.15 of what is held: levels a third apart lost up to 6 %, behind 500 kbit/s.
+    for (link, max) in [(1_000, 4_000), (4_000, 16_000), (256, 4_000), (500, 4_000)] {
+        let mut run = run(max, published(), link);
         run.start();
         let (rate, loss) = measure(&mut run, 60, 400);
         let share = rate / link as f64;
@@ -191,7 +208,7 @@ fn what_fast_start_joined_too_much_is_left() {
 
 #[test]
 fn a_loss_halves_the_window_whatever_is_held() {
-    let mut run = run(4_000, ReceiverConfig::new(), 1_000);
+    let mut run = run(4_000, published(), 1_000);
     run.start();
     run.until(at(60_000));
     let mut falls = Vec::new();
@@ -271,4 +288,61 @@ fn what_makes_no_sense_is_ignored() {
     }
     let (rate, _) = measure(&mut run, 30, 60);
     assert!(rate > 700.0, "{rate:.0} kbit/s");
+}
+
+/// Estimate of the path of a run.
+fn path_of(run: &mut Run<Receiver>) -> PathStatus {
+    ReceiverControl::status(&mut run.receiver, run.now).path.unwrap()
+}
+
+#[test]
+fn the_bottleneck_is_measured() {
+    for link in [500, 1_000, 4_000] {
+        let mut run = run(4 * link, ReceiverConfig::new(), link);
+        run.start();
+        run.until(at(60_000));
+        let path = path_of(&mut run);
+        let found = path.bottleneck.unwrap().as_bits() as f64 / (1e3 * link as f64 * 0.978);
+        assert!((found - 1.0).abs() < 0.05 && path.is_alone, "{found:.3} of {link} kbit/s: {path:?}");
+        assert!(path.to_string().starts_with("alone on a path of"), "{path}");
+    }
+}
+
+#[test]
+fn a_capacity_that_falls_is_followed_within_two_seconds() {
+    for (before, after) in [(10_000, 1_000), (4_000, 400)] {
+        let mut run = run(4 * before, ReceiverConfig::new(), before);
+        run.start();
+        run.until(at(40_000));
+        run.path.set_rate(after);
+        let (_, loss) = measure(&mut run, 42, 60);
+        assert!(loss < 0.2, "{loss:.3} lost of {after} kbit/s");
+        run.path.set_rate(before);
+        let (rate, _) = measure(&mut run, 70, 90);
+        assert!(rate > 0.8 * before as f64, "{rate:.0} of {before} kbit/s");
+    }
+}
+
+#[test]
+fn by_the_published_rules_a_capacity_that_falls_loses_most_packets() {
+    let mut run = run(40_000, published(), 10_000);
+    run.start();
+    run.until(at(40_000));
+    run.path.set_rate(1_000);
+    let (_, loss) = measure(&mut run, 42, 60);
+    assert!(loss > 0.6 && ReceiverControl::status(&mut run.receiver, run.now).path.is_none(), "{loss:.3}");
+}
+
+#[test]
+fn losses_by_chance_cost_no_rate() {
+    for every in [100, 30, 10] {
+        let mut run = run(16_000, ReceiverConfig::new(), 4_000);
+        run.path.lossy = Some(every);
+        run.start();
+        let (rate, _) = measure(&mut run, 60, 120);
+        let share = rate / 4_000.0 / 0.978 / (1.0 - 1.0 / every as f64);
+        assert!(share > 0.85, "{share:.3} of what one packet lost of {every} leaves");
+        let path = path_of(&mut run);
+        assert!(path.chance_losses > 1_000 / every * 2 && path.chance > 0.0, "{path:?}");
+    }
 }

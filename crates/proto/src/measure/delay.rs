@@ -85,28 +85,35 @@ pub struct JoinLatency {
     /// Lower and upper bound of each join's latency without queueing.
     samples: VecDeque<(f64, f64)>,
     smoothed: Option<(f64, f64)>,
+    /// Minimum of a bound, in seconds.
+    least: f64,
 }
 
 /// Number of samples for the floor.
 const SAMPLES: usize = 16;
-/// Minimum of a round-trip time, in seconds (`docs/errata/layering.md`).
+/// Default minimum of a round-trip time, in seconds (`docs/errata/layering.md`).
 const FLOOR: f64 = 0.002;
 
 impl Default for JoinLatency {
     fn default() -> Self {
-        Self { samples: VecDeque::with_capacity(SAMPLES), smoothed: None }
+        Self::new(FLOOR)
     }
 }
 
 impl JoinLatency {
+    /// Creates an estimator without samples; no bound is below `least`, in seconds.
+    pub fn new(least: f64) -> Self {
+        Self { samples: VecDeque::with_capacity(SAMPLES), smoothed: None, least }
+    }
+
     /// Records a join answered after `latency` seconds, with a first packet that waited `queueing` seconds in
     /// queues. Packets are `gap` seconds apart, so the join took effect up to `gap` before the packet.
     pub fn record(&mut self, latency: f64, queueing: f64, gap: f64) {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
         }
-        let most = (latency - queueing).max(FLOOR);
-        self.samples.push_back(((most - gap).max(FLOOR), most));
+        let most = (latency - queueing).max(self.least);
+        self.samples.push_back(((most - gap).max(self.least), most));
         // RFC 6298's gains.
         self.smoothed = Some(match self.smoothed {
             None => (latency, latency / 2.0),

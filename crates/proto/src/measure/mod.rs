@@ -3,6 +3,7 @@
 mod delay;
 mod holes;
 mod meter;
+mod overload;
 mod tfrc;
 
 pub use delay::RoundTrip;
@@ -11,4 +12,5 @@ pub use delay::{JoinLatency, OneWayDelay};
 pub use holes::SequenceTracker;
 pub use holes::{Found, Holes};
 pub use meter::RateMeter;
+pub use overload::Overload;
 pub use tfrc::{LossIntervals, interval_at, throughput, throughput_with_timeout};

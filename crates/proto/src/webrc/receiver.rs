@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use super::{LossEstimator, equation, loss_for};
-use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Wishes};
+use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Rules, Wishes};
 use crate::layering::clock::{Clock, Place, shifted, unshifted};
 use crate::layering::held::{Held, Joining};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Shape, Slot};
 use crate::machine::ChannelId;
-use crate::measure::Holes;
+use crate::measure::{Holes, Overload};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -21,10 +21,14 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Time without a new slot after which a session is given up, or two slots if longer.
 const STANDSTILL: Duration = Duration::from_secs(20);
 
+/// Part kept of the rate that arrived at an overload: others may have had a part of the bottleneck.
+const KEPT: f64 = 0.5;
+
 /// Configuration of a [`Receiver`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReceiverConfig {
     max_rate: Option<Rate>,
+    rules: Rules,
 }
 
 impl ReceiverConfig {
@@ -38,6 +42,13 @@ impl ReceiverConfig {
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = Some(rate);
+        self
+    }
+
+    /// Sets the rules. Default: [`Rules::Revised`], by which an overloaded receiver leaves waves at once.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
         self
     }
 }
@@ -67,6 +78,7 @@ pub struct Receiver {
     layers: DynamicConfig,
     /// `MRR_P`: the minimum of the receiver's and the session's maximum rates.
     rate_max: f64,
+    rules: Rules,
     joined_base: Option<Instant>,
     wishes: Wishes,
     base: Holes,
@@ -108,6 +120,8 @@ struct Session {
     rr_max: f64,
     /// `SSR_P`; `None` in start-up.
     ssr: Option<f64>,
+    /// Detector of overload, unless the published rules apply.
+    overload: Option<Overload>,
 }
 
 impl Receiver {
@@ -122,6 +136,7 @@ impl Receiver {
         Ok(Self {
             rate_max: config.max_rate.map_or(session, |rate| layers.packets(rate).min(session)),
             layers,
+            rules: config.rules,
             joined_base: None,
             wishes: Wishes::default(),
             base: Holes::default(),
@@ -164,6 +179,9 @@ impl Receiver {
         let found = holes.record(place.sequence);
         self.reception.lost += found.lost;
         session.count(now, found.lost);
+        for channel in session.relieve(now, found.lost) {
+            self.wishes.push(Membership::Leave(channel));
+        }
     }
 
     /// Handles the passage of time: the end of an epoch, an unanswered join.
@@ -246,6 +264,7 @@ impl Session {
             arr: start,
             rr_max: 0.0,
             ssr: None,
+            overload: None,
             clock,
         }
     }
@@ -302,6 +321,30 @@ impl Session {
         if lost > 0 {
             self.lose(now);
         }
+    }
+
+    /// If most of what is subscribed does not arrive, leaves waves until the rest fits into half of the rate
+    /// that arrived. The RFC leaves waves at their end only. Returns the channels of the waves.
+    fn relieve(&mut self, now: Instant, lost: u64) -> Vec<ChannelId> {
+        let held = |session: &Self| {
+            let pending = u16::from(session.joining.is_some());
+            session.clock.channels.cumulative_rate(session.nwc().saturating_sub(pending), now)
+        };
+        let (rate, artt) = (held(self), self.artt);
+        // Before start-up has ended, its tests find the path's limit.
+        let overload = self.overload.as_mut().filter(|_| self.ssr.is_some());
+        let Some(came) = overload.and_then(|overload| overload.record(now, lost, rate, artt)) else {
+            return Vec::new();
+        };
+        let rate = KEPT * came;
+        let mut left = Vec::new();
+        while !self.waves.is_empty() && held(self) > rate {
+            left.extend(self.leave_highest());
+        }
+        (self.trr, self.ssr) = (rate, Some(self.ssmin().max(rate)));
+        self.loss = LossEstimator::new(loss_for(artt, self.trr));
+        self.overload.iter_mut().for_each(|overload| overload.relieve(now, left.len() as u64));
+        left
     }
 
     /// Losses within `ARTT` form a single event.
@@ -523,7 +566,9 @@ impl ReceiverControl for Receiver {
             // The configuration was validated when the receiver was created.
             let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
             let artt = self.artt.unwrap_or_else(|| at.since(joined).as_secs_f64().max(1e-3));
-            self.session = Some(Session::new(clock, self.rate_max, artt, at, cci.sequence));
+            let overload = (self.rules == Rules::Revised).then(Overload::default);
+            let session = Session::new(clock, self.rate_max, artt, at, cci.sequence);
+            self.session = Some(Session { overload, ..session });
             self.limit();
         }
         let place = self.session.as_ref().and_then(|session| session.clock.place(session.slot, cci));

@@ -3,8 +3,8 @@
 use headwater_wire::cci::WebrcCci;
 
 use super::*;
-use crate::control::{Arrival, ReceiverControl, SenderControl};
-use crate::layering::path::{BYTES, Run, SENDER, apply, comes_and_goes, keeps_a_cap, measure};
+use crate::control::{Arrival, ReceiverControl, Rules, SenderControl};
+use crate::layering::path::{BYTES, Run, SENDER, apply, at, comes_and_goes, keeps_a_cap, measure};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
 use crate::machine::{ChannelId, Ecn};
 use crate::rate::Rate;
@@ -148,4 +148,18 @@ fn a_slot_that_was_a_lie_costs_half_a_minute() {
     assert_eq!(bench.waves(), 0);
     bench.pass(90, |_| true);
     assert!(bench.waves() > 5, "{} waves", bench.waves());
+}
+
+#[test]
+fn a_capacity_that_falls_is_followed_by_leaving_waves() {
+    let lost = |rules| {
+        let receiver = Receiver::new(layers(16_000), ReceiverConfig::new().with_rules(rules)).unwrap();
+        let mut run = Run::new(layers(16_000), receiver, 4_000, 4, 5);
+        run.start();
+        run.until(at(60_000));
+        run.path.set_rate(400);
+        measure(&mut run, 64, 80).1
+    };
+    let (published, revised) = (lost(Rules::Published), lost(Rules::Revised));
+    assert!(published > 0.5 && revised < 0.3, "{published:.3} by the RFC's rules, {revised:.3} by ours");
 }

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use headwater_baselines::{rlc, rlm};
-use headwater_proto::control::{ReceiverControl, SenderControl};
+use headwater_proto::control::{ReceiverControl, Rules, SenderControl};
 use headwater_proto::controls::{self, Control, Parameter};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
 use headwater_proto::{Duration, Instant, Rate, Seed, fixed, flid, m2c, sim, webrc};
@@ -54,26 +54,26 @@ pub(super) const SHAPES: [(&str, Shape); 2] =
     [("geometric", Shape::Geometric), (controls::WEBRC.name, Shape::Webrc)];
 
 /// Keys of all limits.
-pub(crate) const LIMITS: &[&str] = &["cap", "rtt-hint", "cycle"];
+pub(crate) const LIMITS: &[&str] = &["cap", "rtt-hint", "rules", "cycle"];
 
 /// All controls of sessions.
 const CONTROLS: &[PlanControl] = &[
     entry(&controls::FIXED),
     PlanControl {
         own_keys: &["shape"],
-        limits: &["cap", "rtt-hint"],
+        limits: &["cap", "rtt-hint", "rules"],
         sender: dynamic_sender,
         receiver: m2c_receiver,
         ..entry(&controls::M2C)
     },
     PlanControl {
-        limits: &["cap"],
+        limits: &["cap", "rules"],
         sender: webrc_sender,
         receiver: webrc_receiver,
         ..entry(&controls::WEBRC)
     },
     PlanControl {
-        limits: &["cap"],
+        limits: &["cap", "rules"],
         sender: flid_dl_sender,
         receiver: flid_dl_receiver,
         ..entry(&controls::FLID_DL)
@@ -246,6 +246,8 @@ pub struct Limits {
     pub max_rate: Option<Rate>,
     /// Round-trip time to the sender without queueing.
     pub rtt_hint: Option<Duration>,
+    /// Rules of M2C or WEBRC.
+    pub rules: Option<Rules>,
     /// Length of each presence and absence of a receiver that leaves and comes back in turn.
     pub cycle: Option<Duration>,
 }
@@ -351,7 +353,7 @@ fn dynamic_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSende
 }
 
 fn m2c_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
-    let config = m2c::ReceiverConfig::new();
+    let config = m2c::ReceiverConfig::new().with_rules(limits.rules.unwrap_or_default());
     let config = limits.max_rate.map_or(config, |rate| config.with_max_rate(rate));
     let config = limits.rtt_hint.map_or(config, |rtt| config.with_rtt_hint(rtt));
     let receiver = m2c::Receiver::new(dynamic(parameters), config).map_err(|error| error.to_string())?;
@@ -367,7 +369,7 @@ fn webrc_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender,
 }
 
 fn webrc_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
-    let config = webrc::ReceiverConfig::new();
+    let config = webrc::ReceiverConfig::new().with_rules(limits.rules.unwrap_or_default());
     let config = limits.max_rate.map_or(config, |rate| config.with_max_rate(rate));
     let receiver =
         webrc::Receiver::new(dynamic(&of_webrc(parameters)), config).map_err(|error| error.to_string())?;

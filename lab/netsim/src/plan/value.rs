@@ -1,5 +1,6 @@
 //! Types of values in a plan: times, rates, sizes, numbers, and values drawn anew in each run.
 
+use headwater_proto::control::Rules;
 use headwater_proto::{Duration, Rate, Size};
 use rand::Rng;
 
@@ -203,6 +204,19 @@ impl FromNode for String {
                 None
             }
         }
+    }
+}
+
+impl FromNode for Rules {
+    const EXAMPLE: &'static str = "\"published\"";
+
+    fn read(context: &Context, node: &Node, _path: &str) -> Option<Self> {
+        let word = match &node.value {
+            Value::Text(text) => text.as_str(),
+            _ => "",
+        };
+        let found = Self::NAMES.iter().find(|(name, _)| *name == word).map(|(_, rules)| *rules);
+        told(context, &node.span, found.ok_or_else(|| "write \"default\" or \"published\"".to_owned()))
     }
 }
 

@@ -7,6 +7,7 @@ mod hostile;
 mod le_sbcc;
 mod meaning;
 mod rainbow;
+mod rules;
 mod running;
 mod sessions;
 mod sim;

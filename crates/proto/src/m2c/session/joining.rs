@@ -32,6 +32,14 @@ impl Session {
     pub(in crate::m2c) fn decide(&mut self, now: Instant, left: Instant, wishes: &mut Wishes) {
         let opens = self.turn_epoch(now, left);
         self.try_more(now);
+        if self.descend(now, wishes) {
+            return;
+        }
+        if self.mode == Mode::SlowStart
+            && let Some(rate) = self.own_rate()
+        {
+            self.settle(now, rate, wishes);
+        }
         if self.follow(now, wishes) {
             return;
         }
@@ -53,7 +61,7 @@ impl Session {
             if self.mode == Mode::FastStart {
                 self.settle(now, self.rate_of(level, now), wishes);
             }
-        } else if self.mode != Mode::CongestionAvoidance || self.was_empty(now) || self.has_room(now) {
+        } else if self.mode != Mode::CongestionAvoidance || self.is_room(now) {
             self.join(now, target, wishes);
         }
     }
@@ -86,6 +94,9 @@ impl Session {
         let is_start = self.mode == Mode::FastStart;
         // A start that ends at the receiver's or the sender's limit leaves no queue to drain.
         let most = if is_start && self.start.doubts() { START_ROOM * rate } else { self.sustained(rtt) };
+        if is_start {
+            self.started(now);
+        }
         self.mode = Mode::CongestionAvoidance;
         self.lost = now;
         self.hold = now + self.clock.channels.epoch().saturating_mul(2);
@@ -146,7 +157,7 @@ impl Session {
 
     /// Returns the maximum rate that the window allows. A level decays by P until the next join, and its mean
     /// over that time equals the window's rate.
-    fn sustained(&self, rtt: f64) -> f64 {
+    pub(super) fn sustained(&self, rtt: f64) -> f64 {
         self.mean / rtt / self.clock.channels.mean_of_decay()
     }
 
@@ -158,8 +169,11 @@ impl Session {
             Mode::FastStart if self.is_first() => FIRST_RATE,
             Mode::FastStart => FAST_FACTOR * self.rate_of(level, now),
             Mode::SlowStart => self.window / rtt,
+            Mode::CongestionAvoidance if self.own_rate().is_some() => f64::INFINITY,
             Mode::CongestionAvoidance => self.lead(now) * self.sustained(rtt),
         };
+        let bound = self.bottleneck_bound().filter(|_| self.mode != Mode::FastStart);
+        let allowed = allowed.min(bound.unwrap_or(f64::INFINITY));
         let is_allowed = |next: u16| {
             let rate = self.rate_of(next, now);
             let is_single = next == level + 1;
@@ -182,6 +196,14 @@ impl Session {
     /// receiver that waits for room joins as soon as there is room.
     fn may_avoid(&self, now: Instant, opens: bool) -> bool {
         (opens || self.wished.is_some()) && now >= self.hold && self.may_join(now)
+    }
+
+    fn is_room(&mut self, now: Instant) -> bool {
+        if self.own_rate().is_some() {
+            self.is_queue_short(now)
+        } else {
+            self.was_empty(now) || self.has_room(now)
+        }
     }
 
     /// Returns whether the queue is at most half as long as its recent peak: a further level would

@@ -418,6 +418,7 @@ impl Reader<'_, '_> {
         let limits = Limits {
             max_rate: limit(&own, &common, limits, "cap"),
             rtt_hint: limit(&own, &common, limits, "rtt-hint"),
+            rules: limit(&own, &common, limits, "rules"),
             cycle: limit(&own, &common, limits, "cycle"),
         };
         Some(Member { node, join, leave, limits })

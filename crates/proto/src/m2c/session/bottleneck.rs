@@ -1,0 +1,172 @@
+//! Rule 3: whose bottleneck. Estimates the rate of the bottleneck, and the part of other traffic.
+//!
+//! While the bottleneck is busy, two packets that left g seconds apart arrive a = 1/mu + z g apart: the
+//! second packet's transmission time, and that of the packets of others between, which have a part z of the
+//! bottleneck's rate mu. Least squares over such pairs give both; the schedule supplies g without a
+//! timestamp.
+
+use crate::time::Instant;
+
+/// Memory of the sums, in seconds.
+const MEMORY: f64 = 3.0;
+/// Minimum number of pairs.
+const PAIRS: u32 = 40;
+/// Minimum variance of g, as a part of the mean square of g.
+const SPREAD: f64 = 0.001;
+/// Minimum queueing delay of both packets for a busy bottleneck: this time, or two packets.
+const BUSY: f64 = 0.002;
+const BUSY_GAPS: f64 = 2.0;
+/// Maximum time between the departures, in mean gaps.
+const PAIR_GAPS: f64 = 8.0;
+/// Upper limits of others' part and of the remaining deviation for a bottleneck of the session's own. Blurred
+/// clocks lower the slope, and raise the deviation.
+const ALONE: Limits = Limits { others: 0.1, deviation: 0.5 };
+/// Upper limits for a bottleneck that other traffic hardly uses: the rate still bounds joins.
+const BOUNDED: Limits = Limits { others: 0.3, deviation: 0.7 };
+/// Minimum depth of the queue of a session's own bottleneck: packets, and seconds. A shallower queue loses
+/// packets before it shows.
+const DEPTH_PACKETS: f64 = 6.0;
+const DEPTH: f64 = 0.005;
+/// Factor by which the depth may fall between two successive loss events.
+const DEPTH_KEPT: f64 = 0.8;
+
+struct Limits {
+    others: f64,
+    deviation: f64,
+}
+
+/// Estimate of the bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::m2c) struct Estimate {
+    /// mu: packets per second.
+    pub(in crate::m2c) rate: f64,
+    /// Slope of arrivals over departures: others' part, and packets lost by chance.
+    slope: f64,
+    /// rho: standard deviation of arrivals from the line, in packets' times.
+    deviation: f64,
+}
+
+/// Regression of arrival gaps on departure gaps, and the depth of the queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bottleneck {
+    /// Last packet: departure, arrival, queueing delay.
+    last: Option<(Instant, Instant, f64)>,
+    /// Arrival of the last pair.
+    added: Instant,
+    pairs: u32,
+    sums: Sums,
+    estimate: Option<Estimate>,
+    /// D: queueing delay at which packets are lost, in seconds, once known.
+    depth: Option<f64>,
+}
+
+/// Weighted sums of departure gaps g and arrival gaps a, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    weight: f64,
+    g: f64,
+    a: f64,
+    gg: f64,
+    ga: f64,
+    aa: f64,
+}
+
+impl Bottleneck {
+    /// Records a packet that left at `left`, arrived at `now` and waited `wait` seconds, at a level of `rate`
+    /// packets per second.
+    pub(super) fn record(&mut self, now: Instant, left: Instant, wait: f64, rate: f64) {
+        if let Some(depth) = &mut self.depth {
+            *depth = depth.max(wait);
+        }
+        let Some((earlier, came, waited)) = self.last.replace((left, now, wait)) else { return };
+        let g = left.since(earlier).as_secs_f64();
+        let is_busy = wait.min(waited) > BUSY.max(BUSY_GAPS / rate);
+        if is_busy && earlier < left && g * rate < PAIR_GAPS {
+            let kept = libm::exp(-now.since(self.added).as_secs_f64() / MEMORY);
+            self.added = now;
+            self.pairs = self.pairs.saturating_add(1);
+            self.sums.add(kept, g, now.since(came).as_secs_f64());
+            self.estimate = self.sums.line().filter(|_| self.pairs >= PAIRS);
+        }
+    }
+
+    /// Records a loss event of packets that waited up to `wait` seconds.
+    pub(super) fn on_event(&mut self, wait: f64) {
+        self.depth = Some(self.depth.map_or(wait, |depth| wait.max(DEPTH_KEPT * depth)));
+    }
+
+    /// D: depth of the queue in seconds; infinite until a packet was lost.
+    pub(super) fn depth(&self) -> f64 {
+        self.depth.unwrap_or(f64::INFINITY)
+    }
+
+    /// Returns the estimate, once known.
+    pub(super) fn estimate(&self) -> Option<Estimate> {
+        self.estimate
+    }
+
+    /// Returns the rate of the bottleneck, if the session is alone. `chance` is the part of packets
+    /// lost by chance.
+    pub(super) fn own_rate(&self, chance: f64) -> Option<f64> {
+        let deep = |rate: f64| self.depth() >= (DEPTH_PACKETS / rate).max(DEPTH);
+        self.estimate
+            .filter(|found| found.is_within(chance, &ALONE) && deep(found.rate))
+            .map(|found| found.rate)
+    }
+
+    /// Returns the rate of the bottleneck, if other traffic has a small part.
+    pub(super) fn bound(&self, chance: f64) -> Option<f64> {
+        self.estimate.filter(|found| found.is_within(chance, &BOUNDED)).map(|found| found.rate)
+    }
+
+    /// Whether others have so small a part that a loss at a long queue may be chance.
+    pub(super) fn is_lonely(&self, chance: f64) -> bool {
+        self.estimate.is_some_and(|found| found.others(chance) < ALONE.others)
+    }
+
+    /// Discards the regression, because the bottleneck changed.
+    pub(super) fn forget(&mut self) {
+        *self = Self { depth: self.depth, ..Self::default() };
+    }
+}
+
+impl Estimate {
+    /// z: others' part. Packets lost by chance behind the bottleneck took its time.
+    pub(in crate::m2c) fn others(&self, chance: f64) -> f64 {
+        (self.slope - chance / (1.0 - chance)).max(0.0)
+    }
+
+    fn is_within(&self, chance: f64, limits: &Limits) -> bool {
+        self.others(chance) < limits.others && self.deviation < limits.deviation
+    }
+}
+
+impl Sums {
+    fn add(&mut self, kept: f64, g: f64, a: f64) {
+        let add = |sum: &mut f64, value: f64| *sum = *sum * kept + value;
+        add(&mut self.weight, 1.0);
+        add(&mut self.g, g);
+        add(&mut self.a, a);
+        add(&mut self.gg, g * g);
+        add(&mut self.ga, g * a);
+        add(&mut self.aa, a * a);
+    }
+
+    /// Returns the line through the pairs; `None` if departures are too even, or arrivals make no sense.
+    fn line(&self) -> Option<Estimate> {
+        let mean = |sum: f64| sum / self.weight;
+        let (g, a) = (mean(self.g), mean(self.a));
+        let variance = mean(self.gg) - g * g;
+        if variance <= SPREAD * mean(self.gg) {
+            return None;
+        }
+        let covariance = mean(self.ga) - g * a;
+        let slope = (covariance / variance).clamp(0.0, 1.0);
+        let packet = a - slope * g;
+        if packet <= 0.0 {
+            return None;
+        }
+        let rest = mean(self.aa) - a * a - 2.0 * slope * covariance + slope * slope * variance;
+        Some(Estimate { rate: 1.0 / packet, slope, deviation: libm::sqrt(rest.max(0.0)) / packet })
+    }
+}

@@ -1,0 +1,84 @@
+//! Rule 5: losses by chance. A drop-tail queue loses packets where queues are long, and a policer loses the
+//! more, the more is subscribed. Other losses (radio links, faulty cables) tell nothing about congestion.
+
+/// Memory in packets' time, in seconds.
+const MEMORY: f64 = 20.0;
+/// Minimum number of packets before a part is known.
+const PACKETS: f64 = 50.0;
+/// Credit for each packet in expected losses, and maximum of the credit.
+const CREDIT: f64 = 1.5;
+const CREDIT_MAX: f64 = 12.0;
+/// Maximum part lost by chance: above, losses are congestion.
+const CHANCE_MAX: f64 = 0.2;
+/// Maximum slope of the lost part over the logarithm of the rate, with this many standard errors more.
+const SLOPE_MAX: f64 = 0.05;
+const ERRORS: f64 = 2.0;
+
+/// Packets that met a short queue: regression of "lost" on the logarithm of the rate.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chance {
+    packets: f64,
+    lost: f64,
+    x: f64,
+    xx: f64,
+    x_lost: f64,
+    /// Further losses that chance explains.
+    credit: f64,
+    /// Losses that were put down to chance.
+    pub(super) count: u64,
+}
+
+impl Chance {
+    /// Adds packets that met a short queue, `seconds` after the previous packets, at a rate of logarithm `x`.
+    pub(super) fn add(&mut self, seconds: f64, x: f64, lost: bool, packets: f64) {
+        let kept = libm::exp(-seconds / MEMORY);
+        let y = if lost { packets } else { 0.0 };
+        let add = |sum: &mut f64, value: f64| *sum = *sum * kept + value;
+        add(&mut self.packets, packets);
+        add(&mut self.lost, y);
+        add(&mut self.x, packets * x);
+        add(&mut self.xx, packets * x * x);
+        add(&mut self.x_lost, y * x);
+    }
+
+    /// p0: part of packets lost by chance.
+    pub(super) fn part(&self) -> f64 {
+        if self.packets < PACKETS { 0.0 } else { self.lost / self.packets }
+    }
+
+    /// Adds the credit of a packet.
+    pub(super) fn earn(&mut self) {
+        self.credit = (self.credit + CREDIT * self.part()).min(CREDIT_MAX);
+    }
+
+    /// Whether `lost` packets are lost by chance: the queue was short, or the session is alone and the credit
+    /// suffices.
+    pub(super) fn explains(&mut self, lost: u64, is_short: bool, is_alone: bool) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "below 2^53 packets")]
+        let losses = lost as f64;
+        let is_covered = is_alone && self.credit >= losses;
+        let is_chance = (is_short || is_covered) && self.part() <= CHANCE_MAX && !self.grows_with_rate();
+        if is_chance {
+            self.credit = (self.credit - losses).max(0.0);
+            self.count += lost;
+        }
+        is_chance
+    }
+
+    /// Whether more is lost at higher rates, as behind a policer.
+    fn grows_with_rate(&self) -> bool {
+        let n = self.packets;
+        if n < PACKETS {
+            return false;
+        }
+        let xx = self.xx - self.x * self.x / n;
+        if xx <= 1e-6 * n {
+            return false;
+        }
+        let xy = self.x_lost - self.x * self.lost / n;
+        let yy = self.lost - self.lost * self.lost / n;
+        let slope = xy / xx;
+        let error = libm::sqrt((yy - slope * xy).max(0.0) / (n - 2.0) / xx);
+        slope > SLOPE_MAX + ERRORS * error
+    }
+}
