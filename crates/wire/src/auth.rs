@@ -120,7 +120,6 @@ impl Authentication {
     ///
     /// # Errors
     /// A malformed extension, another scheme, or two extensions of the type.
-    #[expect(clippy::type_complexity, reason = "a value and its place")]
     pub fn find(packet: &lct::Packet<&[u8]>) -> Result<Option<(Self, Range<usize>)>, Error> {
         let Some((content, range)) = find(packet, HET_AUTH)? else { return Ok(None) };
         Ok(Some((Self::parse(content)?, range)))

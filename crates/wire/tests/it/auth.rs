@@ -13,8 +13,8 @@ const FIELDS: &str = "01 17 11 00 e0000001 00000102 deadbeef 060504030201 161514
 
 fn authentication(depth: u8, leaf: u8) -> Authentication {
     let mut path = [[0; 16]; 4];
-    for (at, node) in path[..depth.into()].iter_mut().enumerate() {
-        node.fill(at as u8 + 1);
+    for (number, node) in (1..).zip(&mut path[..depth.into()]) {
+        node.fill(number);
     }
     Authentication {
         depth,
@@ -143,9 +143,9 @@ proptest! {
             content.push(0);
         }
         let mut datagram = hex(HEADER);
-        datagram.extend([het, (content.len() / 4 + 1) as u8]);
+        datagram.extend([het, u8::try_from(content.len() / 4 + 1).unwrap()]);
         datagram.extend(&content);
-        datagram[2] = (datagram.len() / 4) as u8;
+        datagram[2] = u8::try_from(datagram.len() / 4).unwrap();
         let packet = lct::Packet::new_checked(datagram.as_slice()).unwrap();
         if let Ok(Some(tags)) = manifest(&packet) {
             let (mut again, bytes) = with_room(HEADER);
