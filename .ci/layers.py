@@ -37,7 +37,7 @@ for end in ("headwater-lab", "headwater-python"):
 # Top-level modules of `proto`, from the bottom up. Neither the seam (`control`) nor `delivery` and `stream` can name a
 # control, because all controls stand above them.
 PROTO_MODULES = [
-    "time", "rate", "rng", "machine", "measure", "pacing", "queue", "egress", "rtt",
+    "time", "rate", "rng", "machine", "measure", "pacing", "queue", "egress", "rtt", "auth",
     "control", "layering", "delivery", "stream",
     "fixed", "m2c", "webrc", "flid", "sim", "le_sbcc", "pgm", "bcfs", "rainbow",
     "controls", "described", "eventlog",

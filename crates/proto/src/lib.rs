@@ -49,6 +49,7 @@
 //! | [`rtt`] | round-trip questions between receivers and sender |
 //! | [`controls`] | table of the controls: names, parameters, constructors |
 //! | [`described`] | receiver of the control that a session names in its FDT |
+//! | [`auth`] | signatures and tags of packets: the signing end and the verifying front |
 //! | [`measure`] | loss and rates |
 //! | [`queue`] | what a link does to packets, shared by simulated links and the relay |
 //! | [`delivery`] | files: objects, FDT, carousel, FEC blocks, over one congestion control |
@@ -57,6 +58,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod auth;
 pub mod bcfs;
 pub mod control;
 pub mod controls;

@@ -12,6 +12,8 @@ pub const HET_TIME: u8 = 2;
 pub const HET_FTI: u8 = 64;
 /// EXT_SEQ, our own: position of the payload in the sequencer's buffer.
 pub const HET_SEQ: u8 = 96;
+/// EXT_MANIFEST, our own: tags of packets ([`crate::auth`]).
+pub const HET_MANIFEST: u8 = 97;
 /// EXT_FDT, which FDT instance an object of TOI 0 is.
 pub const HET_FDT: u8 = 192;
 /// EXT_CENC, content encoding of the FDT instance.
@@ -30,8 +32,8 @@ const USE_SLC: u8 = 0x10;
 /// Header extensions of a packet. EXT_NOP and unknown types are skipped; of duplicates the first counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Extensions {
-    /// EXT_AUTH is present. [`crate::lct::Packet::extensions`] gives the content; [`crate::alc::Repr::emit`]
-    /// refuses EXT_AUTH.
+    /// EXT_AUTH is present. [`crate::auth::Authentication::find`] gives the content;
+    /// [`crate::alc::Repr::emit`] refuses EXT_AUTH, which is inserted into the complete packet.
     pub auth: bool,
     /// EXT_TIME.
     pub time: Option<Time>,

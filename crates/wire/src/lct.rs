@@ -13,6 +13,8 @@ use crate::bytes::be;
 
 /// The version that RFC 5651 defines.
 pub const VERSION: u8 = 1;
+/// Longest possible LCT header: HDR_LEN counts 32-bit words in 8 bits.
+pub const HEADER_LEN_MAX: usize = 255 * 4;
 /// Largest transport session identifier, 48 bits.
 pub const TSI_MAX: u64 = (1 << 48) - 1;
 /// Largest transport object identifier, 112 bits.
@@ -137,7 +139,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 
     /// The congestion control information: 4, 8, 12 or 16 bytes.
     pub fn cci(&self) -> &[u8] {
-        &self.bytes()[FIXED_LEN..FIXED_LEN + self.layout.cci_len]
+        &self.bytes()[self.cci_range()]
     }
 
     /// The transport session identifier, of 16, 32 or 48 bits.
@@ -159,6 +161,16 @@ impl<T: AsRef<[u8]>> Packet<T> {
         ExtensionIter { rest: &self.bytes()[self.layout.fields_len()..self.header_len()] }
     }
 
+    /// Offset of the first header extension in the datagram.
+    pub(crate) fn extensions_start(&self) -> usize {
+        self.layout.fields_len()
+    }
+
+    /// Range of the congestion control information in the datagram.
+    pub fn cci_range(&self) -> core::ops::Range<usize> {
+        FIXED_LEN..FIXED_LEN + self.layout.cci_len
+    }
+
     /// Length of the whole LCT header in bytes.
     pub fn header_len(&self) -> usize {
         usize::from(self.bytes()[2]) * 4
@@ -171,6 +183,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<'a> Packet<&'a [u8]> {
+    /// The whole datagram.
+    pub(crate) fn datagram(&self) -> &'a [u8] {
+        self.buffer
+    }
+
     /// Like [`Packet::payload`], but borrows from the datagram and not from the view.
     pub fn into_payload(self) -> &'a [u8] {
         &self.buffer[self.header_len()..]

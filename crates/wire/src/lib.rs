@@ -5,6 +5,7 @@
 //! | [`lct`] | LCT header as a checked view | RFC 5651 |
 //! | [`alc`] | one ALC packet as a value: header, extensions, FEC Payload ID | RFC 5775, RFC 6726 |
 //! | [`extensions`] | EXT_TIME, EXT_FTI, EXT_FDT, EXT_CENC; our EXT_SEQ, EXT_LEVELS | RFC 5651, 5775, 6726 |
+//! | [`auth`] | EXT_AUTH and EXT_MANIFEST: signatures, tags | ours, `docs/reference/wire/auth.md` |
 //! | [`cci`] | the congestion control field in WEBRC's, RLC's and FLID-SL's shapes | RFC 3738, MCL library |
 //! | [`fti`] | FEC object transmission information | RFC 5052, 5445, 5170, 5510, 6330 |
 //! | [`fti::PayloadId`] | FEC Payload ID: source block number and encoding symbol ID | as above |
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alc;
+pub mod auth;
 pub mod bcfs;
 pub mod bytes;
 pub mod cci;

@@ -1,5 +1,6 @@
 //! One test binary: literal packets, round trips, and bytes that are wrong on purpose.
 mod alc;
+mod auth;
 mod bcfs;
 mod cci;
 mod fdt;

@@ -1,0 +1,105 @@
+//! Authentication per genuine packet of 1408 bytes with Ed25519: the signing end (a plan always full) and the
+//! verifying front (each packet in order).
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
+use headwater_proto::auth::{
+    PLANNED_MAX, PublicKey, Signer, SigningConfig, SigningEnd, Slot, Verdict, Verifier, VerifyingConfig,
+    VerifyingFront,
+};
+use headwater_proto::{ChannelId, Duration, Instant, Seed};
+
+/// Slots of a run: 40 manifests with their packets.
+const SLOTS: usize = 40 * 26;
+
+struct Key(SigningKey);
+
+impl Signer for Key {
+    fn public_key(&self) -> PublicKey {
+        self.0.verifying_key().to_bytes()
+    }
+
+    fn sign(&self, message: &[u8]) -> [u8; 64] {
+        self.0.sign(message).to_bytes()
+    }
+}
+
+struct Check(VerifyingKey);
+
+impl Verifier for Check {
+    fn verify(&self, _: &PublicKey, message: &[u8], signature: &[u8; 64]) -> bool {
+        self.0.verify_strict(message, &Signature::from_bytes(signature)).is_ok()
+    }
+}
+
+fn signing_key() -> SigningKey {
+    SigningKey::from_bytes(&[1; 32])
+}
+
+fn end() -> SigningEnd<Key> {
+    let mut end = SigningEnd::new(SigningConfig::new(7, 1, 1, [2; 32]), Key(signing_key()));
+    end.set_listed(ChannelId::BASE, true).expect("a channel");
+    end
+}
+
+/// Plans up to the bound, and sends one slot.
+fn send(end: &mut SigningEnd<Key>, packet: &mut [u8], buffer: &mut [u8]) -> usize {
+    while end.planned(ChannelId::BASE) < PLANNED_MAX {
+        let is_packet = end.next_slot(ChannelId::BASE) == Slot::Packet;
+        let number = u32::from_be_bytes([packet[12], packet[13], packet[14], packet[15]]) + 1;
+        packet[12..16].copy_from_slice(&number.to_be_bytes());
+        let bytes = if is_packet { &*packet } else { &packet[..12] };
+        end.plan(ChannelId::BASE, bytes).expect("room in the plan");
+    }
+    end.send(ChannelId::BASE, buffer).expect("room for a signature").expect("a planned slot")
+}
+
+/// LCT header of 12 bytes without TOI, and a payload.
+fn packet() -> Vec<u8> {
+    let mut packet = vec![0; 1_408];
+    packet[..12].copy_from_slice(&[0x10, 0x80, 3, 0, 0, 0, 0, 1, 0, 0, 0, 7]);
+    packet
+}
+
+fn auth(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("auth");
+    group.throughput(Throughput::Elements(SLOTS as u64));
+    let mut buffer = vec![0; 9_000];
+    let (mut signing, mut content) = (end(), packet());
+    group.bench_function("sign", |bencher| {
+        bencher.iter(|| (0..SLOTS).map(|_| send(&mut signing, &mut content, &mut buffer)).sum::<usize>());
+    });
+    let (mut signing, mut content) = (end(), packet());
+    let mut sent = Vec::new();
+    for _ in 0..SLOTS + 26 {
+        let bytes = send(&mut signing, &mut content, &mut buffer);
+        sent.push(buffer[..bytes].to_vec());
+    }
+    let key = signing_key().verifying_key();
+    let front = || {
+        let config = VerifyingConfig::new(vec![key.to_bytes()], 1);
+        let mut front = VerifyingFront::new(config, Check(key), Seed(1).stream("front", 0));
+        front.join(ChannelId::BASE);
+        // The first group is signed packet by packet: not part of the steady state.
+        for datagram in &sent[..26] {
+            assert_eq!(front.on_packet(Instant::ZERO, ChannelId::BASE, datagram), Verdict::Verified);
+        }
+        front
+    };
+    group.bench_function("verify", |bencher| {
+        bencher.iter_batched(
+            front,
+            |mut front| {
+                for (index, datagram) in (0..).zip(&sent[26..]) {
+                    let now = Instant::ZERO + Duration::from_micros(index);
+                    assert_eq!(front.on_packet(now, ChannelId::BASE, datagram), Verdict::Verified);
+                }
+            },
+            BatchSize::LargeInput,
+        );
+    });
+    group.finish();
+}
+
+criterion_group!(benches, auth);
+criterion_main!(benches);

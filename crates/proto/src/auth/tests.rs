@@ -1,0 +1,113 @@
+//! Both ends together: loss, joins, floods, replays, trees, single bits.
+
+mod flood;
+mod loss;
+mod model;
+mod packets;
+
+use headwater_wire::{Cci, PayloadId, alc};
+use rand::{Rng, RngExt};
+
+use super::*;
+use crate::rng::{Seed, Stream};
+use crate::{ChannelId, Duration, Instant};
+
+const TSI: u64 = 7;
+const STARTED: u32 = 0xE000_0000;
+const KEY: PublicKey = [9; 32];
+const BASE: ChannelId = ChannelId::BASE;
+const BUFFER_BYTES: usize = 9_000;
+
+/// A sender's end with the packets of a made-up session: each symbol is its number.
+struct Source<S = StandIn> {
+    end: SigningEnd<S>,
+    symbols: u32,
+    numbers: u16,
+    symbol_bytes: usize,
+}
+
+impl<S: Signer> Source<S> {
+    fn new(config: SigningConfig, signer: S, is_listed: bool) -> Self {
+        let mut end = SigningEnd::new(config, signer);
+        end.set_listed(BASE, is_listed).unwrap();
+        Self { end, symbols: 0, numbers: 0, symbol_bytes: 1_300 }
+    }
+
+    fn header(&mut self, is_packet: bool) -> alc::Repr {
+        self.numbers = self.numbers.wrapping_add(1);
+        alc::Repr {
+            tsi: TSI,
+            toi: is_packet.then_some(1),
+            close_session: false,
+            close_object: false,
+            psi: 0,
+            codepoint: 0,
+            cci: Cci::new(&[[1, 2], self.numbers.to_be_bytes()].concat()).unwrap(),
+            extensions: headwater_wire::Extensions::default(),
+            payload_id: is_packet
+                .then_some(PayloadId { sbn: self.symbols >> 16, esi: self.symbols & 0xFFFF }),
+        }
+    }
+
+    /// Plans the next slot.
+    fn plan(&mut self) {
+        let is_packet = self.end.next_slot(BASE) == Slot::Packet;
+        let header = self.header(is_packet);
+        let mut bytes = [0; BUFFER_BYTES];
+        let mut length = header.emit(&mut bytes).unwrap();
+        if is_packet {
+            bytes[length..length + 4].copy_from_slice(&self.symbols.to_be_bytes());
+            length += self.symbol_bytes;
+            self.symbols += 1;
+        }
+        self.end.plan(BASE, &bytes[..length]).unwrap();
+    }
+
+    /// Sends the next slot, with the plan full before.
+    fn send(&mut self) -> Vec<u8> {
+        while self.end.planned(BASE) < PLANNED_MAX {
+            self.plan();
+        }
+        self.send_planned()
+    }
+
+    fn send_planned(&mut self) -> Vec<u8> {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let length = self.end.send(BASE, &mut buffer).unwrap().unwrap();
+        buffer.truncate(length);
+        buffer
+    }
+}
+
+fn signing() -> SigningConfig {
+    SigningConfig::new(TSI, STARTED, 1, [3; 32])
+}
+
+fn source() -> Source {
+    Source::new(signing(), StandIn(KEY), true)
+}
+
+fn front() -> VerifyingFront<StandIn> {
+    front_of(VerifyingConfig::new(vec![KEY], 1))
+}
+
+fn front_of(config: VerifyingConfig) -> VerifyingFront<StandIn> {
+    let mut front = VerifyingFront::new(config, StandIn(KEY), Seed(1).stream("front", 0));
+    front.join(BASE);
+    front
+}
+
+fn at(index: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(index)
+}
+
+fn ended(counters: &Counters) -> u64 {
+    let Counters { verified, malformed, foreign, forged, unlisted, replayed, untrusted, over_budget } =
+        *counters;
+    verified + malformed + foreign + forged + unlisted + replayed + untrusted + over_budget
+}
+
+fn symbol(datagram: &[u8]) -> Option<u32> {
+    let (header, symbol) = alc::parse(datagram).unwrap();
+    header.payload_id.map(|_| u32::from_be_bytes(*symbol.first_chunk().unwrap()))
+}

@@ -1,0 +1,117 @@
+//! A stranger on the receiver's network, who sees each packet and forges others.
+
+use headwater_wire::auth::{Authentication, insert_manifest};
+use headwater_wire::lct;
+
+use super::*;
+
+/// Returns a symbol of the session with made-up content.
+fn forged_symbol(source: &mut Source, rng: &mut Stream) -> Vec<u8> {
+    let header = source.header(true);
+    let mut bytes = vec![0; 1_340];
+    header.emit(&mut bytes).unwrap();
+    rng.fill_bytes(&mut bytes[24..]);
+    bytes
+}
+
+/// Returns a manifest of a made-up tag with the latest genuine pass, under a number that may come.
+fn forged_manifest(latest: &Authentication, rng: &mut Stream) -> Vec<u8> {
+    let header = alc::Repr { toi: None, payload_id: None, ..source().header(false) };
+    let mut bytes = vec![0; 300];
+    let length = header.emit(&mut bytes).unwrap();
+    let length = insert_manifest(&mut bytes, length, [rng.random()].into_iter()).unwrap();
+    let number = latest.number + rng.random_range(0..=16);
+    let mut auth = Authentication { number, ..*latest };
+    rng.fill_bytes(&mut auth.signature);
+    let end = auth.insert(&mut bytes, length).unwrap().end;
+    bytes.truncate(end);
+    bytes
+}
+
+/// Genuine packets that arrive at 20 % of loss, and those of them that are verified, beside a flood or not.
+fn verified_of_arrivals(slots: u64, is_flooded: bool) -> (u32, u32) {
+    let (mut source, mut strange, mut front) = (source(), source(), front());
+    let (mut rng, mut loss) = (Seed(4).stream("stranger", 0), Seed(4).stream("loss", 0));
+    let (mut arrived, mut verified, mut sent, mut memory_max) = (0, 0, 0, 0);
+    let mut latest: Option<Authentication> = None;
+    for index in 0..slots {
+        let datagram = source.send();
+        // In any order, and evenly over the millisecond. The stranger has seen the packets of the one before.
+        let mut packets = Vec::new();
+        if let Some(latest) = latest.as_ref().filter(|_| is_flooded) {
+            packets.extend((0..10).map(|_| forged_symbol(&mut strange, &mut rng)));
+            packets.extend((0..40).map(|_| forged_manifest(latest, &mut rng)));
+        }
+        let packet = lct::Packet::new_checked(datagram.as_slice()).unwrap();
+        latest = Authentication::find(&packet).unwrap().map(|(auth, _)| auth).or(latest);
+        let genuine = rng.random_range(0..=packets.len());
+        packets.insert(genuine, datagram);
+        let is_lost = loss.random::<f64>() < 0.2;
+        for (place, bytes) in packets.iter().enumerate() {
+            let is_genuine = place == genuine;
+            if is_genuine && is_lost {
+                continue;
+            }
+            (sent, arrived) = (sent + 1, arrived + u32::from(is_genuine));
+            let now = at(index) + Duration::from_micros(19 * place as u64);
+            let is_verified = front.on_packet(now, BASE, bytes) == Verdict::Verified;
+            assert!(is_genuine || !is_verified);
+            verified += u32::from(is_verified);
+            while let Some(released) = front.poll_released() {
+                assert!(symbol(released.bytes).is_some_and(|number| u64::from(number) <= index));
+                verified += 1;
+            }
+            memory_max = memory_max.max(front.memory_bytes());
+        }
+    }
+    front.on_timeout(at(slots + 1_000));
+    assert_eq!(ended(&front.counters()), sent, "each packet is counted once");
+    let (counters, checks) = (front.counters(), front.checks());
+    println!("{verified} of {arrived} verified, {checks} checks, {memory_max} bytes, {counters:?}");
+    assert!(memory_max <= WAITING_BYTES_MAX + 20_000, "{memory_max}");
+    // The wide budget until the first verified packet, 200 a second, four of each number whose pass is known,
+    // and the genuine ones.
+    let bound = 1_000 + slots / 5 + 4 * source.end.signatures() + source.end.signatures();
+    assert!(checks <= bound, "{checks} checks, at most {bound}");
+    (arrived, verified)
+}
+
+#[test]
+fn floods_are_not_verified_and_displace_nothing() {
+    let (arrived, quiet) = verified_of_arrivals(10_000, false);
+    let (again, flooded) = verified_of_arrivals(10_000, true);
+    assert_eq!(arrived, again, "the same losses");
+    assert!(f64::from(flooded) >= 0.995 * f64::from(quiet), "{flooded} beside a flood, {quiet} without");
+}
+
+#[test]
+fn a_late_receiver_verifies_its_first_packet_beside_forged_signatures() {
+    let mut first = Vec::new();
+    for seed in 0..100 {
+        let mut source = Source::new(signing(), StandIn(KEY), false);
+        let mut rng = Seed(seed).stream("stranger", 0);
+        let config = VerifyingConfig::new(vec![KEY], 1);
+        let mut front = VerifyingFront::new(config, StandIn(KEY), Seed(seed).stream("front", 0));
+        front.join(BASE);
+        let genuine = source.send();
+        let packet = lct::Packet::new_checked(genuine.as_slice()).unwrap();
+        let latest = Authentication::find(&packet).unwrap().unwrap().0;
+        let forged = forged_manifest(&latest, &mut rng);
+        // 40 000 forged signatures a second and 10.5 genuine ones, at random times.
+        let mut now = Instant::ZERO;
+        loop {
+            now += Duration::from_nanos(rng.random_range(0..50_000));
+            if rng.random::<f64>() < 10.5 / 40_000.0 {
+                if front.on_packet(now, BASE, &genuine) == Verdict::Verified {
+                    break;
+                }
+            } else {
+                front.on_packet(now, BASE, &forged);
+            }
+        }
+        first.push(now.since(Instant::ZERO).as_secs_f64());
+    }
+    first.sort_by(f64::total_cmp);
+    println!("first verified: median {:.2} s, 95 % {:.2} s", first[50], first[95]);
+    assert!(first[95] <= 2.0, "{}", first[95]);
+}

@@ -1,0 +1,90 @@
+//! Loss amplification: packets lost for want of a manifest.
+
+use super::*;
+
+/// Loss of packets in bursts of a mean length, at a mean share.
+struct Link {
+    rng: Stream,
+    share: f64,
+    burst: f64,
+    is_losing: bool,
+}
+
+impl Link {
+    fn new(share: f64, burst: f64) -> Self {
+        Self {
+            rng: Seed(share.to_bits() ^ burst.to_bits()).stream("link", 0),
+            share,
+            burst,
+            is_losing: false,
+        }
+    }
+
+    fn loses(&mut self) -> bool {
+        if self.burst == 1.0 {
+            return self.rng.random::<f64>() < self.share;
+        }
+        let draw = self.rng.random::<f64>();
+        self.is_losing = if self.is_losing {
+            draw >= 1.0 / self.burst
+        } else {
+            draw < self.share / (1.0 - self.share) / self.burst
+        };
+        self.is_losing
+    }
+}
+
+/// Returns the share of packets lost on the link and the effective share, over `packets` at 1000 packets a
+/// second. A receiver joins each `join` packets.
+fn amplification(packets: u64, share: f64, burst: f64, join: Option<u64>) -> (f64, f64) {
+    let (mut source, mut link) = (source(), Link::new(share, burst));
+    let mut front = front();
+    let (mut lost, mut arrived, mut verified, mut released_last) = (0_u32, 0_u64, 0_u64, None);
+    let mut content = 0_u32;
+    for index in 0..packets {
+        if join.is_some_and(|join| index % join == 0) {
+            verified += front.counters().verified;
+            front = self::front();
+            released_last = None;
+        }
+        let datagram = source.send();
+        content += 1;
+        if link.loses() {
+            lost += 1;
+            continue;
+        }
+        arrived += 1;
+        let verdict = front.on_packet(at(index), BASE, &datagram);
+        while let Some(released) = front.poll_released() {
+            let number = symbol(released.bytes);
+            assert!(number > released_last, "in order");
+            released_last = number;
+        }
+        if verdict == Verdict::Verified && symbol(&datagram).is_some() {
+            assert!(symbol(&datagram) > released_last, "a verified packet overtakes no packet that waits");
+            released_last = symbol(&datagram);
+        }
+    }
+    verified += front.counters().verified;
+    let unverified = arrived - verified;
+    let total = f64::from(content);
+    (f64::from(lost) / total, f64::from(lost + u32::try_from(unverified).unwrap()) / total)
+}
+
+#[test]
+fn effective_loss_is_at_most_1_05_of_the_link() {
+    for burst in [1.0, 5.0, 20.0] {
+        for share in [0.01, 0.05, 0.1, 0.2] {
+            let (lost, effective) = amplification(200_000, share, burst, None);
+            println!("loss {share} in bursts of {burst}: {:.4}", effective / lost);
+            assert!(effective <= 1.05 * lost, "{share} in bursts of {burst}: {effective} of {lost}");
+        }
+    }
+}
+
+#[test]
+fn joins_cost_next_to_nothing() {
+    let (lost, effective) = amplification(100_000, 0.01, 1.0, Some(500));
+    println!("joins: {:.4}", effective / lost);
+    assert!(effective <= 1.05 * lost, "{effective} of {lost}");
+}

@@ -1,0 +1,212 @@
+//! Single packets: signed, listed, replayed, of trees, with a changed bit.
+
+use headwater_wire::auth::Authentication;
+use headwater_wire::lct;
+
+use super::*;
+use crate::auth::pass::{CHAIN, PassChain, Reference};
+
+fn auth(datagram: &[u8]) -> Option<Authentication> {
+    Authentication::find(&lct::Packet::new_checked(datagram).unwrap()).unwrap().map(|(auth, _)| auth)
+}
+
+#[test]
+fn each_packet_is_verified_in_order_and_once() {
+    let (mut source, mut front) = (source(), front());
+    let sent: Vec<_> = (0..400).map(|_| source.send()).collect();
+    // A manifest for each 25 packets, and the first group is signed: one manifest comes before it.
+    assert_eq!(sent.iter().filter(|datagram| auth(datagram).is_some()).count(), 400_usize.div_ceil(26) + 25);
+    for (index, datagram) in sent.iter().enumerate() {
+        assert_eq!(front.on_packet(at(index as u64), BASE, datagram), Verdict::Verified, "{index}");
+    }
+    for datagram in &sent[120..] {
+        let verdict = front.on_packet(at(400), BASE, datagram);
+        assert_eq!(verdict, Verdict::Rejected(Rejection::Replayed));
+    }
+    for datagram in &sent[..120] {
+        assert_ne!(front.on_packet(at(400), BASE, datagram), Verdict::Verified);
+    }
+    front.on_timeout(at(1_000));
+    assert!(front.poll_released().is_none());
+    assert_eq!(ended(&front.counters()), 800);
+    assert_eq!(front.session(), Some((&KEY, TSI, STARTED)));
+}
+
+#[test]
+fn a_channel_without_manifests_signs_each_packet() {
+    let (mut source, mut front) = (Source::new(signing(), StandIn(KEY), false), front());
+    for index in 0..100 {
+        let datagram = source.send();
+        assert_eq!(auth(&datagram).unwrap().number, index + 1);
+        assert_eq!(front.on_packet(at(index.into()), BASE, &datagram), Verdict::Verified);
+    }
+    assert_eq!(source.end.signatures(), 100);
+}
+
+#[test]
+fn packets_planned_late_and_closing_packets_are_signed() {
+    let mut source = source();
+    for _ in 0..200 {
+        source.plan();
+        assert!(auth(&source.send_planned()).is_some(), "planned when it leaves");
+    }
+    let mut source = self::source();
+    for _ in 0..200 {
+        source.send();
+    }
+    while source.end.planned(BASE) > 0 {
+        source.send_planned();
+    }
+    assert_eq!(source.end.next_slot(BASE), Slot::Packet);
+    let header = alc::Repr { close_session: true, ..source.header(false) };
+    let mut bytes = [0; 100];
+    let length = header.emit(&mut bytes).unwrap();
+    source.end.plan(BASE, &bytes[..length]).unwrap();
+    assert!(auth(&source.send_planned()).is_some());
+}
+
+#[test]
+fn shed_packets_leave_the_others_verified() {
+    let (mut source, mut front) = (source(), front());
+    for index in 0..1_000_u64 {
+        let datagram = source.send();
+        assert_eq!(front.on_packet(at(index), BASE, &datagram), Verdict::Verified, "{index}");
+        if index % 3 == 0 && source.end.planned(BASE) > 0 && index % 26 > 2 && index % 26 < 20 {
+            assert!(source.end.shed(BASE));
+        }
+    }
+}
+
+#[test]
+fn one_signature_serves_a_tree() {
+    for count in 2..=16 {
+        let (mut source, mut front) = (Source::new(signing(), StandIn(KEY), false), front());
+        (0..count).for_each(|_| source.plan());
+        assert_eq!(source.end.sign_tree(BASE), Ok(count));
+        let sent: Vec<_> = (0..count).map(|_| source.send_planned()).collect();
+        assert_eq!(source.end.signatures(), 1);
+        for datagram in sent.iter().rev() {
+            assert_eq!(front.on_packet(at(0), BASE, datagram), Verdict::Verified);
+        }
+        assert_eq!(front.checks(), 1);
+        for datagram in &sent {
+            let verdict = front.on_packet(at(1), BASE, datagram);
+            assert_eq!(verdict, Verdict::Rejected(Rejection::Replayed));
+        }
+    }
+}
+
+#[test]
+fn a_packet_of_one_channel_is_not_accepted_on_another_one() {
+    let mut source = Source::new(signing(), StandIn(KEY), false);
+    let mut front = front_of(VerifyingConfig::new(vec![KEY], 2));
+    front.join(ChannelId(1));
+    let datagram = source.send();
+    let verdict = front.on_packet(at(0), ChannelId(1), &datagram);
+    assert_eq!(verdict, Verdict::Rejected(Rejection::Forged));
+    assert_eq!(front.on_packet(at(0), BASE, &datagram), Verdict::Verified);
+}
+
+#[test]
+fn other_keys_and_earlier_sessions_are_refused() {
+    let verdict = |config: SigningConfig, key: PublicKey, front: &mut VerifyingFront<StandIn>| {
+        front.on_packet(at(0), BASE, &Source::new(config, StandIn(key), false).send())
+    };
+    let mut front = front_of(VerifyingConfig::new(vec![[8; 32], KEY], 1).with_started_min(STARTED));
+    let earlier = SigningConfig::new(TSI, STARTED - 1, 1, [3; 32]);
+    assert_eq!(verdict(signing(), [7; 32], &mut front), Verdict::Rejected(Rejection::Untrusted));
+    assert_eq!(verdict(earlier.clone(), KEY, &mut front), Verdict::Rejected(Rejection::Replayed));
+    assert_eq!(verdict(signing(), KEY, &mut front), Verdict::Verified);
+    assert_eq!(verdict(signing(), [8; 32], &mut front), Verdict::Rejected(Rejection::Untrusted));
+    assert_eq!(verdict(earlier, KEY, &mut front), Verdict::Rejected(Rejection::Replayed));
+    let later = SigningConfig::new(TSI, STARTED + 1, 1, [3; 32]);
+    assert_eq!(verdict(later, KEY, &mut front), Verdict::Rejected(Rejection::Foreign));
+}
+
+#[test]
+fn a_replay_after_another_join_is_refused() {
+    let (mut source, mut front) = (Source::new(signing(), StandIn(KEY), false), front());
+    let datagram = source.send();
+    assert_eq!(front.on_packet(at(0), BASE, &datagram), Verdict::Verified);
+    front.leave(BASE);
+    front.join(BASE);
+    assert_eq!(front.on_packet(at(1), BASE, &datagram), Verdict::Rejected(Rejection::Replayed));
+}
+
+#[test]
+fn packets_on_request_are_verified_whatever_the_word_in_the_cci() {
+    let config = signing().with_request(true);
+    let mut source = Source::new(config, StandIn(KEY), false);
+    let mut front = front_of(VerifyingConfig::new(vec![KEY], 1).with_request(true));
+    for index in 0..100_u8 {
+        let mut datagram = source.send();
+        datagram[4..8].fill(index);
+        assert_eq!(front.on_packet(at(index.into()), BASE, &datagram), Verdict::Verified);
+    }
+}
+
+#[test]
+fn passes_fit_across_chains() {
+    let keys = hash::SessionKeys::new(&KEY, TSI, STARTED, false);
+    let mut chain = PassChain::new(&keys, [5; 32], BASE);
+    let all: Vec<_> = (1..=3 * CHAIN)
+        .map(|number| {
+            let (pass, next_pass) = chain.pass(&keys, number);
+            Reference { number, pass, next_pass }
+        })
+        .collect();
+    for (index, reference) in all.iter().enumerate() {
+        let fits = |later: &Reference| reference.fits(&keys, BASE, later);
+        assert!(!fits(reference));
+        for step in [1, 2, 16] {
+            assert!(all.get(index + step).is_none_or(fits), "{index} and {step} more");
+        }
+        assert!(!all.get(index + 17).is_some_and(fits));
+        let changed = |later: &Reference| Reference { pass: [1; 6], ..*later };
+        assert!(!all.get(index + 1).map(changed).is_some_and(|later| fits(&later)));
+    }
+}
+
+#[test]
+fn a_flood_cannot_use_up_the_tries_of_a_genuine_number() {
+    let (mut source, mut front) = (Source::new(signing(), StandIn(KEY), false), front());
+    assert_eq!(front.on_packet(at(0), BASE, &source.send()), Verdict::Verified);
+    let datagram = source.send();
+    let mut forged = datagram.clone();
+    *forged.last_mut().unwrap() ^= 1;
+    for _ in 0..10 {
+        assert_eq!(front.on_packet(at(1), BASE, &forged), Verdict::Rejected(Rejection::Forged));
+    }
+    assert_eq!(front.on_packet(at(1), BASE, &datagram), Verdict::Verified);
+}
+
+#[test]
+fn no_changed_bit_is_verified() {
+    let mut listed = source();
+    listed.symbol_bytes = 8;
+    let sent: Vec<_> = (0..60).map(|_| listed.send()).collect();
+    let mut tree = Source::new(signing(), StandIn(KEY), false);
+    tree.symbol_bytes = 8;
+    (0..4).for_each(|_| tree.plan());
+    tree.end.sign_tree(BASE).unwrap();
+    let leaves: Vec<_> = (0..4).map(|_| tree.send_planned()).collect();
+    // A signed packet, a manifest, a listed packet, and a leaf before and after its tree is known.
+    for (before, datagram) in [
+        (&sent[..3], &sent[3]),
+        (&sent[..26], &sent[26]),
+        (&sent[..30], &sent[30]),
+        (&leaves[..0], &leaves[1]),
+        (&leaves[..1], &leaves[1]),
+    ] {
+        for bit in 0..datagram.len() * 8 {
+            let mut front = front();
+            for earlier in before {
+                assert_eq!(front.on_packet(at(0), BASE, earlier), Verdict::Verified);
+            }
+            let mut changed = datagram.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(front.on_packet(at(0), BASE, &changed), Verdict::Verified, "bit {bit}");
+            assert_eq!(front.on_packet(at(0), BASE, datagram), Verdict::Verified, "bit {bit}");
+        }
+    }
+}

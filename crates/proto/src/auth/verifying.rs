@@ -1,0 +1,429 @@
+//! The verifying front: stands before a receiver's control and decoder.
+
+use headwater_wire::auth::{Authentication, Tag, manifest};
+use headwater_wire::lct;
+
+use super::Verifier;
+use super::budget::Budget;
+use super::hash::{Message, PublicKey, SessionKeys, key_name};
+use super::pass::{Reference, STEPS_MAX};
+use super::tags::{TagState, Tags};
+use super::waiting::{Waiting, WaitingState};
+use super::window::{NumberUse, NumberWindow};
+use crate::machine::ChannelId;
+use crate::rng::Stream;
+use crate::time::Instant;
+
+/// Most checks of a signature with a fitting pass for each number. Beyond, the budget decides.
+const TRIES_MAX: u8 = 4;
+/// Numbers below the highest number in which a manifest still counts: fewer manifests than the tags of a
+/// generation belong to, so that a delayed manifest does not open a tag again.
+const MANIFEST_NUMBERS: u32 = 8;
+
+/// Configuration of a [`VerifyingFront`].
+#[derive(Clone, Debug)]
+pub struct VerifyingConfig {
+    keys: Vec<PublicKey>,
+    channels: u16,
+    started_min: u32,
+    is_on_request: bool,
+}
+
+impl VerifyingConfig {
+    /// Accepts sessions of the holders of these keys, on channels numbered below `channels`. A channel with
+    /// manifests takes 19 kB.
+    pub fn new(keys: Vec<PublicKey>, channels: u16) -> Self {
+        Self { keys, channels, started_min: 0, is_on_request: false }
+    }
+
+    /// Refuses sessions that started earlier, in seconds of the NTP era. Default: none.
+    #[must_use]
+    pub fn with_started_min(mut self, started_min: u32) -> Self {
+        self.started_min = started_min;
+        self
+    }
+
+    /// Configures packets sent on request (BCFS): the CCI counts as zero, and signatures carry no pass.
+    #[must_use]
+    pub fn with_request(mut self, is_on_request: bool) -> Self {
+        self.is_on_request = is_on_request;
+        self
+    }
+}
+
+/// Reason why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// No LCT packet of a known form.
+    Malformed,
+    /// Packet of another session of a trusted sender.
+    Foreign,
+    /// Wrong signature, or no packet of the tree whose number the packet claims.
+    Forged,
+    /// No manifest listed the packet in time.
+    Unlisted,
+    /// The packet had come before, or is too old.
+    Replayed,
+    /// Signed with a key that is not trusted.
+    Untrusted,
+    /// The signature was not checked, for lack of budget.
+    OverBudget,
+}
+
+/// Fate of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The packet is genuine and new.
+    Verified,
+    /// The packet waits for a manifest. [`VerifyingFront::poll_released`] returns it later, or a counter
+    /// counts it.
+    Waiting,
+    /// The packet was dropped and counted.
+    Rejected(Rejection),
+}
+
+/// Packets by their end: each packet is counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Genuine packets, manifests included.
+    pub verified: u64,
+    /// See [`Rejection::Malformed`].
+    pub malformed: u64,
+    /// See [`Rejection::Foreign`].
+    pub foreign: u64,
+    /// See [`Rejection::Forged`].
+    pub forged: u64,
+    /// See [`Rejection::Unlisted`].
+    pub unlisted: u64,
+    /// See [`Rejection::Replayed`].
+    pub replayed: u64,
+    /// See [`Rejection::Untrusted`].
+    pub untrusted: u64,
+    /// See [`Rejection::OverBudget`].
+    pub over_budget: u64,
+}
+
+/// Packet that waited and is verified now.
+#[derive(Clone, Copy, Debug)]
+pub struct Released<'a> {
+    /// Channel of the packet.
+    pub channel: ChannelId,
+    /// Time of arrival, earlier than the time of release.
+    pub arrived: Instant,
+    /// The datagram.
+    pub bytes: &'a [u8],
+}
+
+/// Session of the first verified packet.
+#[derive(Debug)]
+struct Session {
+    key: PublicKey,
+    key_name: [u8; 4],
+    tsi: u64,
+    started: u32,
+    keys: SessionKeys,
+}
+
+/// State of a channel.
+#[derive(Debug)]
+struct Channel {
+    is_joined: bool,
+    tags: Option<Box<Tags>>,
+    numbers: NumberWindow,
+    reference: Option<Reference>,
+    /// Failed checks of each of the numbers above the reference, by the number's remainder.
+    tries: [u8; STEPS_MAX as usize],
+}
+
+impl Channel {
+    fn new() -> Self {
+        let tries = [0; STEPS_MAX as usize];
+        Self { is_joined: false, tags: None, numbers: NumberWindow::new(), reference: None, tries }
+    }
+
+    fn advance(&mut self, later: Reference) {
+        let before = self.reference.map_or(0, |reference| reference.number);
+        if later.number > before {
+            for number in (before + 1..=later.number).rev().take(STEPS_MAX as usize) {
+                self.tries[(number % STEPS_MAX) as usize] = 0;
+            }
+            self.reference = Some(later);
+        }
+    }
+}
+
+/// Verifies each packet before a control or a decoder sees the packet.
+///
+/// Pass each datagram to [`VerifyingFront::on_packet`], then drain [`VerifyingFront::poll_released`]. Memory:
+/// [`WAITING_BYTES_MAX`](super::WAITING_BYTES_MAX), and 19 kB for each channel with manifests.
+#[derive(Debug)]
+pub struct VerifyingFront<V> {
+    verifier: V,
+    config: VerifyingConfig,
+    session: Option<Session>,
+    channels: Vec<Option<Box<Channel>>>,
+    /// Joined channels without a verified signature.
+    unproven: usize,
+    waiting: Waiting,
+    budget: Budget,
+    counters: Counters,
+    checks: u64,
+}
+
+impl<V: Verifier> VerifyingFront<V> {
+    /// Creates a front that has heard nothing.
+    pub fn new(config: VerifyingConfig, verifier: V, rng: Stream) -> Self {
+        let channels = (0..config.channels).map(|_| None).collect();
+        Self {
+            verifier,
+            config,
+            session: None,
+            channels,
+            unproven: 0,
+            waiting: Waiting::default(),
+            budget: Budget::new(rng),
+            counters: Counters::default(),
+            checks: 0,
+        }
+    }
+
+    /// Records that a channel was joined. Packets of a channel that was never joined are dropped as unlisted.
+    pub fn join(&mut self, channel: ChannelId) {
+        let Some(place) = self.channels.get_mut(usize::from(channel.0)) else { return };
+        let channel = place.get_or_insert_with(|| Box::new(Channel::new()));
+        self.unproven += usize::from(!channel.is_joined && channel.reference.is_none());
+        channel.is_joined = true;
+    }
+
+    /// Records that a channel was left. Numbers are kept, so that a packet does not count twice after another
+    /// join.
+    pub fn leave(&mut self, channel: ChannelId) {
+        if let Some(channel) = self.channel(channel) {
+            let was_unproven = channel.is_joined && channel.reference.is_none();
+            channel.is_joined = false;
+            self.unproven -= usize::from(was_unproven);
+        }
+    }
+
+    /// Returns the packets by their end so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Returns the number of signatures checked so far.
+    pub fn checks(&self) -> u64 {
+        self.checks
+    }
+
+    /// Returns the sender's key, the session's identifier and its start; `None` before the first verified
+    /// packet.
+    pub fn session(&self) -> Option<(&PublicKey, u64, u32)> {
+        self.session.as_ref().map(|session| (&session.key, session.tsi, session.started))
+    }
+
+    /// Handles a packet from the network.
+    pub fn on_packet(&mut self, now: Instant, channel: ChannelId, bytes: &[u8]) -> Verdict {
+        self.on_timeout(now);
+        let verdict = self.judge(now, channel, bytes);
+        match verdict {
+            Verdict::Verified => self.counters.verified += 1,
+            Verdict::Waiting => {}
+            Verdict::Rejected(reason) => *self.counter(reason) += 1,
+        }
+        verdict
+    }
+
+    /// Drops packets that waited too long.
+    pub fn on_timeout(&mut self, now: Instant) {
+        self.counters.unlisted += self.waiting.expire(now);
+    }
+
+    /// Returns when [`VerifyingFront::on_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.waiting.deadline()
+    }
+
+    /// Returns the next packet that waited and is verified now, in order of arrival.
+    pub fn poll_released(&mut self) -> Option<Released<'_>> {
+        let (packet, bytes) = self.waiting.take()?;
+        self.counters.verified += 1;
+        Some(Released { channel: packet.channel, arrived: packet.arrived, bytes })
+    }
+
+    /// Returns the bytes of memory that packets can move: the waiting packets and the channels.
+    pub fn memory_bytes(&self) -> usize {
+        let channel_bytes = |channel: &Channel| {
+            size_of::<Channel>() + channel.tags.as_ref().map_or(0, |tags| tags.memory_bytes())
+        };
+        self.waiting.memory_bytes()
+            + self.channels.iter().flatten().map(|one| channel_bytes(one)).sum::<usize>()
+    }
+
+    fn counter(&mut self, reason: Rejection) -> &mut u64 {
+        match reason {
+            Rejection::Malformed => &mut self.counters.malformed,
+            Rejection::Foreign => &mut self.counters.foreign,
+            Rejection::Forged => &mut self.counters.forged,
+            Rejection::Unlisted => &mut self.counters.unlisted,
+            Rejection::Replayed => &mut self.counters.replayed,
+            Rejection::Untrusted => &mut self.counters.untrusted,
+            Rejection::OverBudget => &mut self.counters.over_budget,
+        }
+    }
+
+    fn channel(&mut self, channel: ChannelId) -> Option<&mut Channel> {
+        self.channels.get_mut(usize::from(channel.0))?.as_deref_mut()
+    }
+
+    fn judge(&mut self, now: Instant, channel: ChannelId, bytes: &[u8]) -> Verdict {
+        let malformed = Verdict::Rejected(Rejection::Malformed);
+        let Ok(packet) = lct::Packet::new_checked(bytes) else { return malformed };
+        let (Ok(auth), Some(tsi)) = (Authentication::find(&packet), packet.tsi()) else { return malformed };
+        if self.session.as_ref().is_some_and(|session| session.tsi != tsi) {
+            return Verdict::Rejected(Rejection::Foreign);
+        }
+        let Some((auth, range)) = auth else { return self.judge_listed(now, channel, &packet, bytes) };
+        let Ok(tags) = manifest(&packet) else { return malformed };
+        if auth.number == 0 {
+            return malformed;
+        }
+        match self.judge_signed(now, channel, tsi, &packet, bytes, &auth, range, tags.is_some()) {
+            Ok(()) => {
+                self.open_tags(channel, tags.unwrap_or_default());
+                Verdict::Verified
+            }
+            Err(reason) => Verdict::Rejected(reason),
+        }
+    }
+
+    fn judge_listed(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        packet: &lct::Packet<&[u8]>,
+        bytes: &[u8],
+    ) -> Verdict {
+        let tag = self.session.as_ref().map(|session| session.keys.tag(packet, bytes));
+        let Some(known) = self.channel(channel) else { return Verdict::Rejected(Rejection::Unlisted) };
+        match known.tags.as_mut().zip(tag).map_or(TagState::Unlisted, |(tags, tag)| tags.see(&tag)) {
+            TagState::Open => Verdict::Verified,
+            TagState::Seen => Verdict::Rejected(Rejection::Replayed),
+            TagState::Unlisted => {
+                self.counters.unlisted += self.waiting.push(channel, now, tag, bytes);
+                Verdict::Waiting
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "parts of one packet")]
+    fn judge_signed(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        tsi: u64,
+        packet: &lct::Packet<&[u8]>,
+        bytes: &[u8],
+        auth: &Authentication,
+        range: core::ops::Range<usize>,
+        is_manifest: bool,
+    ) -> Result<(), Rejection> {
+        let candidate = self.candidate(tsi, auth)?;
+        let keys = match (&self.session, &candidate) {
+            (_, Some(session)) | (Some(session), None) => session.keys,
+            (None, None) => return Err(Rejection::Untrusted),
+        };
+        let (is_open, unproven) = (self.config.is_on_request || self.unproven > 0, self.unproven);
+        let channel = self.channels.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
+        let channel = channel.ok_or(Rejection::Unlisted)?;
+        if is_manifest && channel.numbers.highest().saturating_sub(auth.number) >= MANIFEST_NUMBERS {
+            return Err(Rejection::Replayed);
+        }
+        let message = Message::of(id, auth, &keys.digest(bytes, packet.cci_range(), range));
+        match channel.numbers.classify(auth, &message) {
+            NumberUse::Replay => return Err(Rejection::Replayed),
+            NumberUse::Contradiction => return Err(Rejection::Forged),
+            NumberUse::Leaf => {
+                channel.numbers.record(auth, &message);
+                return Ok(());
+            }
+            NumberUse::New => {}
+        }
+        let later = Reference { number: auth.number, pass: auth.pass, next_pass: auth.next_pass };
+        let tries = &mut channel.tries[(auth.number % STEPS_MAX) as usize];
+        let fits = *tries < TRIES_MAX
+            && channel.reference.is_some_and(|reference| reference.fits(&keys, id, &later));
+        if !fits && !self.budget.take(now, is_open) {
+            return Err(Rejection::OverBudget);
+        }
+        self.checks += 1;
+        let session = candidate.as_ref().or(self.session.as_ref()).ok_or(Rejection::Untrusted)?;
+        if !self.verifier.verify(&session.key, message.as_bytes(), &auth.signature) {
+            *tries += u8::from(fits);
+            return Err(Rejection::Forged);
+        }
+        channel.numbers.record(auth, &message);
+        if !self.config.is_on_request {
+            self.unproven = unproven - usize::from(channel.is_joined && channel.reference.is_none());
+            channel.advance(later);
+        }
+        if let Some(session) = candidate {
+            self.begin(session);
+        }
+        Ok(())
+    }
+
+    /// Checks key and start of a signed packet. Returns the session that the packet would begin, if no
+    /// session has begun.
+    fn candidate(&self, tsi: u64, auth: &Authentication) -> Result<Option<Session>, Rejection> {
+        if let Some(session) = &self.session {
+            return match auth.started.cmp(&session.started) {
+                _ if auth.key != session.key_name => Err(Rejection::Untrusted),
+                core::cmp::Ordering::Less => Err(Rejection::Replayed),
+                core::cmp::Ordering::Greater => Err(Rejection::Foreign),
+                core::cmp::Ordering::Equal => Ok(None),
+            };
+        }
+        let key = self.config.keys.iter().find(|key| key_name(key) == auth.key);
+        let key = *key.ok_or(Rejection::Untrusted)?;
+        if auth.started < self.config.started_min {
+            return Err(Rejection::Replayed);
+        }
+        let keys = SessionKeys::new(&key, tsi, auth.started, self.config.is_on_request);
+        Ok(Some(Session { key, key_name: auth.key, tsi, started: auth.started, keys }))
+    }
+
+    /// Begins the session of the first verified packet: waiting packets get their tags.
+    fn begin(&mut self, session: Session) {
+        self.waiting.visit(|waiting, bytes| {
+            if let Ok(packet) = lct::Packet::new_checked(bytes) {
+                waiting.tag = Some(session.keys.tag(&packet, bytes));
+            }
+        });
+        self.session = Some(session);
+    }
+
+    fn open_tags(&mut self, id: ChannelId, listed: &[Tag]) {
+        if listed.is_empty() {
+            return;
+        }
+        let Some(channel) = self.channels[usize::from(id.0)].as_deref_mut() else { return };
+        let tags = channel.tags.get_or_insert_with(|| Box::new(Tags::new()));
+        listed.iter().for_each(|&tag| tags.open(tag));
+        let mut replayed = 0;
+        self.waiting.visit(|packet, _| {
+            let Some(tag) = packet.tag else { return };
+            if packet.channel != id || packet.state != WaitingState::Waiting {
+                return;
+            }
+            match tags.see(&tag) {
+                TagState::Unlisted => {}
+                TagState::Open => packet.state = WaitingState::Verified,
+                TagState::Seen => {
+                    packet.state = WaitingState::Done;
+                    replayed += 1;
+                }
+            }
+        });
+        self.counters.replayed += replayed;
+    }
+}
