@@ -4,7 +4,7 @@
 //! of the session, new for all receivers of the reply while the code has new symbols. Both are congestion
 //! controls of [`delivery`](crate::delivery). The FDT describes the session as usual. A receiver requests the
 //! FDT symbol by symbol, by separate labels, so that a late receiver gets the FDT at once:
-//! `docs/wire/bcfs.md`.
+//! `docs/reference/wire/bcfs.md`.
 //!
 //! Requests are not authenticated, and a reply is some 30 times longer than its request. A sender therefore
 //! limits the replies to addresses that have not proven reception. Each reply carries a token that only the
