@@ -1,5 +1,6 @@
 //! State of a run without the agents: the part that an agent works on while it is called.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Ecn, Instant, InterfaceId};
@@ -7,6 +8,7 @@ use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Ecn, Instant, InterfaceId};
 use super::events::{Class, EventQueue, Target};
 use super::packets::{Body, Destination, Packet, PacketIndex, Packets};
 use crate::network::groups::Groups;
+use crate::network::host::Host;
 use crate::network::link::{Admission, Link};
 use crate::network::routing::{Routing, Topology};
 use crate::network::{AgentCounters, AgentId, FlowCounters, FlowId, LinkId, NodeId};
@@ -56,6 +58,8 @@ pub(crate) struct Core {
     pub(crate) agent_counters: Vec<AgentCounters>,
     /// By node: the node's agents, in the order of ports.
     pub(crate) residents: Vec<Vec<AgentId>>,
+    /// Nodes that are late.
+    pub(crate) hosts: BTreeMap<NodeId, Host>,
     pub(crate) stragglers: Vec<Straggler>,
     pub(crate) free_stragglers: Vec<u32>,
     pub(crate) hops: u64,
@@ -196,6 +200,15 @@ impl Core {
             u32::try_from(self.stragglers.len() - 1).expect("fewer than 2^32 packets under way")
         };
         self.events.schedule(at, Class::Arrival, Target::Straggler(index));
+    }
+
+    /// Returns the interrupt that hands over a packet that arrives at `node` now; `None` at once.
+    #[inline]
+    pub(crate) fn interrupt(&mut self, node: NodeId) -> Option<Instant> {
+        if self.hosts.is_empty() {
+            return None;
+        }
+        self.hosts.get_mut(&node).map(|host| host.interrupt(self.now))
     }
 
     pub(crate) fn take_straggler(&mut self, index: u32) -> Straggler {
