@@ -77,6 +77,11 @@ impl Bed {
                 "[[at]] changes links while a run is under way, which the testbed does not do; the simulator does",
             ));
         }
+        if !scenario.hosts.is_empty() {
+            return Err(Error::plan(
+                "[hosts] makes hosts late, and the testbed's are as late as this machine is; leave it out",
+            ));
+        }
         let shape = Shape::of(&scenario.topology, &scenario.flows, scenario.graft_delay)?;
         let routing = routing.unwrap_or_else(Routing::best);
         require(routing)?;

@@ -209,6 +209,7 @@ fn wire_of(link: &Link, direction: &Direction) -> Result<bool, Error> {
     }
     Ok(direction.delay > DELAY_LEAST
         || direction.loss.model != LossConfig::None
+        || matches!(direction.queue, QueueConfig::Policer(_) | QueueConfig::Codel(_))
         || bucket(direction).is_none() && is_slow(direction))
 }
 

@@ -10,10 +10,14 @@
 //! | [`QueueConfig::DropTail`] | drops packets that arrive at a full queue; a limit in packets or in bytes |
 //! | [`QueueConfig::Red`] | Floyd and Jacobson 1993 as in ns-2, with ECN (RFC 3168) |
 //! | [`QueueConfig::Priority`] | marks a session's top group only: SIM (Gorinsky et al. 2008) |
+//! | [`QueueConfig::Policer`] | a token bucket without a queue of its own |
+//! | [`QueueConfig::Codel`] | RFC 8289, with ECN; decides when packets leave ([`Discipline::dequeue`]) |
 //!
 //! [`loss`] has the models of random and scripted loss, applied behind the queue.
 
+mod codel;
 pub mod loss;
+mod policer;
 mod priority;
 mod red;
 #[cfg(test)]
@@ -25,7 +29,9 @@ use crate::Ecn;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
+pub use codel::{Codel, CodelConfig, Head};
 pub use loss::{GilbertElliott, Loss, LossConfig};
+pub use policer::{Policer, PolicerConfig};
 pub use priority::{Marking, Priority, PriorityConfig, RANK_BITS_DEFAULT, SESSIONS_MAX, THRESHOLD_DEFAULT};
 pub use red::{Red, RedConfig, Thresholds, Weight};
 
@@ -54,12 +60,12 @@ pub struct Offered {
 /// Address of a multicast group as a number: 32 bits for IPv4, 128 bits for IPv6.
 pub type GroupAddress = u128;
 
-/// Decision on an arriving packet.
+/// Decision on an arriving packet, or on a packet about to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Queue the packet.
+    /// Keep the packet: queue an arriving packet, send a leaving packet.
     Enqueue,
-    /// Queue the packet with congestion experienced in the ECN field.
+    /// Keep the packet with congestion experienced in the ECN field.
     Mark,
     /// Drop the packet.
     Drop(DropReason),
@@ -68,10 +74,10 @@ pub enum Verdict {
 /// Reason of a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
-    /// The queue is at its limit.
+    /// The queue is at its limit, or a policer's bucket lacks tokens.
     Full,
     /// RED drew the packet, at an average between the thresholds (or up to twice the upper threshold, if
-    /// gentle).
+    /// gentle); or `CoDel` dropped the packet after a long wait.
     Early,
     /// RED's average is above the range of draws.
     Forced,
@@ -95,6 +101,11 @@ impl Limit {
                 Self::Bytes(limit) => occupancy.bytes.saturating_add(offered.bytes.into()) > limit,
             }
     }
+
+    /// Decision of drop tail.
+    pub fn admit(self, occupancy: Occupancy, offered: Offered) -> Verdict {
+        if self.refuses(occupancy, offered) { Verdict::Drop(DropReason::Full) } else { Verdict::Enqueue }
+    }
 }
 
 /// Discipline of a queue, with parameters.
@@ -106,6 +117,10 @@ pub enum QueueConfig {
     Red(RedConfig),
     /// Priority marking.
     Priority(PriorityConfig),
+    /// Token-bucket policer.
+    Policer(PolicerConfig),
+    /// `CoDel`.
+    Codel(CodelConfig),
 }
 
 impl QueueConfig {
@@ -127,6 +142,8 @@ impl QueueConfig {
             Self::Priority(config) => {
                 Priority::new(config, rate, delay).map(|policy| Discipline::Priority(Box::new(policy)))
             }
+            Self::Policer(config) => Ok(Discipline::Policer(Policer::new(config))),
+            Self::Codel(config) => Codel::new(config).map(Discipline::Codel),
         }
     }
 }
@@ -140,6 +157,10 @@ pub enum Discipline {
     Red(Red),
     /// Priority marking with the sessions of the link.
     Priority(Box<Priority>),
+    /// A policer with its tokens.
+    Policer(Policer),
+    /// `CoDel` with its state.
+    Codel(Codel),
 }
 
 impl Discipline {
@@ -153,10 +174,20 @@ impl Discipline {
         draw: &mut impl Rng,
     ) -> Verdict {
         match self {
-            Self::DropTail(limit) if limit.refuses(occupancy, offered) => Verdict::Drop(DropReason::Full),
-            Self::DropTail(_) => Verdict::Enqueue,
+            Self::DropTail(limit) => limit.admit(occupancy, offered),
             Self::Red(red) => red.admit(now, occupancy, offered, draw),
             Self::Priority(policy) => policy.admit(now, occupancy, offered, draw),
+            Self::Policer(policer) => policer.admit(now, occupancy, offered),
+            Self::Codel(codel) => codel.limit().admit(occupancy, offered),
+        }
+    }
+
+    /// Decides on a packet whose transmission is to begin at `now`. Only `CoDel` drops or marks here; a
+    /// caller that never uses `CoDel` need not call.
+    pub fn dequeue(&mut self, now: Instant, head: Head) -> Verdict {
+        match self {
+            Self::Codel(codel) => codel.dequeue(now, head),
+            _ => Verdict::Enqueue,
         }
     }
 
@@ -170,7 +201,7 @@ impl Discipline {
     /// Changes the link's rate, which RED's idle correction depends on.
     pub fn set_rate(&mut self, rate: Rate) {
         match self {
-            Self::DropTail(_) => {}
+            Self::DropTail(_) | Self::Policer(_) | Self::Codel(_) => {}
             Self::Red(red) => red.set_rate(rate),
             Self::Priority(policy) => policy.set_rate(rate),
         }

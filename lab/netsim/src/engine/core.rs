@@ -6,12 +6,14 @@
 //! hop with the same delays. A join that reaches the last hop before the latency has passed cancels the
 //! leave. Membership messages are never lost.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Ecn, Instant, InterfaceId};
 
 use super::events::{Class, EventQueue, Target};
 use super::{Body, Destination, Packet, PacketIndex, Packets};
+use crate::network::host::Host;
 use crate::network::link::{Admission, Link};
 use crate::network::routing::{Groups, Message, MessageKind};
 use crate::network::routing::{Routing, Topology};
@@ -62,6 +64,8 @@ pub(crate) struct Core {
     pub(crate) agent_counters: Vec<AgentCounters>,
     /// By node: the node's agents, in the order of ports.
     pub(crate) agents_at: Vec<Vec<AgentId>>,
+    /// Nodes that are late.
+    pub(crate) hosts: BTreeMap<NodeId, Host>,
     pub(crate) deliveries: Vec<DirectDelivery>,
     pub(crate) free_deliveries: Vec<u32>,
     pub(crate) hops: u64,
@@ -202,6 +206,15 @@ impl Core {
             u32::try_from(self.deliveries.len() - 1).expect("fewer than 2^32 packets under way")
         };
         self.events.schedule(at, Class::Arrival, Target::DirectDelivery(index));
+    }
+
+    /// Returns the interrupt that hands over a packet that arrives at `node` now; `None` at once.
+    #[inline]
+    pub(crate) fn interrupt(&mut self, node: NodeId) -> Option<Instant> {
+        if self.hosts.is_empty() {
+            return None;
+        }
+        self.hosts.get_mut(&node).map(|host| host.interrupt(self.now))
     }
 
     pub(crate) fn take_delivery(&mut self, index: u32) -> DirectDelivery {

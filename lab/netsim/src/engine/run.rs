@@ -45,6 +45,8 @@ pub(crate) struct AgentSlot {
     pub(crate) ahead: Duration,
     /// Instant of the next timeout, by the simulation's clock.
     pub(crate) deadline: Option<Instant>,
+    /// Call for the last expiry at a late host. An earlier deadline has this call, too.
+    pub(crate) wake: Instant,
     pub(crate) pending: Pending,
 }
 
@@ -201,6 +203,9 @@ impl Run {
             self.core.events.schedule(at, Class::Arrival, Target::Link(link));
         }
         self.core.hops += 1;
+        if queued.is_marked_late {
+            self.core.watch_link(link, queued.packet, queued.ecn, LinkEvent::Marked);
+        }
         if let Some(drop) = queued.fate {
             return self.drop_on(link, queued, drop);
         }
@@ -211,7 +216,13 @@ impl Run {
         }
         self.core.watch_link(link, queued.packet, queued.ecn, LinkEvent::Delivered);
         let node = self.core.links[link.index()].to;
-        self.arrive(node, Some(link), queued.packet, queued.ecn);
+        match self.core.interrupt(node) {
+            None => self.arrive(node, Some(link), queued.packet, queued.ecn),
+            Some(at) => {
+                let Queued { packet, ecn, .. } = queued;
+                self.core.deliver_at(at, DirectDelivery { packet, ecn, node, ingress: Some(link) });
+            }
+        }
     }
 
     fn drop_on(&mut self, link: LinkId, queued: Queued, drop: DropCause) {
@@ -235,6 +246,7 @@ impl Run {
         let node = self.core.links[link.index()].to;
         let delivery = DirectDelivery { packet: queued.packet, ecn: queued.ecn, node, ingress: Some(link) };
         let at = self.core.now + fault.late_by.unwrap_or(Duration::ZERO);
+        let at = self.core.interrupt(node).map_or(at, |interrupt| interrupt.max(at));
         for _ in 0..1 + usize::from(fault.doubled) {
             self.core.packets.add_copy(queued.packet);
             self.core.deliver_at(at, delivery);
@@ -325,12 +337,23 @@ impl Run {
                 slot.state = State::Running;
                 self.call(agent, None, now, |agent, outbox| agent.start(outbox));
             }
-            State::Running if due => {
-                self.call(agent, None, now + TICK, |agent, outbox| agent.timeout(outbox));
-            }
+            State::Running if due => match self.wake(agent) {
+                Some(later) => self.arm(agent, later),
+                None => self.call(agent, None, now + TICK, |agent, outbox| agent.timeout(outbox)),
+            },
             State::Running => self.arm(agent, now),
             State::Held | State::Paused | State::Stopped => {}
         }
+    }
+
+    /// Returns the instant of a late host's call for an expired deadline; `None` if the call is due.
+    fn wake(&mut self, agent: AgentId) -> Option<Instant> {
+        let slot = &mut self.slots[agent.index()];
+        let host = self.core.hosts.get_mut(&slot.node)?;
+        if let Some(deadline) = slot.deadline.filter(|deadline| *deadline > slot.wake) {
+            slot.wake = host.wake(deadline);
+        }
+        Some(slot.wake).filter(|wake| *wake > self.core.now)
     }
 
     /// Calls a running agent, then asks for the next deadline, which is not before `earliest`.

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use headwater_proto::queue::ParameterError;
 use headwater_proto::{Duration, Instant, InterfaceId, Seed};
 
+use super::host::{Host, HostConfig};
 use super::link::Link;
 use super::routing::Groups;
 use super::routing::{Routing, Topology};
@@ -139,6 +140,7 @@ pub struct Builder {
     group_sources: Vec<NodeId>,
     agents: Vec<Declared>,
     routers: Routers,
+    hosts: BTreeMap<NodeId, HostConfig>,
     timetable: Vec<(Instant, Event)>,
     graft_delay: Duration,
     leave_latency: Duration,
@@ -233,6 +235,12 @@ impl Builder {
         self.routers.0.insert((node, flow), router);
     }
 
+    /// Makes a node late: packets that arrive through links are handed over in batches, and timers of its
+    /// agents fire late. Default: neither.
+    pub fn late_host(&mut self, node: NodeId, config: HostConfig) {
+        self.hosts.insert(node, config);
+    }
+
     /// The address that datagrams of agents at a node come from.
     pub fn host(&self, node: NodeId) -> IpAddr {
         Core::host(node)
@@ -299,6 +307,9 @@ impl Builder {
             events.schedule(*at, Class::Change, Target::Change(line));
         }
         let (homes, by_node) = self.homes()?;
+        let stream = |node: &NodeId| seed.stream(&format!("node/{}/host", self.node_name(*node)), run);
+        let host = |(node, config): (&NodeId, &HostConfig)| (*node, Host::new(*config, stream(node)));
+        let hosts = self.hosts.iter().map(host).collect();
         let agents = self.agents.len();
         let slots = start(self.agents, &mut events);
         let core = Core {
@@ -317,6 +328,7 @@ impl Builder {
             homes,
             agent_counters: vec![AgentCounters::default(); agents],
             agents_at: by_node,
+            hosts,
             deliveries: Vec::new(),
             free_deliveries: Vec::new(),
             hops: 0,
@@ -433,7 +445,15 @@ fn start(agents: Vec<Declared>, events: &mut EventQueue) -> Vec<AgentSlot> {
             events.schedule(declared.start, Class::Timer, Target::Timer(AgentId(id)));
         }
         let Declared { agent, node, start, ahead } = declared;
-        AgentSlot { agent, node, state: State::Waiting, ahead, deadline: Some(start), pending }
+        AgentSlot {
+            agent,
+            node,
+            state: State::Waiting,
+            ahead,
+            deadline: Some(start),
+            wake: Instant::ZERO,
+            pending,
+        }
     };
     (0..).zip(agents).map(wait).collect()
 }

@@ -11,6 +11,10 @@ use super::link::{Admission, Link};
 use super::{DropCause, LinkConfig, LinkCounters, NodeId};
 use crate::engine::PacketIndex;
 
+/// Instant at which a packet reached the far end, and the packet with its ECN field or the reason for its
+/// loss.
+pub type LineArrival<T> = (Instant, Result<(T, Ecn), DropCause>);
+
 /// Queue, transmitter and delay of a simulated link, with the packets on the link. First in, first out. The
 /// queue's limit and the delay bound the number of packets. Losses are the only faults. The caller rewrites
 /// the ECN field of a marked packet.
@@ -34,26 +38,20 @@ impl<T> Line<T> {
         Ok(Self { link, packets: VecDeque::new(), next: None })
     }
 
-    /// Offers a packet of `bytes` on the wire at `now`, which never goes back. Returns whether the queue
-    /// marks the packet.
+    /// Offers a packet of `bytes` on the wire at `now`, which never goes back.
     ///
     /// # Errors
     ///
     /// If the queue drops the packet.
-    pub fn offer(&mut self, now: Instant, packet: T, bytes: u32, ecn: Ecn) -> Result<bool, DropCause> {
+    pub fn offer(&mut self, now: Instant, packet: T, bytes: u32, ecn: Ecn) -> Result<(), DropCause> {
         match self.link.offer(now, PacketIndex(0), bytes, true, (None, ecn)) {
             Admission::Dropped(why) => Err(why),
-            Admission::Taken { arrival, marked } => {
+            Admission::Taken { arrival, .. } => {
                 self.packets.push_back(packet);
                 self.next = arrival.or(self.next);
-                Ok(marked)
+                Ok(())
             }
         }
-    }
-
-    /// Packet accepted last, so that the caller can mark the packet.
-    pub fn last_mut(&mut self) -> Option<&mut T> {
-        self.packets.back_mut()
     }
 
     /// Instant at which the first packet reaches the far end.
@@ -61,14 +59,13 @@ impl<T> Line<T> {
         self.next
     }
 
-    /// Takes the first packet if the packet has reached the far end by `now`. Returns the instant of arrival,
-    /// and the packet or the reason for its loss.
-    pub fn arrive(&mut self, now: Instant) -> Option<(Instant, Result<T, DropCause>)> {
+    /// Takes the first packet if the packet has reached the far end by `now`.
+    pub fn arrive(&mut self, now: Instant) -> Option<LineArrival<T>> {
         let due = self.next.filter(|due| *due <= now)?;
         let (queued, next) = self.link.arrive(now)?;
         self.next = next;
         let packet = self.packets.pop_front()?;
-        Some((due, queued.fate.map_or(Ok(packet), Err)))
+        Some((due, queued.fate.map_or(Ok((packet, queued.ecn)), Err)))
     }
 
     /// Counters until `now`.
@@ -97,7 +94,8 @@ mod tests {
         assert!(line.arrive(at(107)).is_none());
         // Whoever comes late is told when it came.
         let arrivals: Vec<_> = std::iter::from_fn(|| line.arrive(at(500))).collect();
-        assert_eq!(arrivals, [(at(108), Ok(0)), (at(116), Ok(0)), (at(124), Ok(0)), (at(132), Ok(9))]);
+        let came = |ms, packet| (at(ms), Ok((packet, Ecn::NotCapable)));
+        assert_eq!(arrivals, [came(108, 0), came(116, 0), came(124, 0), came(132, 9)]);
         assert_eq!(line.next(), None);
         assert_eq!(line.counters(at(500)).dropped_full, 1);
         let lossy = LinkConfig { loss: LossConfig::Bernoulli(1.0), ..config };

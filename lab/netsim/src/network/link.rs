@@ -5,11 +5,15 @@
 //! end of a transmission therefore needs no event; a link has a single pending event, the arrival of its
 //! first packet at the far end. A mark that advances over packets with transmission begun separates waiting
 //! packets from the rest.
+//!
+//! A discipline that decides on packets as they leave the queue is asked when the mark reaches a packet. A
+//! packet dropped then takes no link time, packets behind it begin earlier, and the drop is counted when the
+//! packet would have arrived.
 
 use std::collections::VecDeque;
 
 use headwater_proto::queue::{
-    DropReason, GroupAddress, LossConfig, Occupancy, Offered, ParameterError, Verdict,
+    DropReason, GroupAddress, Head, LossConfig, Occupancy, Offered, ParameterError, Verdict,
 };
 use headwater_proto::rng::Stream;
 use headwater_proto::{Duration, Ecn, Instant, Rate};
@@ -37,12 +41,16 @@ pub enum DropCause {
 /// A packet on a link: waiting, in transmission, or travelling.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queued {
+    /// Arrival at the queue.
+    came: Instant,
     /// Begin and end of transmission.
     begin: Instant,
     end: Instant,
     pub(crate) packet: PacketIndex,
     pub(crate) bytes: u32,
     pub(crate) ecn: Ecn,
+    /// Whether the queue marked the packet as the packet left.
+    pub(crate) is_marked_late: bool,
     /// Reason why the packet will not arrive, if any.
     pub(crate) fate: Option<DropCause>,
 }
@@ -149,8 +157,19 @@ impl Link {
         let begin = self.busy_until.max(now);
         let end = begin + self.time_of(bytes);
         self.busy_until = end;
-        self.ring.push_back(Queued { begin, end, packet, bytes, ecn, fate });
+        self.ring.push_back(Queued {
+            came: now,
+            begin,
+            end,
+            packet,
+            bytes,
+            ecn,
+            is_marked_late: false,
+            fate,
+        });
         if begin <= now {
+            // An empty queue: never dropped, but news for the discipline.
+            self.policy.dequeue(now, Head { waited: Duration::ZERO, bytes, ecn, bytes_behind: 0 });
             self.begin_service(bytes);
         } else {
             self.waiting_bytes += u64::from(bytes);
@@ -188,7 +207,11 @@ impl Link {
         // No packet waits behind an idle link. The start of the idle time stays, because RED uses that
         // instant.
         let Some(sending) = self.begun.checked_sub(1).filter(|_| self.waiting() > 0) else { return };
-        let mut free = self.ring[sending].end;
+        self.reschedule(self.ring[sending].end);
+    }
+
+    /// Schedules waiting packets anew, the first from `free` on.
+    fn reschedule(&mut self, mut free: Instant) {
         for index in self.begun..self.ring.len() {
             let time = self.time_of(self.ring[index].bytes);
             let queued = &mut self.ring[index];
@@ -265,12 +288,36 @@ impl Link {
     /// Advances the mark over packets whose transmission begins by `now`, and integrates the queue meanwhile.
     fn advance(&mut self, now: Instant) {
         while let Some(next) = self.ring.get(self.begun).filter(|queued| queued.begin <= now) {
-            let (begin, bytes) = (next.begin, next.bytes);
+            let (came, begin, bytes, ecn) = (next.came, next.begin, next.bytes, next.ecn);
             self.integrate(begin);
             self.waiting_bytes -= u64::from(bytes);
-            self.begin_service(bytes);
+            let waited = begin.since(came);
+            let head = Head { waited, bytes, ecn, bytes_behind: self.waiting_bytes };
+            match self.policy.dequeue(begin, head) {
+                Verdict::Enqueue => self.begin_service(bytes),
+                Verdict::Mark => {
+                    self.mark_head();
+                    self.begin_service(bytes);
+                }
+                Verdict::Drop(reason) => self.drop_head(begin, reason),
+            }
         }
         self.integrate(now);
+    }
+
+    /// Marks the first waiting packet.
+    fn mark_head(&mut self) {
+        self.counters.marked += 1;
+        let head = &mut self.ring[self.begun];
+        (head.ecn, head.is_marked_late) = (Ecn::CongestionExperienced, true);
+    }
+
+    /// Drops the first waiting packet, whose transmission was to begin at `now`.
+    fn drop_head(&mut self, now: Instant, reason: DropReason) {
+        let head = &mut self.ring[self.begun];
+        (head.end, head.fate) = (now, Some(DropCause::Queue(reason)));
+        self.begun += 1;
+        self.reschedule(now);
     }
 
     fn begin_service(&mut self, bytes: u32) {

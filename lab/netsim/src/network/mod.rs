@@ -25,6 +25,7 @@
 //! ```
 
 mod builder;
+pub(crate) mod host;
 mod line;
 pub(crate) mod link;
 pub(crate) mod policy;
@@ -38,7 +39,8 @@ use headwater_proto::{ChannelId, Duration, Rate};
 
 pub(crate) use builder::Routers;
 pub use builder::{BuildError, Builder, Names};
-pub use line::Line;
+pub use host::{Delay, HostConfig};
+pub use line::{Line, LineArrival};
 pub use link::DropCause;
 pub use wire::{Impairments, LossFilter};
 

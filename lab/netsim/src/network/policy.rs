@@ -1,7 +1,7 @@
 //! A link's queueing discipline with its random stream. Drop tail, by far the most frequent discipline, has
 //! neither.
 
-use headwater_proto::queue::{Discipline, DropReason, GroupAddress, Limit, Occupancy, Offered, Verdict};
+use headwater_proto::queue::{Discipline, GroupAddress, Head, Limit, Occupancy, Offered, Verdict};
 use headwater_proto::rng::Stream;
 use headwater_proto::{Instant, Rate};
 
@@ -23,12 +23,19 @@ impl Policy {
 
     pub(crate) fn admit(&mut self, now: Instant, occupancy: Occupancy, offered: Offered) -> Verdict {
         match self {
-            Self::DropTail(limit) if limit.refuses(occupancy, offered) => Verdict::Drop(DropReason::Full),
-            Self::DropTail(_) => Verdict::Enqueue,
+            Self::DropTail(limit) => limit.admit(occupancy, offered),
             Self::Random(random) => {
                 let (discipline, stream) = &mut **random;
                 discipline.admit(now, occupancy, offered, stream)
             }
+        }
+    }
+
+    /// Decides on a packet whose transmission is to begin at `now`.
+    pub(crate) fn dequeue(&mut self, now: Instant, head: Head) -> Verdict {
+        match self {
+            Self::DropTail(_) => Verdict::Enqueue,
+            Self::Random(random) => random.0.dequeue(now, head),
         }
     }
 

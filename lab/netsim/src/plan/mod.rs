@@ -30,6 +30,7 @@
 
 pub mod control;
 pub mod flow;
+mod host;
 pub mod link;
 mod problem;
 pub mod queue;

@@ -2,8 +2,8 @@
 
 use headwater_proto::queue::loss::GilbertElliott;
 use headwater_proto::queue::{
-    Limit, LossConfig, Marking, ParameterError, PriorityConfig, QueueConfig, RedConfig, THRESHOLD_DEFAULT,
-    Thresholds, Weight,
+    CodelConfig, Limit, LossConfig, Marking, ParameterError, PolicerConfig, PriorityConfig, QueueConfig,
+    RedConfig, THRESHOLD_DEFAULT, Thresholds, Weight,
 };
 use headwater_proto::{Duration, Rate, Size};
 
@@ -40,6 +40,8 @@ const RED_KEYS: &[&str] = &[
 /// Keys of priority marking.
 const PRIORITY_KEYS: &[&str] =
     &["kind", "packets", "bytes", "marking", "threshold", "average", "priority", "th-min", "th-max", "max-p"];
+const POLICER_KEYS: &[&str] = &["kind", "packets", "bytes", "rate", "burst"];
+const CODEL_KEYS: &[&str] = &["kind", "packets", "bytes", "target", "interval", "ecn"];
 
 const LOSS_KEYS: &[&str] = &[
     "kind",
@@ -83,19 +85,22 @@ pub(crate) fn queue(link: &Section<'_>, rate: Rate, delay: Duration) -> Option<Q
     };
     let written = table.entries.get("kind").map(|entry| &entry.node.value);
     let keys = match written {
-        Some(Value::Text(kind)) if kind == "priority" => PRIORITY_KEYS,
-        Some(Value::Text(kind)) if kind == "drop-tail" => DROP_TAIL_KEYS,
+        Some(Value::Text(kind)) => match kind.as_str() {
+            "priority" => PRIORITY_KEYS,
+            "policer" => POLICER_KEYS,
+            "codel" => CODEL_KEYS,
+            "drop-tail" => DROP_TAIL_KEYS,
+            _ => RED_KEYS,
+        },
         Some(_) => RED_KEYS,
         None => DROP_TAIL_KEYS,
     };
     let section = link.section("queue", keys)?;
-    let kind = match written {
-        None => "drop-tail",
-        Some(_) => section.word("kind", &["drop-tail", "red", "priority"])?,
-    };
-    let config = match kind {
+    let config = match section.word_or("kind", &["drop-tail", "red", "priority", "policer", "codel"])? {
         "red" => QueueConfig::Red(red(&section)?),
         "priority" => QueueConfig::Priority(priority(&section)?),
+        "policer" => QueueConfig::Policer(policer(&section)?),
+        "codel" => QueueConfig::Codel(codel(&section)?),
         _ => QueueConfig::DropTail(limit(&section)?),
     };
     if let Err(error) = config.discipline(rate, delay) {
@@ -161,6 +166,21 @@ fn priority(queue: &Section<'_>) -> Option<PriorityConfig> {
     let max_p = queue.or("max-p", base.red.max_p);
     let red = RedConfig { limit: limit(queue)?, thresholds, weight, max_p, ..base.red };
     Some(PriorityConfig { red, marking, is_priority: queue.or("priority", true), ..base })
+}
+
+fn policer(queue: &Section<'_>) -> Option<PolicerConfig> {
+    let (rate, burst): (Option<Rate>, Option<Size>) = (queue.need("rate"), queue.need("burst"));
+    Some(PolicerConfig { rate: rate?, burst_bytes: burst?.0, limit: limit(queue)? })
+}
+
+fn codel(queue: &Section<'_>) -> Option<CodelConfig> {
+    let base = CodelConfig::new(PACKETS_DEFAULT);
+    Some(CodelConfig {
+        limit: limit(queue)?,
+        target: queue.or("target", base.target),
+        interval: queue.or("interval", base.interval),
+        ecn: queue.or("ecn", base.ecn),
+    })
 }
 
 fn thresholds(queue: &Section<'_>, preset: Thresholds) -> Option<Thresholds> {

@@ -3,14 +3,16 @@
 use headwater_proto::{Duration, Seed};
 
 use super::flow::{self, Flow};
+use super::host;
 use super::section::Section;
 use super::timetable::{self, Change};
 use super::topology::{self, Topology};
 use super::wanted::{self, Measure};
+use crate::network::HostConfig;
 
 pub(crate) const PLAN_KEYS: &[&str] = &[
-    "name", "title", "seed", "runs", "duration", "warm-up", "tcp", "network", "topology", "link", "flow",
-    "at", "measure", "sweep",
+    "name", "title", "seed", "runs", "duration", "warm-up", "tcp", "network", "hosts", "topology", "link",
+    "flow", "at", "measure", "sweep",
 ];
 
 /// A run.
@@ -28,6 +30,8 @@ pub struct Scenario {
     pub graft_delay: Duration,
     /// Time for which the last router continues to forward after a leave.
     pub leave_latency: Duration,
+    /// Nodes that are late, by index.
+    pub hosts: Vec<(usize, HostConfig)>,
     /// Nodes and links.
     pub topology: Topology,
     /// Flows, in the order of the plan.
@@ -63,6 +67,7 @@ pub(crate) fn read(plan: &Section<'_>) -> Option<Scenario> {
         warm_up,
         graft_delay: of_network("graft-delay"),
         leave_latency: of_network("leave-latency"),
+        hosts: host::read(plan, &topology),
         topology,
         flows,
         timetable,

@@ -40,6 +40,9 @@ pub enum Growth {
     /// By a cube of the time since the last cut; seven tenths (RFC 9438, with fast convergence). Slow start
     /// is Reno's, without HyStart++.
     Cubic,
+    /// The same as Linux has it, without `HyStart`: whole segments, the curve a least round-trip time ahead,
+    /// Reno's estimate with the lower slope of RFC 9438, section 4.3, for ever.
+    LinuxCubic,
 }
 
 /// Quantity halved by a window cut.
@@ -146,6 +149,9 @@ pub struct Config {
     pub sack_pipe: SackPipe,
     /// Window reduction, with [`SackPipe::Scoreboard`].
     pub reduction: Reduction,
+    /// Whether losses are detected by time, too (RFC 8985: RACK, with tail loss probes), with
+    /// [`SackPipe::Scoreboard`]. A lost retransmission is then retransmitted without a timeout.
+    pub rack: bool,
     /// Granularity of the clock that measures round-trip times and sets timeouts.
     pub tick: Duration,
     /// Retransmission timeout before the first sample.

@@ -17,6 +17,8 @@ pub struct SenderCounters {
     pub fast_retransmits: u64,
     /// Expiries of the retransmission timer, that of the SYN included.
     pub timeouts: u64,
+    /// Tail loss probes.
+    pub probes: u64,
     /// Timeouts of data that started a series of timeouts: timeouts without back-off.
     pub first_timeouts: u64,
     /// Sum of the retransmission timeouts that started a series.

@@ -11,13 +11,14 @@
 //! kernels; [`Profile`] names the combinations that papers used.
 //!
 //! Sources: RFC 5681 (Reno), 6582 (NewReno), 6675 and 2018 (SACK), 6937 (proportional rate reduction), 6298
-//! (timeout), 3042 (Limited Transmit), 3465 (byte counting), 3168 (ECN), 9438 (CUBIC); Fall and Floyd,
-//! *Simulation-based comparisons of Tahoe, Reno and SACK TCP*, 1996 (the estimated pipe); Jacobson,
-//! *Congestion avoidance and control*, 1988 (integer arithmetic of the timeout).
+//! (timeout), 3042 (Limited Transmit), 3465 (byte counting), 3168 (ECN), 9438 (CUBIC), 8985 (RACK-TLP);
+//! Fall and Floyd, *Simulation-based comparisons of Tahoe, Reno and SACK TCP*, 1996 (the estimated pipe);
+//! Jacobson, *Congestion avoidance and control*, 1988 (integer arithmetic of the timeout).
 
 mod config;
 mod counters;
 mod cubic;
+mod linux_cubic;
 mod profile;
 mod prr;
 mod rto;

@@ -21,11 +21,14 @@ pub enum Profile {
     /// Linux with Reno: timestamps, delayed acknowledgements after immediate ones at the start, a timeout of
     /// at least SRTT + 0.2 s, growth by acknowledged segments. Link headers are not counted.
     Linux,
+    /// [`Self::Linux`] with loss detection by time (RFC 8985), which Linux has used by default since 4.18.
+    Linux6,
 }
 
 impl Profile {
     /// All profiles.
-    pub const ALL: [Self; 5] = [Self::Ns1999, Self::Ns2002, Self::Ns2005, Self::Rfc, Self::Linux];
+    pub const ALL: [Self; 6] =
+        [Self::Ns1999, Self::Ns2002, Self::Ns2005, Self::Rfc, Self::Linux, Self::Linux6];
 
     /// Name in plans.
     pub const fn name(self) -> &'static str {
@@ -35,6 +38,7 @@ impl Profile {
             Self::Ns2005 => "ns2005",
             Self::Rfc => "rfc",
             Self::Linux => "linux",
+            Self::Linux6 => "linux6",
         }
     }
 
@@ -46,6 +50,7 @@ impl Profile {
             Self::Ns2005 => ns2005(),
             Self::Rfc => rfc(),
             Self::Linux => linux(),
+            Self::Linux6 => Config { rack: true, ..linux() },
         }
     }
 }
@@ -98,6 +103,7 @@ fn ns1999() -> Config {
         exit_growth: true,
         sack_pipe: SackPipe::Estimate,
         reduction: Reduction::AtOnce,
+        rack: false,
         tick: Duration::from_millis(100),
         rto_initial: Duration::from_secs(6),
         rto_minimum: Duration::from_millis(200),
@@ -180,7 +186,7 @@ mod tests {
         let error = "ns2010".parse::<Profile>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no TCP profile is called \"ns2010\"; there are ns1999, ns2002, ns2005, rfc, linux"
+            "no TCP profile is called \"ns2010\"; there are ns1999, ns2002, ns2005, rfc, linux, linux6"
         );
     }
 }

@@ -19,6 +19,7 @@ pub(super) struct Rto {
     initial: Duration,
     /// 8 * SRTT and 4 * RTTVAR in ticks; `None` before the first sample.
     smoothed: Option<(u64, u64)>,
+    least: Option<Duration>,
     backoff: u32,
 }
 
@@ -31,12 +32,14 @@ impl Rto {
             variance_minimum: config.rto_variance_minimum,
             initial: config.rto_initial,
             smoothed: None,
+            least: None,
             backoff: 0,
         }
     }
 
     /// Takes a measured round-trip time, which also ends the back-off.
     pub(super) fn sample(&mut self, rtt: Duration) {
+        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         let ticks = ((rtt.as_nanos() + self.tick / 2) / self.tick).max(1);
         self.smoothed = Some(match self.smoothed {
             None => (ticks * 8, ticks * 2),
@@ -58,6 +61,11 @@ impl Rto {
     /// The smoothed round-trip time; `None` before the first sample.
     pub(super) fn smoothed(&self) -> Option<Duration> {
         self.smoothed.map(|(srtt_8, _)| Duration::from_nanos(srtt_8 * self.tick / 8))
+    }
+
+    /// The least round-trip time measured so far; `None` before the first sample.
+    pub(super) fn least(&self) -> Option<Duration> {
+        self.least
     }
 
     fn base(&self) -> Duration {

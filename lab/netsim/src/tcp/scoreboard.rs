@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use headwater_proto::Instant;
+use headwater_proto::{Duration, Instant};
 
 use super::{Block, DUP_THRESH, SackBlocks};
 
@@ -39,6 +39,13 @@ pub(super) struct Scoreboard {
     sacked_end: u32,
     /// All unacknowledged segments below this are taken for lost: position where `take_losses` continues.
     lost_end: u32,
+    /// Segment after the highest segment that was taken for lost because it was overtaken.
+    overtaken_end: u32,
+    /// Transmission and number of the segment sent last among those delivered since
+    /// [`Self::take_delivered`]: of segments sent once, and of segments sent again.
+    delivered_last: [Option<(Instant, u32)>; 2],
+    /// Outstanding segments that are selectively acknowledged.
+    sacked: u32,
     /// No segment below this is to be retransmitted: position where the search for holes continues.
     resend_from: u32,
 }
@@ -98,10 +105,12 @@ impl Scoreboard {
     fn sack_range(&mut self, start: u32, end: u32) -> u32 {
         let mut new = 0;
         for sequence in start.max(self.una)..end.min(self.end()) {
-            self.change(sequence, |sent| {
-                new += u32::from(!sent.sacked);
-                sent.sacked = true;
-            });
+            if !self.entry(sequence).sacked {
+                new += 1;
+                self.note_delivered(sequence, *self.entry(sequence));
+                self.sacked += 1;
+                self.change(sequence, |sent| sent.sacked = true);
+            }
             self.sacked_end = self.sacked_end.max(sequence + 1);
         }
         self.delivered += u64::from(new);
@@ -142,6 +151,7 @@ impl Scoreboard {
             *sent = Sent { sacked: sent.sacked && keep_sacked, lost: true, resent: false, ..*sent };
         }
         if !keep_sacked {
+            self.sacked = 0;
             self.sacked_end = self.una;
             self.last_option = SackBlocks::default();
         }
@@ -154,6 +164,7 @@ impl Scoreboard {
         for sequence in self.una..self.sacked_end.max(self.una) {
             self.change(sequence, |sent| sent.sacked = false);
         }
+        self.sacked = 0;
         self.sacked_end = self.una;
         self.last_option = SackBlocks::default();
     }
@@ -168,9 +179,14 @@ impl Scoreboard {
     pub(super) fn advance(&mut self, ack: u32) -> Option<(u32, Instant)> {
         let acked = ack.checked_sub(self.una).filter(|acked| *acked > 0)?;
         let first_sent = self.sent.front()?.at;
-        for sent in self.sent.drain(..acked as usize) {
+        for sequence in self.una..ack {
+            let Some(sent) = self.sent.pop_front() else { break };
             self.pipe -= sent.in_network();
             self.delivered += u64::from(!sent.sacked);
+            match sent.sacked {
+                true => self.sacked -= 1,
+                false => self.note_delivered(sequence, sent),
+            }
         }
         self.una = ack;
         Some((acked, first_sent))
@@ -178,7 +194,8 @@ impl Scoreboard {
 
     /// The lowest segment that is taken for lost and was not sent again since.
     pub(super) fn next_lost(&mut self) -> Option<u32> {
-        self.next_to_resend(self.lost_end, |sent| sent.lost && !sent.resent)
+        let end = self.lost_end.max(self.overtaken_end).min(self.end());
+        self.next_to_resend(end, |sent| sent.lost && !sent.resent)
     }
 
     /// Lowest segment, lost or not, that lies below a selectively acknowledged segment and was not
@@ -203,6 +220,51 @@ impl Scoreboard {
         });
         self.resend_from = found.unwrap_or(end.max(from));
         found
+    }
+
+    fn note_delivered(&mut self, sequence: u32, sent: Sent) {
+        let last = &mut self.delivered_last[usize::from(sent.resent || sent.lost)];
+        *last = (*last).max(Some((sent.at, sequence)));
+    }
+
+    /// Returns the last transmission and the number of the segments sent last among those delivered since the
+    /// last call, and whether the segment was sent again.
+    pub(super) fn take_delivered(&mut self) -> impl Iterator<Item = ((Instant, u32), bool)> + use<> {
+        let [once, again] = core::mem::take(&mut self.delivered_last);
+        once.map(|sent| (sent, false)).into_iter().chain(again.map(|sent| (sent, true)))
+    }
+
+    /// Number of outstanding segments that are selectively acknowledged.
+    pub(super) fn sacked(&self) -> u32 {
+        self.sacked
+    }
+
+    /// Takes for lost, also if sent again, segments last sent before `newest` and at least `patience` ago
+    /// (RFC 8985, section 6.2, step 5). Returns whether any was, and the longest time until another one is.
+    pub(super) fn take_overtaken(
+        &mut self,
+        newest: (Instant, u32),
+        now: Instant,
+        patience: Duration,
+    ) -> (bool, Option<Duration>) {
+        let (mut any, mut remaining) = (false, None);
+        for sequence in self.una..self.end() {
+            let sent = self.entry(sequence);
+            let is_in_network = !sent.sacked && (!sent.lost || sent.resent);
+            if !is_in_network || (sent.at, sequence) >= newest {
+                continue;
+            }
+            let due = sent.at + patience;
+            if due > now {
+                remaining = remaining.max(Some(due.since(now)));
+                continue;
+            }
+            any = true;
+            self.change(sequence, |sent| (sent.lost, sent.resent) = (true, false));
+            self.overtaken_end = self.overtaken_end.max(sequence + 1);
+            self.resend_from = self.resend_from.min(sequence);
+        }
+        (any, remaining)
     }
 
     fn entry(&self, sequence: u32) -> &Sent {

@@ -3,11 +3,47 @@
 
 use headwater_proto::{Duration, Instant};
 
-use super::cubic::{BETA, Cubic};
+use super::cubic::{self, Cubic};
+use super::linux_cubic::{self, LinuxCubic};
 use super::{Config, CutFrom, Growth};
 
 /// Smallest slow-start threshold after a cut, in segments (RFC 5681, equation 4).
 const SSTHRESH_MIN: f64 = 2.0;
+
+/// State of congestion avoidance.
+#[derive(Clone, Debug)]
+enum Avoidance {
+    Reno,
+    Cubic(Cubic),
+    LinuxCubic(LinuxCubic),
+}
+
+impl Avoidance {
+    /// Share of the window left by a cut.
+    fn left(&self) -> f64 {
+        match self {
+            Self::Reno => 0.5,
+            Self::Cubic(_) => cubic::BETA,
+            Self::LinuxCubic(_) => linux_cubic::BETA,
+        }
+    }
+
+    fn cut(&mut self, window: f64) {
+        match self {
+            Self::Reno => {}
+            Self::Cubic(cubic) => cubic.cut(window),
+            Self::LinuxCubic(cubic) => cubic.cut(window),
+        }
+    }
+
+    fn restart(&mut self, window: f64) {
+        match self {
+            Self::Reno => {}
+            Self::Cubic(cubic) => cubic.restart(window),
+            Self::LinuxCubic(cubic) => cubic.restart(),
+        }
+    }
+}
 
 /// cwnd, ssthresh and the inflation of Reno's fast recovery, in segments.
 #[derive(Clone, Debug)]
@@ -17,8 +53,7 @@ pub(super) struct Window {
     inflation: f64,
     /// Segments acknowledged in congestion avoidance since the window last grew, with byte counting.
     acked: f64,
-    /// With [`Growth::Cubic`].
-    cubic: Option<Cubic>,
+    avoidance: Avoidance,
     maximum: f64,
     byte_counting: bool,
     integer_cut: bool,
@@ -33,7 +68,11 @@ impl Window {
             ssthresh: f64::INFINITY,
             inflation: 0.0,
             acked: 0.0,
-            cubic: (config.growth == Growth::Cubic).then(Cubic::default),
+            avoidance: match config.growth {
+                Growth::Reno => Avoidance::Reno,
+                Growth::Cubic => Avoidance::Cubic(Cubic::default()),
+                Growth::LinuxCubic => Avoidance::LinuxCubic(LinuxCubic::default()),
+            },
             maximum,
             byte_counting: config.byte_counting,
             integer_cut: config.integer_cut,
@@ -57,7 +96,7 @@ impl Window {
     }
 
     /// An acknowledgement of `acked` new segments outside fast recovery: slow start below ssthresh, else
-    /// congestion avoidance. `rtt` is the smoothed round-trip time.
+    /// congestion avoidance. `rtt` is the smoothed round-trip time; for [`Growth::LinuxCubic`] the least.
     pub(super) fn grow(&mut self, now: Instant, rtt: Duration, acked: u32) {
         if self.byte_counting {
             let acked = f64::from(acked);
@@ -77,10 +116,11 @@ impl Window {
         if acked <= 0.0 {
             return;
         }
-        match &mut self.cubic {
-            Some(cubic) => self.cwnd = cubic.grow(now, rtt, self.cwnd, acked),
-            None if self.byte_counting => self.grow_by_segments(acked),
-            None => self.cwnd += 1.0 / self.cwnd,
+        match &mut self.avoidance {
+            Avoidance::Cubic(cubic) => self.cwnd = cubic.grow(now, rtt, self.cwnd, acked),
+            Avoidance::LinuxCubic(cubic) => self.cwnd = cubic.grow(now, rtt, self.cwnd, acked),
+            Avoidance::Reno if self.byte_counting => self.grow_by_segments(acked),
+            Avoidance::Reno => self.cwnd += 1.0 / self.cwnd,
         }
     }
 
@@ -102,7 +142,7 @@ impl Window {
             CutFrom::Window => self.cwnd,
             CutFrom::FlightSize | CutFrom::Pipe => self.cwnd.min(f64::from(outstanding)),
         };
-        let part = if self.cubic.is_some() { BETA } else { 0.5 };
+        let part = self.avoidance.left();
         if self.integer_cut { (window.floor() * part).floor() } else { window * part }
     }
 
@@ -110,9 +150,7 @@ impl Window {
     /// an ECN echo. Never below a segment.
     pub(super) fn cut(&mut self, outstanding: u32) {
         let reduced = self.reduced(outstanding);
-        if let Some(cubic) = &mut self.cubic {
-            cubic.cut(self.cwnd);
-        }
+        self.avoidance.cut(self.cwnd);
         self.ssthresh = reduced.max(SSTHRESH_MIN);
         self.cwnd = reduced.max(1.0);
         self.acked = 0.0;
@@ -124,9 +162,7 @@ impl Window {
         if !(again && self.cut_from != CutFrom::Window) {
             self.ssthresh = self.reduced(outstanding).max(SSTHRESH_MIN);
         }
-        if let Some(cubic) = &mut self.cubic {
-            cubic.restart(self.cwnd);
-        }
+        self.avoidance.restart(self.cwnd);
         self.cwnd = 1.0;
         self.acked = 0.0;
         self.inflation = 0.0;

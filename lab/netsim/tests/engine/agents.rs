@@ -1,7 +1,7 @@
 //! Agents that come, go, stand still, and have clocks of their own.
 
 use headwater_netsim::engine::Run;
-use headwater_netsim::network::{AgentId, BuildError, Builder, Event, LinkConfig, NodeId};
+use headwater_netsim::network::{AgentId, BuildError, Builder, Delay, Event, HostConfig, LinkConfig, NodeId};
 use headwater_proto::{Duration, Ecn, InterfaceId, Rate, Seed};
 
 use crate::script::{Log, Sends, micros, millis};
@@ -143,4 +143,43 @@ fn what_cannot_be_built_is_named() {
     });
     assert!(message.starts_with("link 'l/back': loss is 1.5"), "{message}");
     assert!(matches!(Builder::new().build(Seed(1), 0), Err(BuildError::Empty)));
+}
+
+#[test]
+fn a_late_host_hands_packets_over_in_batches_of_one_time() {
+    let (mut network, [_, b], _, log) = pair();
+    let receive = Delay { min: Duration::from_micros(2_500), max: Duration::from_micros(4_500) };
+    network.late_host(b, HostConfig { receive, ..HostConfig::default() });
+    let run = run(network);
+    let log = run.agent::<Log>(log).unwrap();
+    assert_eq!(log.numbers(), (0..100).collect::<Vec<u64>>(), "nothing is lost, the order stays");
+    // Packet n reaches the host at n + 1.001 ms; an interrupt comes 2.5 to 4.5 ms after the first of its batch.
+    let times = log.times();
+    let mut first = 0;
+    while first < 100 {
+        let interrupt = times[first];
+        let came = (first as u64) * 1_000_000 + 1_001_000;
+        assert!((2_500_000..=4_500_000).contains(&(interrupt - came)), "{}", interrupt - came);
+        let batch = times.iter().filter(|time| **time == interrupt).count();
+        let due = (interrupt - came) / 1_000_000 + 1;
+        assert_eq!(batch as u64, due.min(100 - first as u64), "all that came meanwhile");
+        first += batch;
+    }
+    assert!(times.iter().collect::<std::collections::BTreeSet<_>>().len() > 15);
+}
+
+#[test]
+fn a_late_hosts_timers_fire_late_and_make_up_for_it() {
+    let (mut network, [a, _], _, log) = pair();
+    let timer = Delay { min: Duration::from_micros(100), max: Duration::from_millis(2) };
+    network.late_host(a, HostConfig { timer, ..HostConfig::default() });
+    let run = run(network);
+    let times = run.agent::<Log>(log).unwrap().times();
+    let late: Vec<u64> = (0..).zip(&times).map(|(n, time)| time - (n * 1_000_000 + 1_001_000)).collect();
+    assert_eq!(late.len(), 100);
+    assert!(late[1..].iter().all(|late| *late <= 2_003_000), "{late:?}");
+    // A packet that is due when a call comes goes out with that call, and is less than 1 ms late.
+    assert!(late.iter().any(|late| *late > 1_500_000) && late.iter().any(|late| *late < 500_000));
+    let mean = late.iter().sum::<u64>() / 100;
+    assert!((500_000..1_500_000).contains(&mean), "{mean}");
 }

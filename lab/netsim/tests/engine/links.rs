@@ -4,7 +4,9 @@ use headwater_netsim::engine::Run;
 use headwater_netsim::network::{
     AgentId, Builder, Event, FlowId, Impairments, LinkConfig, LinkCounters, LinkId, LossFilter,
 };
-use headwater_proto::queue::{LossConfig, QueueConfig, RedConfig, Thresholds, Weight};
+use headwater_proto::queue::{
+    CodelConfig, Limit, LossConfig, PolicerConfig, QueueConfig, RedConfig, Thresholds, Weight,
+};
 use headwater_proto::{Duration, Instant, Rate, Seed};
 
 use crate::script::{Log, Sends, byte_per_micro, micros, millis};
@@ -229,4 +231,62 @@ fn reading_counters_changes_nothing() {
     }
     run.run_until(millis(1_000));
     assert_eq!(run.agent::<Log>(path.log).unwrap().times(), all);
+}
+
+/// Packets of 100 us each, one in 99 us: 1 % too much for the link.
+fn overload(seconds: u64) -> Vec<(u64, u32)> {
+    (0..seconds * 1_000_000 / 99).map(|packet| (packet * 99, 100)).collect()
+}
+
+fn counters_after(duration: u64, path: Path) -> LinkCounters {
+    let mut run = path.network.build(Seed(1), 0).unwrap();
+    run.run_until(millis(duration));
+    run.link_counters(path.link)
+}
+
+#[test]
+fn codel_holds_the_wait_of_a_queue_that_drop_tail_fills() {
+    let codel = |ecn| QueueConfig::Codel(CodelConfig { ecn, ..CodelConfig::new(1_000) });
+    let counters = |queue| counters_after(11_000, path(link(0).with_queue(queue), &overload(10)));
+    let tail = counters(QueueConfig::drop_tail(500));
+    let dropping = counters(codel(false));
+    assert_eq!(tail.waiting_peak, 500);
+    // Drops come at 10 sqrt(n) a second after n drops: 2 s until they take the 100 packets a second that are
+    // too much, in which 100 packets wait more than at the target of 50.
+    assert!((100..250).contains(&dropping.waiting_peak), "{}", dropping.waiting_peak);
+    assert!(dropping.waiting_packet_nanos * 3 < tail.waiting_packet_nanos);
+    assert!(dropping.dropped_early > 0 && dropping.dropped_full == 0);
+    assert_eq!(dropping.delivered_packets + dropping.dropped_early, dropping.offered_packets);
+    // Packets without ECN are dropped all the same, and no drop uses link time.
+    assert_eq!(counters(codel(true)), dropping);
+    assert_eq!(dropping.sent_packets, dropping.delivered_packets);
+}
+
+#[test]
+fn a_packet_dropped_as_it_leaves_takes_no_link_time() {
+    // 1 ms of target and of interval: a packet that waited for 3 ms is the first to be dropped.
+    let config = CodelConfig {
+        target: Duration::from_micros(1_500),
+        interval: Duration::from_millis(1),
+        ..CodelConfig::new(100)
+    };
+    let config = link(0).with_queue(QueueConfig::Codel(config));
+    // Each takes 1 ms. Waits of 0 to 9 ms: 2 ms is above the target first, 3 ms after an interval.
+    let arrivals = path(config, &[(0, 1_000); 10]).arrivals();
+    let millis: Vec<u64> = arrivals.iter().map(|nanos| nanos / 1_000_000).collect();
+    // Drops: the 4th (at 3 ms), the next after 1 ms (the 6th, at 4 ms), the next after 0.7 ms (the 8th, at 5
+    // ms); then all that wait is a packet.
+    assert_eq!(millis, [2, 3, 4, 5, 6, 7, 8]);
+}
+
+#[test]
+fn a_policer_passes_its_rate_and_burst_at_the_speed_of_the_link() {
+    let rate = Rate::from_kilobits(800);
+    let policer = PolicerConfig { rate, burst_bytes: 1_000, limit: Limit::Packets(50) };
+    let config = link(0).with_queue(QueueConfig::Policer(policer));
+    let counters = counters_after(2_000, path(config, &overload(1)));
+    // A tenth of a byte in a microsecond until the last arrival, at 0.99999 s; and the burst.
+    assert_eq!(counters.delivered_packets, 10 + 999);
+    assert_eq!(counters.delivered_packets + counters.dropped_full, counters.offered_packets);
+    assert!(counters.waiting_peak <= 10);
 }

@@ -188,3 +188,18 @@ fn a_mistake_that_many_links_share_is_told_once() {
     let error = parse(&text).unwrap_err().to_string();
     assert_eq!(error.matches("p.toml:").count(), 2, "the unknown key, and the one that is missing: {error}");
 }
+
+#[test]
+fn policers_codel_and_hosts_are_checked() {
+    let with = |queue: &str| spoilt(DUMBBELL, "{ packets = 25 }", queue);
+    let policer = "{ kind = \"policer\", rate = \"1M\", burst = \"3kB\" }";
+    fails(&with(policer), ", burst = \"3kB\"", "", "15", &["'burst' is missing"]);
+    fails(&with(policer), "burst", "brust", "15", &["unknown key 'brust'", "'burst'?"]);
+    let codel = "{ kind = \"codel\", interval = \"100ms\" }";
+    fails(&with(codel), "\"100ms\"", "\"0s\"", "15", &["'interval' is 0; it must be longer than 0"]);
+    fails(&with(codel), "codel", "codle", "15", &["did you mean 'codel'?"]);
+    let hosts =
+        spoilt(DUMBBELL, "[flow.tcp]", "[hosts]\nreceive-min = \"2ms\"\nreceive-max = \"2ms\"\n[flow.tcp]");
+    fails(&hosts, "receive-max = \"2ms\"", "receive-max = \"1ms\"", "19:15", &["at least 'receive-min'"]);
+    fails(&hosts, "receive-max", "nodes = \"sink\"\nreceive-max", "19:9", &["there is no node 'sink'"]);
+}

@@ -1,9 +1,9 @@
 //! What plans mean.
 
-use headwater_netsim::network::LossFilter;
+use headwater_netsim::network::{Delay, HostConfig, LossFilter};
 use headwater_netsim::plan::flow::{FlowKind, Receivers};
 use headwater_netsim::plan::timetable::What;
-use headwater_proto::queue::{LossConfig, QueueConfig};
+use headwater_proto::queue::{CodelConfig, Limit, LossConfig, PolicerConfig, QueueConfig};
 use headwater_proto::{Duration, Rate};
 
 use crate::{DUMBBELL, STAR, parse, spoilt};
@@ -180,4 +180,48 @@ fn a_key_names_what_is_run_and_not_how_it_is_written() {
     let swept = format!("{DUMBBELL}\n[[sweep]]\n\"topology.bottleneck.delay\" = [\"20ms\", \"21ms\"]\n");
     assert_eq!(own, key(&swept, 1));
     assert_eq!(own.to_string().len(), 32);
+}
+
+#[test]
+fn policers_and_codel_are_queues() {
+    let queue = |text: &str| {
+        let plan = parse(&spoilt(DUMBBELL, "{ packets = 25 }", text)).unwrap();
+        link(&plan.scenario(&plan.cell(0), 1).unwrap(), "bottleneck").forward.queue
+    };
+    let policer =
+        PolicerConfig { rate: Rate::from_kilobits(500), burst_bytes: 16_000, limit: Limit::Packets(50) };
+    let written = "{ kind = \"policer\", rate = \"500k\", burst = \"16kB\" }";
+    assert_eq!(queue(written), QueueConfig::Policer(policer));
+    assert_eq!(
+        queue("{ kind = \"codel\", packets = 1000 }"),
+        QueueConfig::Codel(CodelConfig::new(1_000)),
+        "RFC 8289's parameters"
+    );
+    let codel = CodelConfig {
+        target: Duration::from_millis(15),
+        interval: Duration::from_millis(300),
+        ecn: true,
+        ..CodelConfig::new(50)
+    };
+    let written = "{ kind = \"codel\", target = \"15ms\", interval = \"300ms\", ecn = true }";
+    assert_eq!(queue(written), QueueConfig::Codel(codel));
+}
+
+#[test]
+fn hosts_are_late_where_the_plan_says_so() {
+    let hosts = |text: &str| {
+        let plan = parse(&spoilt(DUMBBELL, "[flow.tcp]", &format!("[hosts]\n{text}\n[flow.tcp]"))).unwrap();
+        plan.scenario(&plan.cell(0), 1).unwrap().hosts
+    };
+    let late = hosts("receive-min = \"100us\"\nreceive-max = \"2ms\"");
+    let nodes: Vec<usize> = late.iter().map(|(node, _)| *node).collect();
+    assert_eq!(nodes, [2, 3, 4, 5], "sources and sinks, not routers");
+    let receive = Delay { min: Duration::from_micros(100), max: Duration::from_millis(2) };
+    assert_eq!(late[0].1, HostConfig { receive, ..HostConfig::default() });
+    let late = hosts("nodes = \"sink-2\"\ntimer-max = \"1ms\"");
+    let timer = Delay { min: Duration::ZERO, max: Duration::from_millis(1) };
+    assert_eq!(late, [(5, HostConfig { timer, ..HostConfig::default() })]);
+    assert!(
+        parse(DUMBBELL).unwrap().scenario(&parse(DUMBBELL).unwrap().cell(0), 1).unwrap().hosts.is_empty()
+    );
 }

@@ -12,5 +12,6 @@ mod ns2;
 mod padhye;
 mod path;
 mod properties;
+mod rack;
 mod saw_tooth;
 mod traffic;

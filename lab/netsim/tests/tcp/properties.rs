@@ -1,7 +1,7 @@
 //! What holds whatever the network does.
 
 use headwater_netsim::tcp::{
-    AckPolicy, Config, Data, Profile, Reduction, SackPipe, Segment, Sender, Sink, Variant,
+    AckPolicy, Config, Data, Growth, Profile, Reduction, SackPipe, Segment, Sender, Sink, Variant,
 };
 use headwater_proto::{Duration, Ecn, Instant, Seed};
 use proptest::prelude::*;
@@ -27,18 +27,20 @@ fn config() -> impl Strategy<Value = Config> {
     let pipe = prop::sample::select(vec![SackPipe::Estimate, SackPipe::Scoreboard]);
     let acks = prop::sample::select(vec![AckPolicy::EVERY_PACKET, AckPolicy::DELAYED]);
     let reduction = prop::sample::select(vec![Reduction::AtOnce, Reduction::Proportional]);
-    let switches = (any::<bool>(), any::<bool>(), 1..40_u32, 0..3_u64, reduction);
+    let growth = prop::sample::select(vec![Growth::Reno, Growth::Cubic, Growth::LinuxCubic]);
+    let switches = (any::<bool>(), any::<bool>(), 1..40_u32, 0..3_u64, reduction, growth);
     (profile, variant, pipe, acks, switches).prop_map(
         |(
             profile,
             variant,
             sack_pipe,
             acks,
-            (ecn, limited_transmit, maximum_window, overhead, reduction),
+            (ecn, limited_transmit, maximum_window, overhead, reduction, growth),
         )| Config {
             variant,
             sack_pipe,
             reduction,
+            growth,
             acks,
             ecn,
             limited_transmit,

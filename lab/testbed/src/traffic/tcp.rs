@@ -39,7 +39,7 @@ impl Manner {
     pub fn of(config: &headwater_netsim::tcp::Config, kernel: Option<&'static str>) -> Self {
         let grown = match config.growth {
             Growth::Reno => "reno",
-            Growth::Cubic => "cubic",
+            Growth::Cubic | Growth::LinuxCubic => "cubic",
         };
         Self { control: kernel.unwrap_or(grown), segment_bytes: config.segment_bytes.into() }
     }
@@ -62,6 +62,15 @@ impl Manner {
                 known.trim()
             ))
         })?;
+        // A refusal may be silent.
+        let set = socket.tcp_congestion()?;
+        let set = String::from_utf8_lossy(&set).trim_end_matches('\0').to_owned();
+        if set != self.control {
+            let asked = self.control;
+            return Err(std::io::Error::other(format!(
+                "asked the kernel's TCP for '{asked}' and got '{set}'"
+            )));
+        }
         if self.segment_bytes < 1_448 {
             socket.set_tcp_mss(self.segment_bytes + 12)?;
         }

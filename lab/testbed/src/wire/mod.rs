@@ -1,9 +1,9 @@
 //! The wire: links in user space, for link properties that the kernel's queues lack.
 //!
 //! A thread in a namespace between the ends of its links reads frames from a port, passes each frame through
-//! the simulator's own link ([`Line`]: drop-tail or RED with ECN, rate, delay, Bernoulli's and Gilbert's
-//! losses from named random streams), and writes the frame to the opposite port. A link with a token bucket
-//! in front keeps rate and queue in the kernel, and only delay and losses here.
+//! the simulator's own link ([`Line`]: drop-tail, RED or `CoDel` with ECN, policers, rate, delay, Bernoulli's
+//! and Gilbert's losses from named random streams), and writes the frame to the opposite port. A link with a
+//! token bucket in front keeps rate and queue in the kernel, and only delay and losses here.
 //!
 //! The wire measures its own lateness: the time from the instant at which a packet was due until the packet
 //! left ([`Lateness`]).
@@ -23,7 +23,7 @@ use std::{io, thread};
 use headwater_netsim::network::{Line, LinkConfig, LinkCounters};
 use headwater_netsim::plan::link::{Direction, Link};
 use headwater_proto::queue::QueueConfig;
-use headwater_proto::{Instant, Rate, Seed};
+use headwater_proto::{Ecn, Instant, Rate, Seed};
 use serde::Serialize;
 
 use crate::shape::{Cable, bucket};
@@ -191,11 +191,7 @@ impl Side {
             let (wire, ecn) = (frame::wire_bytes(&frame), frame::ecn(&frame));
             let line = if frame::is_membership(&frame) { &mut self.signals } else { &mut self.line };
             // Dropped by the queue: counted there.
-            if line.offer(came, frame, wire, ecn).is_ok_and(|marked| marked)
-                && let Some(taken) = line.last_mut()
-            {
-                frame::mark(taken);
-            }
+            line.offer(came, frame, wire, ecn).ok();
         }
         Ok(())
     }
@@ -205,7 +201,10 @@ impl Side {
             loop {
                 let now = clock.now();
                 let Some((due, frame)) = line.arrive(now) else { break };
-                let Ok(frame) = frame else { continue };
+                let Ok((mut frame, ecn)) = frame else { continue };
+                if ecn == Ecn::CongestionExperienced {
+                    frame::mark(&mut frame);
+                }
                 // A frame that the port refuses is lost, as on any wire without a far end.
                 sys::send(to, &frame);
                 lateness.count(now.since(due).as_nanos());

@@ -27,6 +27,7 @@ pub(crate) const SWITCHES: &[&str] = &[
     "exit-growth",
     "sack-pipe",
     "reduction",
+    "rack",
     "tick",
     "rto-initial",
     "rto-minimum",
@@ -184,8 +185,9 @@ fn switches(section: &Section<'_>, base: &Config) -> Config {
             None => base.cut_from,
         },
         integer_cut: section.or("integer-cut", base.integer_cut),
-        growth: match choose("growth", &["reno", "cubic"]) {
+        growth: match choose("growth", &["reno", "cubic", "linux-cubic"]) {
             Some("cubic") => Growth::Cubic,
+            Some("linux-cubic") => Growth::LinuxCubic,
             Some(_) => Growth::Reno,
             None => base.growth,
         },
@@ -202,6 +204,7 @@ fn switches(section: &Section<'_>, base: &Config) -> Config {
             Some(_) => Reduction::Proportional,
             None => base.reduction,
         },
+        rack: section.or("rack", base.rack),
         tick: section.or("tick", base.tick),
         rto_initial: section.or("rto-initial", base.rto_initial),
         rto_minimum: section.or("rto-minimum", base.rto_minimum),

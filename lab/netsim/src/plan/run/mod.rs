@@ -231,6 +231,9 @@ impl Assembly {
         network.graft_delay(scenario.graft_delay);
         network.leave_latency(scenario.leave_latency);
         let nodes: Vec<NodeId> = scenario.topology.nodes.iter().map(|name| network.node(name)).collect();
+        for (node, config) in &scenario.hosts {
+            network.late_host(nodes[*node], *config);
+        }
         let links: Vec<LinkId> = scenario
             .topology
             .links

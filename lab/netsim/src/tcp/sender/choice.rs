@@ -31,6 +31,11 @@ impl Sender {
     }
 
     fn choose_open(&self) -> Option<Choice> {
+        if self.rack.is_probe_due {
+            // New data, else the last segment again (RFC 8985, section 7.3).
+            let last = self.board.end() - 1;
+            return self.new_segment().or(Some(Choice::Again(last)));
+        }
         let in_network = if self.uses_scoreboard() && self.config.limited_transmit {
             // Selectively acknowledged segments have left the network (RFC 6675, section 5, step 3).
             self.board.pipe()

@@ -1,12 +1,14 @@
 //! The sending end.
 
 mod choice;
+mod rack;
 mod recovery;
 
 use headwater_proto::rng::Stream;
 use headwater_proto::{Duration, Ecn, Instant};
 
 use self::choice::Choice;
+use self::rack::Rack;
 use super::prr::Prr;
 use super::rto::Rto;
 use super::scoreboard::Scoreboard;
@@ -61,6 +63,8 @@ pub struct Sender {
     urgent: Option<u32>,
     /// Segments allowed by [`super::Reduction::Proportional`], in recovery.
     prr: Prr,
+    /// With [`Config::rack`].
+    rack: Rack,
     /// The estimated pipe of [`SackPipe::Estimate`], in recovery.
     estimate: u32,
     /// Whether this recovery has had a partial acknowledgement, or a rescue retransmission (RFC 6675,
@@ -93,6 +97,7 @@ impl Sender {
             reduced_at: None,
             urgent: None,
             prr: Prr::default(),
+            rack: Rack::default(),
             estimate: 0,
             partial_seen: false,
             rescued: false,
@@ -134,15 +139,13 @@ impl Sender {
                 Phase::Idle | Phase::Finished => self.deadline = None,
             }
         }
+        self.rack_timeout(now);
     }
 
     /// Instant at which to call [`Sender::timeout`] if nothing arrives before; `None` for never.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        match (self.deadline, self.gate) {
-            (Some(deadline), Some(gate)) => Some(deadline.min(gate)),
-            (deadline, gate) => deadline.or(gate),
-        }
+        self.deadline.into_iter().chain(self.gate).chain(self.next_rack_timeout()).min()
     }
 
     /// The next segment to send now, or `None` when all are out.
@@ -260,6 +263,10 @@ impl Sender {
             self.estimate += 1;
         }
         self.board.resend(sequence, now);
+        if self.detects_by_time() && sequence == self.board.una() {
+            // A retransmission that was lost is detected within a round trip; the timer must not come first.
+            self.arm(now);
+        }
         self.timed = None;
         self.counters.segments_retransmitted += 1;
         Transmit { segment: self.data(now, sequence), ecn: Ecn::NotCapable }
@@ -273,6 +280,10 @@ impl Sender {
         self.counters.payload_bytes_sent += u64::from(payload_bytes);
         if self.deadline.is_none() {
             self.arm(now);
+        }
+        if self.detects_by_time() {
+            self.rack.is_probe_due = false;
+            self.schedule_probe(now);
         }
         Segment { sequence, payload_bytes, ..Segment::default() }
     }
@@ -295,11 +306,16 @@ impl Sender {
         if self.phase == Phase::Open && self.board.una() == self.total {
             self.phase = Phase::Finished;
             self.deadline = None;
+            self.rack = Rack::default();
         }
     }
 
     fn uses_scoreboard(&self) -> bool {
         self.config.variant == Variant::Sack && self.config.sack_pipe == SackPipe::Scoreboard
+    }
+
+    fn detects_by_time(&self) -> bool {
+        self.config.rack && self.uses_scoreboard()
     }
 
     fn reduces_in_proportion(&self) -> bool {

@@ -3,12 +3,13 @@
 use headwater_proto::{Duration, Instant};
 
 use super::super::prr::Prr;
-use super::super::{CutFrom, DUP_THRESH, RttSampling, SackPipe, Segment, Variant};
+use super::super::{CutFrom, DUP_THRESH, Growth, RttSampling, SackPipe, Segment, Variant};
+use super::rack::Rack;
 use super::{Phase, Sender};
 
 impl Sender {
     pub(super) fn receive_ack(&mut self, now: Instant, segment: &Segment) {
-        let delivered_before = self.board.delivered();
+        let (delivered_before, una_before) = (self.board.delivered(), self.board.una());
         let newly_sacked = if self.heeds_sack() { self.board.sack(segment.sack) } else { 0 };
         if self.uses_scoreboard() {
             self.board.take_losses();
@@ -27,6 +28,10 @@ impl Sender {
             }
         }
         let delivered = self.board.delivered() - delivered_before;
+        if self.detects_by_time() && self.board.outstanding() > 0 {
+            self.detect_losses(now, self.board.una() > una_before);
+            self.schedule_probe(now);
+        }
         if self.phase == Phase::Recovery && delivered > 0 {
             self.prr.acknowledged(delivered, self.board.pipe(), self.window.ssthresh());
         }
@@ -68,7 +73,11 @@ impl Sender {
     }
 
     fn grow(&mut self, now: Instant, acked: u32) {
-        let rtt = self.rto.smoothed().unwrap_or(Duration::ZERO);
+        let rtt = match self.config.growth {
+            Growth::LinuxCubic => self.rto.least(),
+            Growth::Reno | Growth::Cubic => self.rto.smoothed(),
+        };
+        let rtt = rtt.unwrap_or(Duration::ZERO);
         self.window.grow(now, rtt, acked);
     }
 
@@ -142,7 +151,7 @@ impl Sender {
     }
 
     /// Fast retransmit.
-    fn begin_recovery(&mut self, now: Instant) {
+    pub(super) fn begin_recovery(&mut self, now: Instant) {
         let first = self.board.una();
         self.counters.fast_retransmits += 1;
         self.estimate = self.board.outstanding().saturating_sub(self.dup_acks);
@@ -201,6 +210,7 @@ impl Sender {
         self.phase = Phase::Loss;
         self.recover = Some(self.board.end());
         self.reduced_at = self.recover;
+        self.rack = Rack::default();
         self.cwr_due = self.config.ecn;
         self.dup_acks = 0;
         self.urgent = None;
