@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use etherparse::PacketBuilder;
 use headwater_wire::pgm::{
-    Body, CongestionData, CongestionFeedback, Fragment, Gsi, NAK_LIST_MAX, Options, Packet, Parity, Report,
+    Body, CongestionData, CongestionFeedback, Fragment, Gsi, NAK_LIST_MAX, Options, Packet, Parity, PgmReport,
 };
 use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
@@ -39,7 +39,7 @@ fn packets() -> Result<Vec<(Body<'static>, Options)>, Box<dyn std::error::Error>
     let group: IpAddr = "239.255.72.87".parse()?;
     let none = Options::default();
     let odata = |options| (Body::Odata { sequence: 32, trail: 16, data: b"hello" }, options);
-    let report = Report { sequence: u32::MAX, source, group };
+    let report = PgmReport { sequence: u32::MAX, source, group };
     let mut nak_list = none.nak_list;
     (0..).take(NAK_LIST_MAX).for_each(|number| assert!(nak_list.push(number), "there is room"));
     let fragment = Some(Fragment { first: 31, offset: 1_024, length: 1_029 });
@@ -58,7 +58,7 @@ fn packets() -> Result<Vec<(Body<'static>, Options)>, Box<dyn std::error::Error>
         (Body::Nak(report), none),
         (Body::Nak(report), Options { nak_list, congestion_feedback: feedback, ..none }),
         (Body::Nnak(report), none),
-        (Body::Ncf(Report { source: wide, group: "ff3e::8000:4857".parse()?, ..report }), none),
+        (Body::Ncf(PgmReport { source: wide, group: "ff3e::8000:4857".parse()?, ..report }), none),
         (Body::Ncf(report), Options { nak_list, join: Some(16), ..none }),
         (Body::Spmr, none),
         (Body::Ack { highest: 32, bitmap: 0xFFFF_FFFE }, Options { congestion_feedback: feedback, ..none }),

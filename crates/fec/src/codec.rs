@@ -109,7 +109,7 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
         placed: &[u32],
         more: &[Repair<'_>],
     ) -> Result<(), DecodeError> {
-        let shape = Shape::new(self, k, self.esi_end(k))?;
+        let shape = CodeShape::new(self, k, self.esi_end(k))?;
         shape.check_placed(block, missing, placed)?;
         let copies: Vec<Vec<u8>> = missing.iter().map(|&esi| block[shape.range(esi)].to_vec()).collect();
         let copied = placed.iter().zip(&copies).map(|(&esi, data)| Repair { esi, data });
@@ -315,13 +315,13 @@ pub fn codec(parameters: Parameters) -> Result<Arc<dyn BlockCodec>, FecError> {
 
 /// The sizes of a block, and the checks of arguments that all codecs share.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct CodeShape {
     k: u32,
     symbol_size: usize,
     esi_end: u32,
 }
 
-impl Shape {
+impl CodeShape {
     /// A block of `k` symbols of `codec`; its repair symbols are k..`esi_end`.
     pub(crate) fn new(codec: &(impl BlockCodec + ?Sized), k: u32, esi_end: u32) -> Result<Self, FecError> {
         let k_max = codec.k_max();
@@ -479,7 +479,7 @@ enum Place<'a> {
 
 impl<'a> PlacedRepair<'a> {
     /// Returns the symbol's bytes `columns`.
-    pub(crate) fn data<'b>(&self, shape: &Shape, block: &'b [u8], columns: Range<usize>) -> &'b [u8]
+    pub(crate) fn data<'b>(&self, shape: &CodeShape, block: &'b [u8], columns: Range<usize>) -> &'b [u8]
     where
         'a: 'b,
     {
@@ -514,7 +514,7 @@ pub(crate) fn enough<'a>(
 /// Splits a symbol into byte ranges such that these bytes of a block's symbols are at most `bytes_max` bytes.
 /// Any part of the symbols can be coded alone, since codes work on each byte separately. Multiples of 64
 /// bytes, except the last range.
-pub(crate) fn strips(shape: &Shape, bytes_max: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+pub(crate) fn strips(shape: &CodeShape, bytes_max: usize) -> impl Iterator<Item = Range<usize>> + use<> {
     let size = shape.symbol_size();
     let count = (shape.k() as usize * size).div_ceil(bytes_max).max(1);
     let width = size.div_ceil(count).next_multiple_of(64);

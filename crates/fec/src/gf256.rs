@@ -13,7 +13,7 @@
 use raptorq::{SourceBlockEncoder, SourceBlockEncodingPlan, extended_source_block_symbols};
 
 use crate::Kernel;
-use crate::codec::{PlacedRepair, Shape};
+use crate::codec::{PlacedRepair, CodeShape};
 use crate::plans::{encoder, fill, solve};
 
 const POLYNOMIAL: u16 = 0x11D;
@@ -145,7 +145,7 @@ pub(crate) fn encoder_bytes(k: u32, kernel: Kernel) -> usize {
 /// Memory that decoding takes in addition to the block, in bytes: the rows of coefficients, the missing
 /// symbols, and their equations; or, for the first block of a length, the memory to make the coefficients.
 /// The kept coefficients and the plan are not included.
-pub(crate) fn decoding_bytes(shape: &Shape, missing: usize) -> usize {
+pub(crate) fn decoding_bytes(shape: &CodeShape, missing: usize) -> usize {
     let k = extended_source_block_symbols(shape.k()) as usize;
     let decoding = missing * (k + shape.symbol_size() + 4 * missing);
     decoding.max(12 * k * k / 10) + (80 << 10)
@@ -161,12 +161,12 @@ impl Coefficients {
     }
 
     /// Returns the coefficients of a block's repair symbol in its source symbols.
-    fn of(&self, shape: &Shape, esi: u32) -> Vec<u8> {
+    fn of(&self, shape: &CodeShape, esi: u32) -> Vec<u8> {
         self.units.repair_packets(esi - shape.k(), 1)[0].data()[..shape.k() as usize].to_vec()
     }
 
     /// Writes the repair symbols from `first` on, as many as `out` has room for.
-    pub(crate) fn encode(&self, shape: &Shape, source: &[u8], first: u32, out: &mut [u8]) {
+    pub(crate) fn encode(&self, shape: &CodeShape, source: &[u8], first: u32, out: &mut [u8]) {
         out.fill(0);
         let rows: Vec<Vec<u8>> = (first..)
             .zip(out.chunks_exact(shape.symbol_size()))
@@ -182,7 +182,7 @@ impl Coefficients {
     /// coefficients.
     pub(crate) fn decode(
         &self,
-        shape: &Shape,
+        shape: &CodeShape,
         block: &mut [u8],
         missing: &[u32],
         given: &[PlacedRepair<'_>],
@@ -255,7 +255,7 @@ mod tests {
 #[cfg(test)]
 mod dense_tests {
     use super::{Coefficients, K_MAX};
-    use crate::codec::Shape;
+    use crate::codec::CodeShape;
     use crate::codec::enough;
     use crate::plans;
     use crate::raptor_q::RaptorQ;
@@ -277,7 +277,7 @@ mod dense_tests {
             size in 1u16..200,
         ) {
             let codec = RaptorQ::new(&Parameters::raptorq(size)).unwrap();
-            let shape = Shape::new(&codec, k, RaptorQ::ESI_END).unwrap();
+            let shape = CodeShape::new(&codec, k, RaptorQ::ESI_END).unwrap();
             let source: Vec<u8> =
                 (0..k * u32::from(size)).map(|i| i.wrapping_mul(0x9E37_79B1).to_le_bytes()[3]).collect();
             let extended = extended_source_block_symbols(k);

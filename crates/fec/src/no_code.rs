@@ -1,4 +1,4 @@
-use crate::codec::{Shape, enough_distinct};
+use crate::codec::{CodeShape, enough_distinct};
 use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, Repair, Scheme};
 
 /// Compact No-Code (RFC 5445 section 3): a missing symbol comes with the next turn of the carousel, or never.
@@ -16,8 +16,8 @@ impl NoCode {
     }
 
     /// n = k: no ESI is that of a repair symbol.
-    fn shape(&self, k: u32) -> Result<Shape, FecError> {
-        Shape::new(self, k, k)
+    fn shape(&self, k: u32) -> Result<CodeShape, FecError> {
+        CodeShape::new(self, k, k)
     }
 }
 
@@ -66,7 +66,7 @@ impl BlockCodec for NoCode {
 
 #[derive(Debug)]
 struct NoRepair {
-    shape: Shape,
+    shape: CodeShape,
 }
 
 impl BlockEncoder for NoRepair {

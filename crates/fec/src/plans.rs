@@ -19,7 +19,7 @@ use raptorq::{
 };
 
 use crate::Kernel;
-use crate::codec::{PlacedRepair, Shape, strips};
+use crate::codec::{PlacedRepair, CodeShape, strips};
 use crate::gf256::{self, Coefficients};
 
 /// Plan and coefficients for blocks of the same K', each made when first needed.
@@ -148,7 +148,7 @@ const COEFFICIENTS_MULTIPLE: usize = 64;
 /// which cannot be decoded yet costs little. Blocks longer than `strip_bytes_max` are decoded in strips of
 /// their symbols, and the plan serves all strips. Memory: [`decoding_bytes`], and the plan.
 pub(crate) fn decode(
-    shape: &Shape,
+    shape: &CodeShape,
     plan: &SourceBlockEncodingPlan,
     block: &mut [u8],
     missing: &[u32],
@@ -177,7 +177,7 @@ pub(crate) fn decode(
 /// Writes these bytes of the missing symbols: their rows of `inverse` times the `differences`, which have the
 /// same length.
 pub(crate) fn fill(
-    shape: &Shape,
+    shape: &CodeShape,
     block: &mut [u8],
     missing: &[u32],
     inverse: &[u8],
@@ -197,7 +197,7 @@ pub(crate) fn fill(
 /// Memory that decoding takes in addition to the block, in bytes, with strips of `strip_bytes` bytes: at
 /// first the encoder of the coefficients and its unit vectors; then the encoder of a strip, a copy of the
 /// strip, and the missing symbols' equations. The plan is not included.
-pub(crate) fn decoding_bytes(shape: &Shape, missing: usize, strip_bytes: usize) -> usize {
+pub(crate) fn decoding_bytes(shape: &CodeShape, missing: usize, strip_bytes: usize) -> usize {
     let units = extended(shape) * missing.next_multiple_of(COEFFICIENTS_MULTIPLE);
     let equations = 4 * missing * missing;
     let strip = 32 * strip_bytes / 10 + missing * shape.symbol_size();
@@ -206,7 +206,7 @@ pub(crate) fn decoding_bytes(shape: &Shape, missing: usize, strip_bytes: usize) 
 
 /// An encoder of these bytes of each symbol.
 fn encoder_of_strip(
-    shape: &Shape,
+    shape: &CodeShape,
     plan: &SourceBlockEncodingPlan,
     block: &[u8],
     columns: &Range<usize>,
@@ -225,7 +225,7 @@ fn encoder_of_strip(
 /// Contribution of the missing symbols to each of the `chosen` repair symbols, whose bytes are `repairs`, in
 /// sequence.
 fn differences(
-    shape: &Shape,
+    shape: &CodeShape,
     without: &SourceBlockEncoder,
     chosen: &[PlacedRepair<'_>],
     mut repairs: Vec<u8>,
@@ -261,7 +261,7 @@ pub(crate) fn solve<'a>(
 
 /// An encoder whose repair symbols are their coefficients of the missing symbols: byte j of a symbol belongs
 /// to the block that is zero except for a 1 in the place of missing symbol j.
-fn unit_encoder(shape: &Shape, plan: &SourceBlockEncodingPlan, missing: &[u32]) -> SourceBlockEncoder {
+fn unit_encoder(shape: &CodeShape, plan: &SourceBlockEncodingPlan, missing: &[u32]) -> SourceBlockEncoder {
     let size = missing.len().next_multiple_of(COEFFICIENTS_MULTIPLE);
     let mut units = vec![0; extended(shape) * size];
     for (j, &esi) in missing.iter().enumerate() {
@@ -271,7 +271,7 @@ fn unit_encoder(shape: &Shape, plan: &SourceBlockEncodingPlan, missing: &[u32]) 
 }
 
 /// K'.
-fn extended(shape: &Shape) -> usize {
+fn extended(shape: &CodeShape) -> usize {
     extended_source_block_symbols(shape.k()) as usize
 }
 
@@ -402,7 +402,7 @@ mod tests {
 #[cfg(test)]
 mod planned_tests {
     use super::{Elimination, decode};
-    use crate::codec::Shape;
+    use crate::codec::CodeShape;
     use crate::codec::enough;
     use crate::gf256::Coefficients;
     use crate::gf256::mul;
@@ -414,7 +414,7 @@ mod planned_tests {
     /// Whether all three decoders fill the block, which is then the same of all and that of the sender.
     fn decoders_agree(k: u32, size: u16, missing: &[u32], esis: &[u32]) -> bool {
         let codec = RaptorQ::new(&Parameters::raptorq(size)).unwrap();
-        let shape = Shape::new(&codec, k, RaptorQ::ESI_END).unwrap();
+        let shape = CodeShape::new(&codec, k, RaptorQ::ESI_END).unwrap();
         let source: Vec<u8> =
             (0..k * u32::from(size)).map(|i| i.wrapping_mul(0x9E37_79B1).to_le_bytes()[3]).collect();
         let encoder = codec.encoder(k, &source).unwrap();

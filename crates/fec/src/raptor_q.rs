@@ -14,7 +14,7 @@ use raptorq::{
     extended_source_block_symbols,
 };
 
-use crate::codec::{PlacedRepair, Shape, encode_in_full, enough, strips};
+use crate::codec::{PlacedRepair, CodeShape, encode_in_full, enough, strips};
 use crate::plans::{self, PLANNED_K_MAX, PLANS, making_bytes};
 use crate::{
     BlockCodec, BlockEncoder, DecodeError, FecError, K_MAX, Kernel, Parameters, Repair, Scheme, gf256,
@@ -67,8 +67,8 @@ impl RaptorQ {
         Ok(Self { symbol_size })
     }
 
-    fn shape(&self, k: u32) -> Result<Shape, FecError> {
-        Shape::new(self, k, Self::ESI_END)
+    fn shape(&self, k: u32) -> Result<CodeShape, FecError> {
+        CodeShape::new(self, k, Self::ESI_END)
     }
 
     /// A single block's view of the object, or of a strip of its symbols: with a single sub-block, Al has no
@@ -195,7 +195,7 @@ impl BlockCodec for RaptorQ {
 impl RaptorQ {
     fn decode_given(
         &self,
-        shape: &Shape,
+        shape: &CodeShape,
         block: &mut [u8],
         missing: &[u32],
         given: &[PlacedRepair<'_>],
@@ -218,7 +218,7 @@ impl RaptorQ {
     /// dependent. The symbols given are distinct and enough in number.
     pub(crate) fn decode_in_full(
         &self,
-        shape: &Shape,
+        shape: &CodeShape,
         block: &mut [u8],
         missing: &[u32],
         given: &[PlacedRepair<'_>],
@@ -238,7 +238,7 @@ impl RaptorQ {
     /// Returns the bytes `columns` of each symbol of the whole block. The crate solves anew on every addition
     /// of symbols, so symbols are added at most three times.
     fn solve(
-        shape: &Shape,
+        shape: &CodeShape,
         block: &[u8],
         missing: &[u32],
         given: &[PlacedRepair<'_>],
@@ -328,7 +328,7 @@ impl fmt::Debug for RaptorQ {
 /// The crate's encoder of K' symbols, the last symbols zero. The encoder keeps a copy of the source symbols
 /// beside the intermediate symbols, and offers no way to drop the copy.
 struct Encoder {
-    shape: Shape,
+    shape: CodeShape,
     block: SourceBlockEncoder,
 }
 

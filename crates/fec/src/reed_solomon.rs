@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use crate::codec::{Shape, enough_distinct};
+use crate::codec::{CodeShape, enough_distinct};
 use crate::gf256;
 use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, Kernel, Parameters, Repair, Scheme};
 
@@ -63,7 +63,7 @@ impl BlockCodec for ReedSolomon {
     }
 
     fn encoder(&self, k: u32, source: &[u8]) -> Result<Box<dyn BlockEncoder>, FecError> {
-        let shape = Shape::new(self, k, self.encoding_symbols(k))?;
+        let shape = CodeShape::new(self, k, self.encoding_symbols(k))?;
         shape.check_block(source)?;
         let interpolation = Interpolation::new((0..k).map(point));
         Ok(Box::new(Encoder { shape, interpolation, source: source.into() }))
@@ -76,7 +76,7 @@ impl BlockCodec for ReedSolomon {
         missing: &[u32],
         repairs: &[Repair<'_>],
     ) -> Result<(), DecodeError> {
-        let shape = Shape::new(self, k, self.esi_end(k))?;
+        let shape = CodeShape::new(self, k, self.esi_end(k))?;
         shape.check_decode(block, missing, repairs)?;
         let repairs = enough_distinct(repairs, missing)?;
         let chosen = &repairs[..missing.len()];
@@ -91,7 +91,7 @@ impl BlockCodec for ReedSolomon {
 
 /// Makes repair symbols from a copy of the source symbols.
 struct Encoder {
-    shape: Shape,
+    shape: CodeShape,
     interpolation: Interpolation,
     source: Box<[u8]>,
 }
@@ -118,7 +118,7 @@ impl fmt::Debug for Encoder {
 /// Writes the missing symbol `esi` to its place, from the received source symbols and the chosen repair
 /// symbols.
 fn interpolate_missing(
-    shape: &Shape,
+    shape: &CodeShape,
     block: &mut [u8],
     esi: u32,
     missing: &[u32],

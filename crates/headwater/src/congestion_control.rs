@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use headwater_fec::Order;
 use headwater_proto::control::SenderControl;
 use headwater_proto::controls::{self, Control, Description, DescriptionError, Network};
-use headwater_proto::pgm::{Session, carrier};
+use headwater_proto::pgm::{PgmSession, carrier};
 use headwater_proto::rainbow::carrier as on_request;
 use headwater_proto::{Instant, Rate, fixed, sim};
 use headwater_wire::pgm::Gsi;
@@ -151,10 +151,10 @@ impl SimOptions {
         self
     }
 
-    fn config(&self, packet_bytes: u16) -> sim::Config {
+    fn config(&self, packet_bytes: u16) -> sim::SimConfig {
         let relays: Vec<_> = self.relays.iter().flatten().copied().collect();
         let trust = if relays.is_empty() { sim::Trust::Nobody } else { sim::Trust::Hosts(relays) };
-        sim::Config::new(self.groups, packet_bytes)
+        sim::SimConfig::new(self.groups, packet_bytes)
             .with_initial_rate(self.initial_rate)
             .with_max_rate(self.max_rate)
             .with_rtt_bounds(SIM_RTT_LEAST, sim::RTT_LONGEST)
@@ -272,8 +272,8 @@ impl CongestionControl {
     /// information beyond the usual four.
     pub fn added_bytes(&self) -> u16 {
         match self {
-            Self::LeSbcc(_) => u16::try_from(carrier::Sender::envelope_bytes()).unwrap_or(u16::MAX),
-            Self::Rainbow(_) => u16::try_from(on_request::Sender::envelope_bytes_max()).unwrap_or(u16::MAX),
+            Self::LeSbcc(_) => u16::try_from(carrier::PgmCarrierSender::envelope_bytes()).unwrap_or(u16::MAX),
+            Self::Rainbow(_) => u16::try_from(on_request::RainbowCarrierSender::envelope_bytes_max()).unwrap_or(u16::MAX),
             Self::Sim(_) => 8,
             _ => 0,
         }
@@ -349,20 +349,20 @@ impl CongestionControl {
         path: Path,
     ) -> Result<Box<dyn SenderControl + Send>, DescriptionError> {
         Ok(match self {
-            Self::Fixed { rate } => Box::new(fixed::Sender::new(*rate, Instant::ZERO)),
+            Self::Fixed { rate } => Box::new(fixed::FixedSender::new(*rate, Instant::ZERO)),
             Self::M2c(_) | Self::Webrc(_) | Self::FlidDl(_) => {
                 self.description(packet_bytes).sender(Instant::ZERO)?
             }
             Self::LeSbcc(options) => Box::new(carried(options, packet_bytes, path)),
             Self::Rainbow(options) => {
                 let key = [system::random_u64(), system::random_u64()];
-                let config = on_request::SenderConfig::new(key).with_max_rate(options.max_rate, packet_bytes);
-                Box::new(on_request::Sender::new(config))
+                let config = on_request::RainbowCarrierSenderConfig::new(key).with_max_rate(options.max_rate, packet_bytes);
+                Box::new(on_request::RainbowCarrierSender::new(config))
             }
             Self::Sim(options) => {
                 let config = options.config(packet_bytes).with_session(path.tsi);
                 let described = Description::from(&config.facts()).to_fdt();
-                Box::new(sim::Sender::new(config, Instant::ZERO).with_description(described))
+                Box::new(sim::SimSender::new(config, Instant::ZERO).with_description(described))
             }
         })
     }
@@ -380,18 +380,18 @@ impl CongestionControl {
     }
 }
 
-fn carried(options: &LeSbccOptions, packet_bytes: u16, path: Path) -> carrier::Sender {
+fn carried(options: &LeSbccOptions, packet_bytes: u16, path: Path) -> carrier::PgmCarrierSender {
     // All receivers of files greet the sender.
     let chain = options.chain(packet_bytes, None, Instant::ZERO);
     let [port @ .., a, b, c, d, e, f] = system::random_u64().to_ne_bytes();
-    let session = Session {
+    let session = PgmSession {
         gsi: Gsi([a, b, c, d, e, f]),
         source_port: u16::from_ne_bytes(port),
         destination_port: PGM_PORT,
         group: path.group,
     };
     let packets = nak_packets(options.max_rate(), packet_bytes);
-    carrier::Sender::new(session, path.sender, packets, chain, Instant::ZERO)
+    carrier::PgmCarrierSender::new(session, path.sender, packets, chain, Instant::ZERO)
 }
 
 /// Packets for which NAKs count.

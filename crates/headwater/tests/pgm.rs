@@ -13,7 +13,7 @@ use headwater::pgm::{
     PgmSendSession, PgmSender,
 };
 use headwater_proto::control::Value;
-use headwater_wire::pgm::{Body, Options, Packet, Report};
+use headwater_wire::pgm::{Body, Options, Packet, PgmReport};
 
 /// A receiver that hears nothing for so long has failed. Long, because test machines are busy.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -260,7 +260,7 @@ fn hostile_datagrams_are_counted_and_what_they_do_is_bounded() {
     let nak = |port, sequences: std::ops::Range<u32>| {
         let mut options = Options::default();
         sequences.clone().skip(1).for_each(|number| assert!(options.nak_list.push(number)));
-        let report = Report { sequence: sequences.start, source: started.source.ip(), group: group.ip() };
+        let report = PgmReport { sequence: sequences.start, source: started.source.ip(), group: group.ip() };
         let packet = Packet { options, ..Packet::new(group.port(), port, started.gsi, Body::Nak(report)) };
         let mut bytes = vec![0; packet.buffer_len()];
         packet.emit(&mut bytes).unwrap();

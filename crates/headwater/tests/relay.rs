@@ -5,8 +5,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use headwater::StopHandle;
-use headwater::proto::bcfs::relay::{RelayConfig, Shape, Upstream};
-use headwater::proto::bcfs::{Client, Label, Level, ReplyTo, RouterConfig, Source};
+use headwater::proto::bcfs::relay::{RelayConfig, EgressShape, Upstream};
+use headwater::proto::bcfs::{Client, Label, Level, ReplyTo, RouterConfig, BcfsSource};
 use headwater::proto::queue::QueueConfig;
 use headwater::proto::{DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Rate, Seed};
 use headwater::relay::{RelayOptions, RelayProgress, RelaySession};
@@ -73,7 +73,7 @@ impl Answering {
         let address = socket.local_addr().expect("an address");
         let (ends, ended) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let (mut source, mut answered) = (Source::new(Some(address), ReplyTo::Peer), 0);
+            let (mut source, mut answered) = (BcfsSource::new(Some(address), ReplyTo::Peer), 0);
             source.bind(Label(0), 0).expect("one");
             let (start, mut buffer) = (Instant::now(), vec![0; DATAGRAM_BYTES_MAX]);
             while ended.try_recv().is_err() {
@@ -183,7 +183,7 @@ fn a_relay_that_was_killed_and_started_again_loses_nothing() {
 fn a_link_with_a_rate_is_not_faster() {
     let source = Answering::start();
     // 100 replies of 1048 bytes with their headers take 0.84 s.
-    let shape = Shape { rate: Rate::from_kilobits(1_000), queue: QueueConfig::drop_tail(200) };
+    let shape = EgressShape { rate: Rate::from_kilobits(1_000), queue: QueueConfig::drop_tail(200) };
     let relay = Running::start(any(), RelayOptions::new(config().with_shape(Some(shape))));
     let start = Instant::now();
     assert_eq!(ask(source.address, relay.address, 0..100, 4), 100);

@@ -4,7 +4,7 @@
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    FileToSend, PlanConfig, Receiver, ReceiverConfig, RelativePath, Sender, SenderConfig, SessionPlan,
+    FileToSend, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan,
     Source, SourceError,
 };
 use headwater_proto::{
@@ -28,19 +28,19 @@ impl Source for Zeros {
     }
 }
 
-fn sender(order: Order) -> Sender<fixed::Sender, Zeros> {
+fn sender(order: Order) -> DeliverySender<fixed::FixedSender, Zeros> {
     let path = RelativePath::new("file").expect("a name");
     let file = FileToSend { path, bytes: SYMBOLS * u64::from(SYMBOL_BYTES), mode: None, modified: None };
     let config = PlanConfig { scheme: Scheme::NoCode, symbol_size: SYMBOL_BYTES, order };
     let plan = SessionPlan::new(vec![file], config).expect("a sound plan");
     let blocks = |partition: headwater_fec::Partition| vec![[0; 32]; partition.blocks() as usize];
     let digests: Vec<_> = plan.objects().iter().map(|object| blocks(object.partition)).collect();
-    let control = fixed::Sender::new(Rate::from_kilobits(10_000_000), Instant::ZERO);
-    Sender::new(SenderConfig::new(7), &plan, &digests, control, Zeros).expect("a sound session")
+    let control = fixed::FixedSender::new(Rate::from_kilobits(10_000_000), Instant::ZERO);
+    DeliverySender::new(DeliverySenderConfig::new(7), &plan, &digests, control, Zeros).expect("a sound session")
 }
 
 /// The next packet, and when it leaves.
-fn next(sender: &mut Sender<fixed::Sender, Zeros>, buffer: &mut [u8]) -> (Instant, usize) {
+fn next(sender: &mut DeliverySender<fixed::FixedSender, Zeros>, buffer: &mut [u8]) -> (Instant, usize) {
     loop {
         let now = sender.poll_timeout().expect("it goes on");
         sender.handle(now, Input::Timeout);
@@ -67,9 +67,9 @@ fn delivery(criterion: &mut Criterion) {
             })
             .collect();
         group.bench_function(BenchmarkId::new("receive", name), |bencher| {
-            let control = fixed::Receiver::new;
+            let control = fixed::FixedReceiver::new;
             let receiver =
-                || Receiver::new(ReceiverConfig::default(), control(), Counter::default(), Instant::ZERO);
+                || DeliveryReceiver::new(DeliveryReceiverConfig::default(), control(), Counter::default(), Instant::ZERO);
             bencher.iter_batched(
                 receiver,
                 |mut receiver| take(&mut receiver, &packets),
@@ -80,7 +80,7 @@ fn delivery(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn take(receiver: &mut Receiver<fixed::Receiver, Counter>, packets: &[(Instant, Vec<u8>)]) -> u64 {
+fn take(receiver: &mut DeliveryReceiver<fixed::FixedReceiver, Counter>, packets: &[(Instant, Vec<u8>)]) -> u64 {
     let source = ([192, 0, 2, 1], 7).into();
     for (now, payload) in packets {
         let datagram = Datagram { source, channel: Some(ChannelId::BASE), ecn: Ecn::NotCapable, payload };

@@ -5,14 +5,14 @@ use core::hint::black_box;
 use core::net::{IpAddr, Ipv4Addr};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use headwater_proto::le_sbcc::{Chain, Config, Indication};
+use headwater_proto::le_sbcc::{Chain, LeSbccConfig, Indication};
 use headwater_proto::{Duration, Instant, Seed};
 
 fn indications(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("le_sbcc");
     group.throughput(Throughput::Elements(1));
     for receivers in [1_u32, 10_000, 1_000_000] {
-        let config = Config::new(1_400).with_receivers_max(receivers);
+        let config = LeSbccConfig::new(1_400).with_receivers_max(receivers);
         let mut chain = Chain::new(config, Seed(1).stream("le-sbcc", 0), Instant::ZERO);
         let (mut now, mut number) = (Instant::ZERO + Duration::from_secs(1), 0_u32);
         let mut indicate = |chain: &mut Chain| {

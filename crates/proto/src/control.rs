@@ -186,7 +186,7 @@ pub trait SenderControl {
 
     /// Returns the parameters that receivers need, for the FDT: [`crate::described`]. `None` if the session
     /// has a single channel and nothing to describe.
-    fn description(&self) -> Option<fdt::Control> {
+    fn description(&self) -> Option<fdt::ControlAttributes> {
         None
     }
 
@@ -264,7 +264,7 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         &self:
         fn channels() -> u16;
         fn levels() -> u16;
-        fn description() -> Option<fdt::Control>;
+        fn description() -> Option<fdt::ControlAttributes>;
         fn layering() -> Option<&dyn Layering>;
         fn next_departure() -> Option<Instant>;
         fn departure(now: Instant) -> Option<Departure>;
@@ -488,7 +488,7 @@ pub trait DescribedControl {
     ///
     /// # Errors
     /// Returns the reason, as text for people, if the control cannot receive the session.
-    fn on_description(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), String>;
+    fn on_description(&mut self, now: Instant, control: Option<&fdt::ControlAttributes>) -> Result<(), String>;
 }
 
 /// Receiving side of a congestion control: chooses the channels to subscribe to.

@@ -20,7 +20,7 @@ const HEADER_BYTES: usize = 28;
 
 /// Shape of a downstream link: a rate, and a queue for packets above the rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shape {
+pub struct EgressShape {
     /// Rate in bit/s with the headers of UDP and IPv4. The 20 extra bytes of IPv6 headers do not count.
     pub rate: Rate,
     /// Queue discipline; at most [`WAITING_MAX`] packets wait at all links together.
@@ -73,9 +73,9 @@ pub(crate) struct Egress {
     packets: Vec<Packet>,
     free: Vec<usize>,
     at_once: VecDeque<Copy>,
-    shape: Option<Shape>,
+    shape: Option<EgressShape>,
     /// By interface: links with a separate shape.
-    shapes: Vec<Option<Shape>>,
+    shapes: Vec<Option<EgressShape>>,
     seed: Seed,
     /// By interface; created at the first use.
     links: Vec<Option<Box<Link>>>,
@@ -87,7 +87,7 @@ pub(crate) struct Egress {
 impl Egress {
     /// # Errors
     /// Returns an error if a queue parameter is invalid.
-    pub(crate) fn new(shape: Option<Shape>, seed: Seed) -> Result<Self, ParameterError> {
+    pub(crate) fn new(shape: Option<EgressShape>, seed: Seed) -> Result<Self, ParameterError> {
         check(shape)?;
         Ok(Self {
             packets: Vec::new(),
@@ -109,7 +109,7 @@ impl Egress {
     pub(crate) fn set_shape(
         &mut self,
         egress: InterfaceId,
-        shape: Option<Shape>,
+        shape: Option<EgressShape>,
     ) -> Result<(), ParameterError> {
         check(shape)?;
         let index = egress.0 as usize;
@@ -273,12 +273,12 @@ impl Egress {
         self.packets[packet].copies += 1;
     }
 
-    fn shape_of(&self, egress: InterfaceId) -> Option<Shape> {
+    fn shape_of(&self, egress: InterfaceId) -> Option<EgressShape> {
         self.shapes.get(egress.0 as usize).copied().flatten().or(self.shape)
     }
 
     fn link(&mut self, now: Instant, egress: InterfaceId) -> Option<&mut Link> {
-        let Shape { rate, queue } = self.shape_of(egress)?;
+        let EgressShape { rate, queue } = self.shape_of(egress)?;
         let index = egress.0 as usize;
         if self.links.len() <= index {
             self.links.resize_with(index + 1, || None);
@@ -298,7 +298,7 @@ impl Egress {
     }
 }
 
-fn check(shape: Option<Shape>) -> Result<(), ParameterError> {
-    let Some(Shape { rate, queue }) = shape else { return Ok(()) };
+fn check(shape: Option<EgressShape>) -> Result<(), ParameterError> {
+    let Some(EgressShape { rate, queue }) = shape else { return Ok(()) };
     queue.discipline(rate, Duration::ZERO).map(|_| ())
 }

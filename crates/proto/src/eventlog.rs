@@ -53,7 +53,7 @@ pub enum Event<'a> {
         tsi: Option<u64>,
         /// The congestion control, at a sender.
         #[serde(skip_serializing_if = "Option::is_none")]
-        control: Option<Control>,
+        control: Option<ControlState>,
     },
     /// `session:planned`: result of a dry run; nothing is sent.
     SessionPlanned(Plan<'a>),
@@ -259,7 +259,7 @@ pub enum Event<'a> {
 
 /// Congestion control of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Control {
+pub struct ControlState {
     /// Name of the control: `fixed`, `m2c` and so on.
     pub name: &'static str,
     /// Channels, each a multicast group.

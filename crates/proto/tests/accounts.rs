@@ -6,7 +6,7 @@
 mod bench;
 
 use bench::{Bench, close, complete, fdt, file, packet, symbol};
-use headwater_proto::delivery::{Receiver, ReceiverConfig, block_digest, file_digest};
+use headwater_proto::delivery::{DeliveryReceiver, DeliveryReceiverConfig, block_digest, file_digest};
 use headwater_proto::{Instant, fixed};
 use headwater_wire::extensions::Extensions;
 use headwater_wire::fdt::{File, Instance, OtiAttributes};
@@ -114,15 +114,15 @@ fn promised(mut file: File, content: &[u8]) -> File {
     file
 }
 
-fn config() -> ReceiverConfig {
-    ReceiverConfig::default().with_pending_bytes(PENDING_BYTES)
+fn config() -> DeliveryReceiverConfig {
+    DeliveryReceiverConfig::default().with_pending_bytes(PENDING_BYTES)
 }
 
 /// Another receiver that goes on with what this one had.
 fn restarted(bench: Bench) -> Bench {
     let mut next = Bench::with(config());
     let (store, now) = (bench.receiver.into_store().interrupted(), Instant::from_nanos(bench.now));
-    next.receiver = Receiver::new(config(), fixed::Receiver::new(), store, now);
+    next.receiver = DeliveryReceiver::new(config(), fixed::FixedReceiver::new(), store, now);
     next.now = bench.now;
     next.wait(0);
     next

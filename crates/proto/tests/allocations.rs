@@ -13,7 +13,7 @@ use counter::Counter;
 use headwater_fec::{Order, Scheme};
 use headwater_proto::control::{Arrival, Membership, ReceiverControl, SenderControl};
 use headwater_proto::delivery::{
-    FileToSend, PlanConfig, Receiver, ReceiverConfig, RelativePath, Sender, SenderConfig, SessionPlan,
+    FileToSend, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan,
     Source, SourceError,
 };
 use headwater_proto::{
@@ -31,7 +31,7 @@ impl Source for Zeros {
     }
 }
 
-fn sender(scheme: Scheme, order: Order, symbols: u64) -> Sender<fixed::Sender, Zeros> {
+fn sender(scheme: Scheme, order: Order, symbols: u64) -> DeliverySender<fixed::FixedSender, Zeros> {
     let config = PlanConfig { scheme, symbol_size: 1408, order };
     let file = FileToSend {
         path: RelativePath::new("file").unwrap(),
@@ -42,14 +42,14 @@ fn sender(scheme: Scheme, order: Order, symbols: u64) -> Sender<fixed::Sender, Z
     let plan = SessionPlan::new(vec![file], config).unwrap();
     let digests: Vec<_> =
         plan.objects().iter().map(|object| vec![[0; 32]; object.partition.blocks() as usize]).collect();
-    let control = fixed::Sender::new(Rate::from_bits(symbols * 1424 * 4).unwrap(), Instant::ZERO);
-    Sender::new(SenderConfig::new(7), &plan, &digests, control, Zeros).unwrap()
+    let control = fixed::FixedSender::new(Rate::from_bits(symbols * 1424 * 4).unwrap(), Instant::ZERO);
+    DeliverySender::new(DeliverySenderConfig::new(7), &plan, &digests, control, Zeros).unwrap()
 }
 
 /// Both ends, and what each has allocated.
 struct Pair {
-    sender: Sender<fixed::Sender, Zeros>,
-    receiver: Receiver<fixed::Receiver, Counter>,
+    sender: DeliverySender<fixed::FixedSender, Zeros>,
+    receiver: DeliveryReceiver<fixed::FixedReceiver, Counter>,
     buffer: Vec<u8>,
     sender_allocations: u64,
     receiver_allocations: u64,
@@ -61,9 +61,9 @@ impl Pair {
     fn new(scheme: Scheme, symbols: u64) -> Self {
         Self {
             sender: sender(scheme, Order::Spread { rate: 10_000_000_000 }, symbols),
-            receiver: Receiver::new(
-                ReceiverConfig::default(),
-                fixed::Receiver::new(),
+            receiver: DeliveryReceiver::new(
+                DeliveryReceiverConfig::default(),
+                fixed::FixedReceiver::new(),
                 Counter::default(),
                 Instant::ZERO,
             ),
@@ -140,9 +140,9 @@ fn repair_symbols_are_sent_without_an_allocation() {
 #[test]
 fn flid_changes_levels_without_an_allocation() {
     let rate = Rate::from_kilobits(8_000);
-    for config in [flid::Config::static_layers(1_440, rate), flid::Config::dynamic_layers(1_440, rate)] {
-        let mut sender = flid::Sender::new(flid::Layers::new(&config, Instant::ZERO).unwrap());
-        let mut receiver = flid::Receiver::new(config, flid::ReceiverConfig::new()).unwrap();
+    for config in [flid::FlidConfig::static_layers(1_440, rate), flid::FlidConfig::dynamic_layers(1_440, rate)] {
+        let mut sender = flid::FlidSender::new(flid::Layers::new(&config, Instant::ZERO).unwrap());
+        let mut receiver = flid::FlidReceiver::new(config, flid::FlidReceiverConfig::new()).unwrap();
         let mut held = vec![false; sender.channels().into()];
         let (warm, end) =
             (Instant::ZERO + Duration::from_secs(240), Instant::ZERO + Duration::from_secs(480));

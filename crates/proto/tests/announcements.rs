@@ -7,7 +7,7 @@ use bench::{Bench, close, complete, fdt, file, packet, symbol};
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
     End, FileToSend, MemorySource, PlanConfig, PlanError, ReceiverEvent, RelativePath, SYMBOL_SIZE_MAX,
-    Sender, SenderConfig, SessionPlan,
+    DeliverySender, DeliverySenderConfig, SessionPlan,
 };
 use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Machine, Output, Rate, fixed};
 use headwater_wire::extensions::Extensions;
@@ -192,9 +192,9 @@ fn the_last_round_of_the_fdt_is_whole() {
     let contents: Vec<Vec<u8>> = (0..300_u32).map(|index| index.to_be_bytes().repeat(250)).collect();
     let source = MemorySource::new(&plan, &contents.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let digests = source.digests();
-    let config = SenderConfig::new(1).with_end(End::Passes(2));
-    let control = fixed::Sender::new(Rate::from_kilobits(4_000), Instant::ZERO);
-    let mut sender = Sender::new(config, &plan, &digests, control, source).unwrap();
+    let config = DeliverySenderConfig::new(1).with_end(End::Passes(2));
+    let control = fixed::FixedSender::new(Rate::from_kilobits(4_000), Instant::ZERO);
+    let mut sender = DeliverySender::new(config, &plan, &digests, control, source).unwrap();
 
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let (mut all, mut last_round) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    Digest, End, FileToSend, MemorySource, PlanConfig, ReceiverEvent, RelativePath, Sender, SenderConfig,
+    Digest, End, FileToSend, MemorySource, PlanConfig, ReceiverEvent, RelativePath, DeliverySender, DeliverySenderConfig,
     SenderEvent, SessionPlan, Source, SourceError, Withdrawal,
 };
 use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Input, Instant, Machine, Output, Rate, Seed, fixed};
@@ -24,7 +24,7 @@ fn sender(
     contents: &[Vec<u8>],
     scheme: Scheme,
     order: Order,
-    config: SenderConfig,
+    config: DeliverySenderConfig,
     known: usize,
 ) -> (FixedSender, Vec<Vec<Digest>>) {
     let file = |(index, content): (usize, &Vec<u8>)| FileToSend {
@@ -39,8 +39,8 @@ fn sender(
     let digests = source.digests();
     let first: Vec<Vec<Digest>> =
         digests.iter().map(|digests| digests[..known.min(digests.len())].to_vec()).collect();
-    let control = fixed::Sender::new(RATE, Instant::ZERO);
-    (Sender::new(config, &plan, &first, control, source).unwrap(), digests)
+    let control = fixed::FixedSender::new(RATE, Instant::ZERO);
+    (DeliverySender::new(config, &plan, &first, control, source).unwrap(), digests)
 }
 
 fn spread() -> Order {
@@ -62,7 +62,7 @@ fn changed(file: usize) -> SourceError {
 fn files_are_whole_once_their_digests_have_come() {
     let contents = [content(1, 500_000), content(2, 20_000), content(3, 0)];
     for (scheme, order) in [(Scheme::ReedSolomon, spread()), (Scheme::ReedSolomon, Order::Window)] {
-        let (sender, digests) = sender(&contents, scheme, order, SenderConfig::new(1), 1);
+        let (sender, digests) = sender(&contents, scheme, order, DeliverySenderConfig::new(1), 1);
         let late = Link { joins_at: Instant::ZERO + Duration::from_millis(2_500), ..Link::default() };
         let lossy = Link { loss: 0.1, corrupted: 0.01, ..Link::default() };
         let mut pair = Pair::new(Seed(5), sender, &[Link::default(), lossy, late]);
@@ -95,7 +95,7 @@ fn a_withdrawn_file_is_told_and_the_others_arrive() {
     let contents = [content(1, 200_000), content(2, 600_000), content(3, 1_000), content(4, 150_000)];
     for order in [spread(), Order::Window] {
         for scheme in [Scheme::RaptorQ, Scheme::ReedSolomon, Scheme::NoCode] {
-            let (sender, _) = sender(&contents, scheme, order, SenderConfig::new(1), usize::MAX);
+            let (sender, _) = sender(&contents, scheme, order, DeliverySenderConfig::new(1), usize::MAX);
             let late = Link { joins_at: Instant::ZERO + Duration::from_millis(900), ..Link::default() };
             let mut pair = Pair::new(Seed(6), sender, &[Link { loss: 0.05, ..Link::default() }, late]);
             run_for(&mut pair, 300);
@@ -131,7 +131,7 @@ fn a_withdrawn_file_is_told_and_the_others_arrive() {
 #[test]
 fn a_single_pass_without_a_withdrawn_file_is_still_a_pass() {
     let contents = [content(1, 100_000), content(2, 300_000), content(3, 77_000), content(4, 100_000)];
-    let config = SenderConfig::new(1).with_end(End::Passes(1));
+    let config = DeliverySenderConfig::new(1).with_end(End::Passes(1));
     for at in [0, 50, 250, 500] {
         let (sender, _) = sender(&contents, Scheme::NoCode, spread(), config, usize::MAX);
         let mut pair = Pair::new(Seed(7), sender, &[Link::default()]);
@@ -149,7 +149,7 @@ fn a_single_pass_without_a_withdrawn_file_is_still_a_pass() {
 #[test]
 fn a_session_without_files_left_ends() {
     let contents = [content(1, 100_000)];
-    let (sender, _) = sender(&contents, Scheme::RaptorQ, spread(), SenderConfig::new(1), usize::MAX);
+    let (sender, _) = sender(&contents, Scheme::RaptorQ, spread(), DeliverySenderConfig::new(1), usize::MAX);
     let mut pair = Pair::new(Seed(8), sender, &[Link::default()]);
     run_for(&mut pair, 50);
     pair.sender.withdraw(0, Withdrawal::Unreadable, changed(0));
@@ -169,7 +169,7 @@ fn a_session_without_files_left_ends() {
 fn passes_end_once_their_digests_are_told() {
     let contents = [content(1, 500_000), content(2, 20_000)];
     for scheme in [Scheme::NoCode, Scheme::ReedSolomon] {
-        let config = SenderConfig::new(1).with_end(End::Passes(1));
+        let config = DeliverySenderConfig::new(1).with_end(End::Passes(1));
         let (sender, digests) = sender(&contents, scheme, spread(), config, 0);
         let mut pair = Pair::new(Seed(9), sender, &[Link::default()]);
         run_for(&mut pair, 3_000);
@@ -184,7 +184,7 @@ fn passes_end_once_their_digests_are_told() {
         pair.receivers[0].assert_received(&contents);
     }
     // One that is closed tells what it knows.
-    let (sender, digests) = sender(&contents, Scheme::ReedSolomon, spread(), SenderConfig::new(1), 0);
+    let (sender, digests) = sender(&contents, Scheme::ReedSolomon, spread(), DeliverySenderConfig::new(1), 0);
     let mut pair = Pair::new(Seed(9), sender, &[Link::default()]);
     run_for(&mut pair, 900);
     for (object, digests) in digests.iter().enumerate() {
@@ -199,7 +199,7 @@ fn passes_end_once_their_digests_are_told() {
 fn empty_files_beside_a_withdrawn_one_arrive() {
     let contents = [content(1, 0), content(2, 400_000)];
     for at in [10, 1_500] {
-        let (sender, _) = sender(&contents, Scheme::RaptorQ, spread(), SenderConfig::new(1), usize::MAX);
+        let (sender, _) = sender(&contents, Scheme::RaptorQ, spread(), DeliverySenderConfig::new(1), usize::MAX);
         let late = Link { joins_at: Instant::ZERO + Duration::from_millis(at + 2_000), ..Link::default() };
         let mut pair = Pair::new(Seed(10), sender, &[late]);
         run_for(&mut pair, at);
@@ -248,9 +248,9 @@ fn a_read_that_fails_withdraws_its_file_and_leaves_the_others_one_pass() {
             let inner = MemorySource::new(&plan, &refs);
             let digests = inner.digests();
             let source = Failing { inner, object: 1, left };
-            let config = SenderConfig::new(1).with_end(End::Passes(1));
-            let control = fixed::Sender::new(RATE, Instant::ZERO);
-            let mut sender = Sender::new(config, &plan, &digests, control, source).unwrap();
+            let config = DeliverySenderConfig::new(1).with_end(End::Passes(1));
+            let control = fixed::FixedSender::new(RATE, Instant::ZERO);
+            let mut sender = DeliverySender::new(config, &plan, &digests, control, source).unwrap();
             let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
             let (mut sent, mut events) = (Vec::new(), Vec::new());
             while let Some(now) = sender.poll_timeout() {

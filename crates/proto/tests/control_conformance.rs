@@ -4,8 +4,8 @@ mod conformance;
 
 use headwater_proto::controls::{self, Description, DescriptionError, ReceiverOptions};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
-use headwater_proto::le_sbcc::{Chain, Config};
-use headwater_proto::pgm::{Session, carrier};
+use headwater_proto::le_sbcc::{Chain, LeSbccConfig};
+use headwater_proto::pgm::{PgmSession, carrier};
 use headwater_proto::{Instant, Rate, Seed, fixed, flid};
 use headwater_wire::pgm::Gsi;
 
@@ -43,9 +43,9 @@ fn entries_of_the_table() {
 
 #[test]
 fn fixed() {
-    let sender = || fixed::Sender::new(Rate::from_kilobits(3_000), Instant::ZERO);
+    let sender = || fixed::FixedSender::new(Rate::from_kilobits(3_000), Instant::ZERO);
     check_sender(sender);
-    check_receiver(sender(), fixed::Receiver::new());
+    check_receiver(sender(), fixed::FixedReceiver::new());
 }
 
 #[test]
@@ -53,22 +53,22 @@ fn le_sbcc() {
     let rate = Rate::from_kilobits(3_000);
     let group = [239, 255, 72, 87].into();
     let sender = || {
-        let config = Config::new(1_440).with_initial_rate(rate).with_max_rate(rate);
+        let config = LeSbccConfig::new(1_440).with_initial_rate(rate).with_max_rate(rate);
         let chain = Chain::new(config, Seed(1).stream("chain", 0), Instant::ZERO);
-        let session = Session { gsi: Gsi::default(), source_port: 40_000, destination_port: 7_500, group };
-        carrier::Sender::new(session, SENDER.0.into(), 1_024, chain, Instant::ZERO)
+        let session = PgmSession { gsi: Gsi::default(), source_port: 40_000, destination_port: 7_500, group };
+        carrier::PgmCarrierSender::new(session, SENDER.0.into(), 1_024, chain, Instant::ZERO)
     };
     check_sender(sender);
-    check_receiver(sender(), carrier::Receiver::new(carrier::ReceiverConfig::new(group, Seed(2))));
+    check_receiver(sender(), carrier::PgmCarrierReceiver::new(carrier::PgmCarrierReceiverConfig::new(group, Seed(2))));
 }
 
 #[test]
 fn flid() {
     let rate = Rate::from_kilobits(3_000);
-    for config in [flid::Config::static_layers(1_440, rate), flid::Config::dynamic_layers(1_440, rate)] {
-        let sender = || flid::Sender::new(flid::Layers::new(&config, Instant::ZERO).expect("sound numbers"));
+    for config in [flid::FlidConfig::static_layers(1_440, rate), flid::FlidConfig::dynamic_layers(1_440, rate)] {
+        let sender = || flid::FlidSender::new(flid::Layers::new(&config, Instant::ZERO).expect("sound numbers"));
         check_sender(sender);
-        let receiver = flid::Receiver::new(config, flid::ReceiverConfig::new());
+        let receiver = flid::FlidReceiver::new(config, flid::FlidReceiverConfig::new());
         check_receiver(sender(), receiver.expect("sound numbers"));
     }
 }

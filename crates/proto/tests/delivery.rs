@@ -6,7 +6,7 @@ mod pair;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    End, PlanConfig, ReceiverConfig, ReceiverEvent, SenderConfig, SenderEvent, SessionEvent,
+    End, PlanConfig, DeliveryReceiverConfig, ReceiverEvent, DeliverySenderConfig, SenderEvent, SessionEvent,
 };
 use headwater_proto::{Duration, Instant, Rate, Seed};
 use pair::{Link, Pair, content, sender};
@@ -34,7 +34,7 @@ fn every_code_carries_files_of_every_size_over_bad_links() {
         [0, 1, 255, 256, 257, 30_000, 100_001].into_iter().map(|bytes| content(1, bytes)).collect();
     for scheme in [Scheme::NoCode, Scheme::ReedSolomon, Scheme::RaptorQ] {
         for seed in 0..2 {
-            let sender = sender(&contents, plan(scheme, 256), SenderConfig::new(7), RATE);
+            let sender = sender(&contents, plan(scheme, 256), DeliverySenderConfig::new(7), RATE);
             let mut pair = Pair::new(Seed(seed), sender, &links);
             pair.run(LIMIT);
             pair.receivers.iter().for_each(|end| end.assert_received(&contents));
@@ -53,7 +53,7 @@ fn rateless_order_has_no_duplicates_and_next_to_no_overhead_at_any_late_join() {
         .iter()
         .flat_map(|at| [0.0, 0.05, 0.3].map(|loss| Link { loss, joins_at: seconds(*at), ..Link::default() }))
         .collect();
-    let mut pair = Pair::new(Seed(5), sender(&contents, plan, SenderConfig::new(1), RATE), &links);
+    let mut pair = Pair::new(Seed(5), sender(&contents, plan, DeliverySenderConfig::new(1), RATE), &links);
     pair.run(LIMIT);
     let mut useful = 0;
     for end in &pair.receivers {
@@ -75,7 +75,7 @@ fn what_arrives_beyond_need_is_a_few_percent() {
     let links: Vec<Link> = (0..5).map(|_| Link { loss: 0.05, ..Link::default() }).collect();
     let mut pair = Pair::new(
         Seed(6),
-        sender(&contents, plan(Scheme::RaptorQ, 1_408), SenderConfig::new(1), RATE),
+        sender(&contents, plan(Scheme::RaptorQ, 1_408), DeliverySenderConfig::new(1), RATE),
         &links,
     );
     pair.run(LIMIT);
@@ -90,7 +90,7 @@ fn what_arrives_beyond_need_is_a_few_percent() {
 #[test]
 fn the_sender_is_not_touched_by_the_number_of_receivers() {
     let contents = [content(7, 500_000)];
-    let config = SenderConfig::new(1).with_end(End::Passes(2));
+    let config = DeliverySenderConfig::new(1).with_end(End::Passes(2));
     let run = |receivers: usize| {
         let links = vec![Link::default(); receivers];
         let mut pair =
@@ -115,7 +115,7 @@ fn a_push_in_windows_ends_soon_after_the_first_pass() {
     let symbols = 36_000;
     for (loss, most_over) in [(0.0, 0.012), (0.005, 0.035)] {
         let links = vec![Link { loss, delay: Duration::from_micros(100), ..Link::default() }; 2];
-        let sender = sender(&contents, windows(Scheme::RaptorQ, 64), SenderConfig::new(1), RATE);
+        let sender = sender(&contents, windows(Scheme::RaptorQ, 64), DeliverySenderConfig::new(1), RATE);
         let mut pair = Pair::new(Seed(9), sender, &links);
         pair.run(LIMIT);
         for end in &pair.receivers {
@@ -139,7 +139,7 @@ fn windows_serve_whoever_comes_late_or_loses_much() {
         Link { loss: 0.4, joins_at: seconds(0.4), ..Link::default() },
     ];
     for scheme in [Scheme::NoCode, Scheme::ReedSolomon, Scheme::RaptorQ] {
-        let sender = sender(&contents, windows(scheme, 64), SenderConfig::new(1), RATE);
+        let sender = sender(&contents, windows(scheme, 64), DeliverySenderConfig::new(1), RATE);
         let mut pair = Pair::new(Seed(2), sender, &links);
         pair.run(LIMIT);
         pair.receivers.iter().for_each(|end| end.assert_received(&contents));
@@ -149,7 +149,7 @@ fn windows_serve_whoever_comes_late_or_loses_much() {
 #[test]
 fn a_pass_in_windows_has_every_source_symbol_and_a_share_of_repair() {
     let contents = [content(8, 100_000)];
-    let config = SenderConfig::new(9).with_end(End::Passes(1));
+    let config = DeliverySenderConfig::new(9).with_end(End::Passes(1));
     let link = Link { loss: 0.005, ..Link::default() };
     let mut pair =
         Pair::new(Seed(2), sender(&contents, windows(Scheme::RaptorQ, 100), config, RATE), &[link]);
@@ -162,7 +162,7 @@ fn a_pass_in_windows_has_every_source_symbol_and_a_share_of_repair() {
 #[test]
 fn passes_and_closing_end_a_session() {
     let contents = [content(8, 100_000)];
-    let config = SenderConfig::new(9).with_end(End::Passes(2));
+    let config = DeliverySenderConfig::new(9).with_end(End::Passes(2));
     let lost = Link { loss: 0.9, ..Link::default() };
     let mut pair =
         Pair::new(Seed(2), sender(&contents, plan(Scheme::RaptorQ, 1_000), config, RATE), &[lost; 8]);
@@ -181,7 +181,7 @@ fn passes_and_closing_end_a_session() {
 #[test]
 fn a_session_of_empty_files_is_an_fdt() {
     let contents = [Vec::new(), Vec::new()];
-    let config = SenderConfig::new(9).with_end(End::Passes(3));
+    let config = DeliverySenderConfig::new(9).with_end(End::Passes(3));
     let link = Link { joins_at: seconds(0.5), ..Link::default() };
     let mut pair = Pair::new(Seed(2), sender(&contents, plan(Scheme::RaptorQ, 1_000), config, RATE), &[link]);
     pair.run(LIMIT);
@@ -195,9 +195,9 @@ fn corruption_is_found_and_repaired() {
     let link = Link { corrupted: 0.004, loss: 0.02, ..Link::default() };
     let mut discarded = 0;
     for seed in 0..8 {
-        let sender = sender(&contents, plan(Scheme::RaptorQ, 1_000), SenderConfig::new(1), RATE);
+        let sender = sender(&contents, plan(Scheme::RaptorQ, 1_000), DeliverySenderConfig::new(1), RATE);
         let mut pair = Pair::new(Seed(seed), sender, &[link]);
-        pair.configure(0, ReceiverConfig::default().with_tsi(Some(1)));
+        pair.configure(0, DeliveryReceiverConfig::default().with_tsi(Some(1)));
         pair.run(seconds(60.0));
         pair.receivers[0].assert_received(&contents);
         discarded += pair.receivers[0].machine.stats().blocks_discarded;
@@ -210,7 +210,7 @@ fn corruption_is_found_and_repaired() {
 #[test]
 fn a_short_session_describes_itself_again_before_it_ends() {
     let contents = [content(13, 300_000)];
-    let config = SenderConfig::new(1).with_end(End::Passes(3));
+    let config = DeliverySenderConfig::new(1).with_end(End::Passes(3));
     let link = Link { joins_at: seconds(0.02), ..Link::default() };
     let mut pair = Pair::new(Seed(1), sender(&contents, plan(Scheme::RaptorQ, 1_000), config, RATE), &[link]);
     pair.run(LIMIT);
@@ -222,10 +222,10 @@ fn another_session_on_the_group_is_told_of_and_ignored() {
     let contents = [content(10, 50_000)];
     let mut pair = Pair::new(
         Seed(4),
-        sender(&contents, plan(Scheme::RaptorQ, 1_000), SenderConfig::new(1), RATE),
+        sender(&contents, plan(Scheme::RaptorQ, 1_000), DeliverySenderConfig::new(1), RATE),
         &[Link::default()],
     );
-    pair.configure(0, ReceiverConfig::default().with_tsi(Some(2)));
+    pair.configure(0, DeliveryReceiverConfig::default().with_tsi(Some(2)));
     pair.run(seconds(5.0));
     let stats = pair.receivers[0].machine.stats();
     assert!(stats.packets > 0 && stats.dropped.foreign == stats.packets);
@@ -240,7 +240,7 @@ fn segments_make_one_file_again() {
     let contents = [content(11, bytes), content(12, 10)];
     let link = Link { loss: 0.0003, joins_at: seconds(0.2), ..Link::default() };
     let plan = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: 16, order: Order::Window };
-    let mut pair = Pair::new(Seed(4), sender(&contents, plan, SenderConfig::new(1), RATE), &[link]);
+    let mut pair = Pair::new(Seed(4), sender(&contents, plan, DeliverySenderConfig::new(1), RATE), &[link]);
     pair.run(LIMIT);
     pair.receivers[0].assert_received(&contents);
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use bench::{Bench, complete, fdt, file, packet};
 use headwater_fec::{Order, Scheme, sending_order};
-use headwater_proto::delivery::{End, PlanConfig, SenderConfig};
+use headwater_proto::delivery::{End, PlanConfig, DeliverySenderConfig};
 use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Machine, Output, Rate, Seed};
 use headwater_wire::extensions::Extensions;
 use headwater_wire::fdt::{File, OtiAttributes};
@@ -48,7 +48,7 @@ fn sent(mut sender: FixedSender) -> Vec<(u128, PayloadId)> {
 fn nothing_comes_twice_before_all_symbols_came() {
     for scheme in SCHEMES {
         let contents = [content(1, 500 * 64)];
-        let config = SenderConfig::new(1).with_end(End::Passes(4));
+        let config = DeliverySenderConfig::new(1).with_end(End::Passes(4));
         let symbols = sent(sender(&contents, ldpc(scheme), config, RATE));
         let esis: Vec<u32> = symbols.iter().map(|(_, id)| id.esi).collect();
         assert_eq!(esis[..1_000], sending_order(1, 1_000)[..]);
@@ -61,7 +61,7 @@ fn nothing_comes_twice_before_all_symbols_came() {
 #[test]
 fn a_single_pass_is_the_content_itself() {
     let contents = [content(1, 500 * 64), content(2, 10)];
-    let config = SenderConfig::new(1).with_end(End::Passes(1));
+    let config = DeliverySenderConfig::new(1).with_end(End::Passes(1));
     let symbols = sent(sender(&contents, ldpc(Scheme::LdpcTriangle), config, RATE));
     let distinct: BTreeSet<(u128, u32)> = symbols.iter().map(|(toi, id)| (*toi, id.esi)).collect();
     assert_eq!((symbols.len(), distinct.len()), (501, 501));
@@ -85,7 +85,7 @@ fn few_symbols_beyond_the_content_are_needed() {
         .collect();
     for (scheme, most) in [(Scheme::LdpcTriangle, 5_039 + 158 + 20), (Scheme::LdpcStaircase, 5_600)] {
         let mut pair =
-            Pair::new(Seed(4), sender(&contents, ldpc(scheme), SenderConfig::new(1), RATE), &links);
+            Pair::new(Seed(4), sender(&contents, ldpc(scheme), DeliverySenderConfig::new(1), RATE), &links);
         pair.run(LIMIT);
         for end in &pair.receivers {
             end.assert_received(&contents);
@@ -106,7 +106,7 @@ fn files_of_every_size_arrive_over_bad_links() {
         [0, 1, 64, 65, 129, 9_000].into_iter().map(|bytes| content(1, bytes)).collect();
     for scheme in SCHEMES {
         let mut pair =
-            Pair::new(Seed(3), sender(&contents, ldpc(scheme), SenderConfig::new(7), RATE), &links);
+            Pair::new(Seed(3), sender(&contents, ldpc(scheme), DeliverySenderConfig::new(7), RATE), &links);
         pair.run(LIMIT);
         pair.receivers.iter().for_each(|end| end.assert_received(&contents));
     }

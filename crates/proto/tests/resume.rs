@@ -6,8 +6,8 @@ mod pair;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent, ReceiverStats, RelativePath,
-    SenderConfig, SessionEvent, Start,
+    MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent, ReceiverStats, RelativePath,
+    DeliverySenderConfig, SessionEvent, Start,
 };
 use headwater_proto::{Duration, Instant, Rate, Seed, fixed};
 use pair::{Link, Pair, content, sender};
@@ -20,10 +20,10 @@ const SYMBOL_SIZE: u16 = 1_000;
 
 fn pair(contents: &[Vec<u8>], scheme: Scheme, symbol_size: u16, order: Order, loss: f64) -> Pair {
     let plan = PlanConfig { scheme, symbol_size, order };
-    pair_of(contents, plan, SenderConfig::new(1), loss)
+    pair_of(contents, plan, DeliverySenderConfig::new(1), loss)
 }
 
-fn pair_of(contents: &[Vec<u8>], plan: PlanConfig, config: SenderConfig, loss: f64) -> Pair {
+fn pair_of(contents: &[Vec<u8>], plan: PlanConfig, config: DeliverySenderConfig, loss: f64) -> Pair {
     let link = Link { loss, ..Link::default() };
     Pair::new(Seed(3), sender(contents, plan, config, RATE), &[link])
 }
@@ -35,7 +35,7 @@ fn spread() -> Order {
 /// Stops the receiver where it is; what it kept, and the symbols that it had needed.
 fn stop(pair: &mut Pair) -> (MemoryStore, u64) {
     let fresh =
-        Receiver::new(ReceiverConfig::default(), fixed::Receiver::new(), MemoryStore::new(0), pair.now);
+        DeliveryReceiver::new(DeliveryReceiverConfig::default(), fixed::FixedReceiver::new(), MemoryStore::new(0), pair.now);
     let stopped = core::mem::replace(&mut pair.receivers[0].machine, fresh);
     let useful = stopped.stats().useful;
     (stopped.into_store().interrupted(), useful)
@@ -44,7 +44,7 @@ fn stop(pair: &mut Pair) -> (MemoryStore, u64) {
 /// Starts a receiver on what another one left.
 fn start(pair: &mut Pair, store: MemoryStore) {
     let end = &mut pair.receivers[0];
-    end.machine = Receiver::new(ReceiverConfig::default(), fixed::Receiver::new(), store, pair.now);
+    end.machine = DeliveryReceiver::new(DeliveryReceiverConfig::default(), fixed::FixedReceiver::new(), store, pair.now);
     (end.joined, end.started, end.ended_at) = (false, true, None);
     end.events.clear();
 }
@@ -208,7 +208,7 @@ fn what_a_sender_sends_after_it_was_started_again_is_new() {
     let plan = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: SYMBOL_SIZE, order: spread() };
     let session = |tsi: u32| {
         let start = Start::Drawn(Seed(u64::from(tsi) * 7));
-        pair_of(&contents, plan, SenderConfig::new(tsi).with_start(start), 0.1)
+        pair_of(&contents, plan, DeliverySenderConfig::new(tsi).with_start(start), 0.1)
     };
     let (mut kept, mut useful, mut beyond) = (MemoryStore::new(u64::MAX), 0, 0);
     for tsi in 1..=4 {
@@ -281,7 +281,7 @@ fn a_kill_costs_no_more_than_the_packets_missed() {
     for (seed, (scheme, most)) in (0..).zip(schemes) {
         let contents = [content(26, 5_000_000)];
         let plan = PlanConfig { scheme, symbol_size: SYMBOL_SIZE, order: spread() };
-        let sender = sender(&contents, plan, SenderConfig::new(1), RATE);
+        let sender = sender(&contents, plan, DeliverySenderConfig::new(1), RATE);
         let mut pair = Pair::new(Seed(3), sender, &[Link::default(); 2]);
         let mut random = Seed(seed).stream("kills", 0);
         let mut beyond = 0;

@@ -7,7 +7,7 @@ use std::io::Read;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    End, FileToSend, PlanConfig, RelativePath, Sender, SenderConfig, SessionPlan, Source, SourceError,
+    End, FileToSend, PlanConfig, RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan, Source, SourceError,
 };
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender};
 use headwater_proto::{
@@ -42,7 +42,7 @@ struct Packet {
 const PACKET_BYTES: u16 = 1_440;
 
 /// So many files of `bytes` on channels of 10 packets/s and up to 4 Mbit/s.
-fn sender(files: usize, bytes: u64, end: End) -> Sender<DynamicSender, Zeros> {
+fn sender(files: usize, bytes: u64, end: End) -> DeliverySender<DynamicSender, Zeros> {
     described_sender(files, bytes, end, None)
 }
 
@@ -51,8 +51,8 @@ fn described_sender(
     files: usize,
     bytes: u64,
     end: End,
-    description: Option<fdt::Control>,
-) -> Sender<DynamicSender, Zeros> {
+    description: Option<fdt::ControlAttributes>,
+) -> DeliverySender<DynamicSender, Zeros> {
     let file = |index: usize| FileToSend {
         path: RelativePath::new(&format!("dir/file{index}")).unwrap(),
         bytes,
@@ -73,11 +73,11 @@ fn described_sender(
     let layers = DynamicConfig::new(PACKET_BYTES, Rate::from_kilobits(4_000)).with_base_rate(base);
     let channels = DynamicChannels::new(layers, Instant::ZERO).unwrap();
     let control = DynamicSender::new(channels).with_description(description);
-    Sender::new(SenderConfig::new(7).with_end(end), &plan, &digests, control, Zeros).unwrap()
+    DeliverySender::new(DeliverySenderConfig::new(7).with_end(end), &plan, &digests, control, Zeros).unwrap()
 }
 
 /// Drives a sender until `end`, or until it has finished; how often it was woken up, and what it sent.
-fn run(sender: &mut Sender<DynamicSender, Zeros>, from: Instant, end: Instant) -> (usize, Vec<Packet>) {
+fn run(sender: &mut DeliverySender<DynamicSender, Zeros>, from: Instant, end: Instant) -> (usize, Vec<Packet>) {
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let mut packets = Vec::new();
     let mut wakes = 0;
@@ -202,7 +202,7 @@ fn a_long_description_takes_a_share_of_every_level() {
 /// Receivers begin to choose levels by the control, which would take a minute on the base behind 4000 files.
 #[test]
 fn a_long_description_has_a_preface_that_describes_the_control() {
-    let control: fdt::Control = "m2c packet-bytes=1440 base-rate=115200".parse().unwrap();
+    let control: fdt::ControlAttributes = "m2c packet-bytes=1440 base-rate=115200".parse().unwrap();
     let mut sender = described_sender(4_000, 2_000, End::Never, Some(control.clone()));
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let (mut prefaces, mut others) = (Vec::new(), 0);

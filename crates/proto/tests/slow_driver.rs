@@ -65,12 +65,12 @@ fn dynamic(shape: Shape) -> DynamicSender {
     DynamicSender::new(DynamicChannels::new(layers(shape), Instant::ZERO).expect("sound numbers"))
 }
 
-fn flid_layers() -> flid::Config {
-    flid::Config::dynamic_layers(PACKET_BYTES, MAX).with_base_rate(Rate::from_kilobits(120))
+fn flid_layers() -> flid::FlidConfig {
+    flid::FlidConfig::dynamic_layers(PACKET_BYTES, MAX).with_base_rate(Rate::from_kilobits(120))
 }
 
-fn flid_dl() -> flid::Sender {
-    flid::Sender::new(flid::Layers::new(&flid_layers(), Instant::ZERO).expect("sound numbers"))
+fn flid_dl() -> flid::FlidSender {
+    flid::FlidSender::new(flid::Layers::new(&flid_layers(), Instant::ZERO).expect("sound numbers"))
 }
 
 /// What of its levels a sender with a slow driver sends, and that it sends all again with a fast one.
@@ -171,9 +171,9 @@ fn webrc_keeps_the_order_of_the_schedule() {
 #[test]
 fn flid_dl_keeps_the_order_of_the_schedule() {
     keeps_the_order(|max| {
-        let config = flid::Config::dynamic_layers(PACKET_BYTES, max);
+        let config = flid::FlidConfig::dynamic_layers(PACKET_BYTES, max);
         let config = config.with_base_rate(Rate::from_kilobits(40));
-        flid::Sender::new(flid::Layers::new(&config, Instant::ZERO).expect("sound numbers"))
+        flid::FlidSender::new(flid::Layers::new(&config, Instant::ZERO).expect("sound numbers"))
     });
 }
 
@@ -252,13 +252,13 @@ fn an_m2c_receiver_takes_what_is_sent() {
 
 #[test]
 fn a_webrc_receiver_takes_what_is_sent() {
-    let receiver = webrc::Receiver::new(layers(Shape::Webrc), webrc::ReceiverConfig::new()).unwrap();
+    let receiver = webrc::WebrcReceiver::new(layers(Shape::Webrc), webrc::WebrcReceiverConfig::new()).unwrap();
     is_served(dynamic(Shape::Webrc), receiver, 120);
 }
 
 #[test]
 fn a_flid_dl_receiver_takes_what_is_sent() {
-    let receiver = flid::Receiver::new(flid_layers(), flid::ReceiverConfig::new()).unwrap();
+    let receiver = flid::FlidReceiver::new(flid_layers(), flid::FlidReceiverConfig::new()).unwrap();
     is_served(flid_dl(), receiver, 300);
 }
 
@@ -291,21 +291,21 @@ fn settles_and_recovers(sender: impl SenderControl) {
 
 #[test]
 fn one_rate_settles_below_what_the_driver_sends() {
-    settles_and_recovers(fixed::Sender::new(MAX, Instant::ZERO));
+    settles_and_recovers(fixed::FixedSender::new(MAX, Instant::ZERO));
 }
 
 #[test]
 fn le_sbcc_settles_below_what_the_driver_sends() {
-    let config = le_sbcc::Config::new(PACKET_BYTES).with_initial_rate(MAX).with_max_rate(MAX);
+    let config = le_sbcc::LeSbccConfig::new(PACKET_BYTES).with_initial_rate(MAX).with_max_rate(MAX);
     let chain = le_sbcc::Chain::new(config, Seed(1).stream("chain", 0), Instant::ZERO);
     let (sender, group) = (SENDER.0.into(), [239, 255, 72, 87].into());
-    let session = pgm::Session { gsi: Gsi([7; 6]), source_port: 9, destination_port: 7_500, group };
-    settles_and_recovers(pgm::carrier::Sender::new(session, sender, 4_096, chain, Instant::ZERO));
+    let session = pgm::PgmSession { gsi: Gsi([7; 6]), source_port: 9, destination_port: 7_500, group };
+    settles_and_recovers(pgm::carrier::PgmCarrierSender::new(session, sender, 4_096, chain, Instant::ZERO));
 }
 
 /// Its rates rise again with receivers' reports only.
 #[test]
 fn sim_settles_below_what_the_driver_sends() {
-    let config = sim::Config::new(1, PACKET_BYTES).with_initial_rate(MAX).with_max_rate(MAX);
-    settles(sim::Sender::new(config, Instant::ZERO));
+    let config = sim::SimConfig::new(1, PACKET_BYTES).with_initial_rate(MAX).with_max_rate(MAX);
+    settles(sim::SimSender::new(config, Instant::ZERO));
 }

@@ -3,8 +3,8 @@
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    End, FileToSend, MemorySource, MemoryStore, PlanConfig, Receiver, ReceiverConfig, RelativePath, Sender,
-    SenderConfig, SenderEvent, SessionPlan, Source, SourceError,
+    End, FileToSend, MemorySource, MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, RelativePath, DeliverySender,
+    DeliverySenderConfig, SenderEvent, SessionPlan, Source, SourceError,
 };
 use headwater_proto::{
     ChannelId, DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, Instant, Machine, Output, Rate, fixed,
@@ -53,7 +53,7 @@ impl Source for Stored {
 }
 
 /// Ten source symbols in one block.
-fn session(late: u32, fails: bool, end: End) -> (Vec<u8>, Sender<fixed::Sender, Stored>) {
+fn session(late: u32, fails: bool, end: End) -> (Vec<u8>, DeliverySender<fixed::FixedSender, Stored>) {
     let bytes: Vec<u8> =
         (0..10 * u32::from(T)).map(|at| at.wrapping_mul(0x9E37_79B9).to_be_bytes()[0]).collect();
     let file = FileToSend {
@@ -68,13 +68,13 @@ fn session(late: u32, fails: bool, end: End) -> (Vec<u8>, Sender<fixed::Sender, 
     let symbols = MemorySource::new(&plan, &[&bytes]);
     let digests = symbols.digests();
     let source = Stored { symbols, plan: plan.clone(), late, fails };
-    let control = fixed::Sender::new(RATE, Instant::ZERO);
-    let config = SenderConfig::new(1).with_end(end);
-    (bytes, Sender::new(config, &plan, &digests, control, source).unwrap())
+    let control = fixed::FixedSender::new(RATE, Instant::ZERO);
+    let config = DeliverySenderConfig::new(1).with_end(end);
+    (bytes, DeliverySender::new(config, &plan, &digests, control, source).unwrap())
 }
 
 /// All datagrams and events of a session.
-fn run(mut sender: Sender<fixed::Sender, Stored>) -> (Vec<Vec<u8>>, Vec<SenderEvent>) {
+fn run(mut sender: DeliverySender<fixed::FixedSender, Stored>) -> (Vec<Vec<u8>>, Vec<SenderEvent>) {
     let (mut now, mut buffer) = (Instant::ZERO, vec![0; DATAGRAM_BYTES_MAX]);
     let (mut datagrams, mut events) = (Vec::new(), Vec::new());
     while !sender.is_finished() {
@@ -116,9 +116,9 @@ fn a_repair_symbol_that_is_late_gives_way_to_a_source_symbol() {
     assert_eq!(esis(&datagrams), expected);
 
     // Whoever heard nothing of the first pass decodes from the second: 3 source and 7 repair symbols.
-    let mut receiver = Receiver::new(
-        ReceiverConfig::default(),
-        fixed::Receiver::new(),
+    let mut receiver = DeliveryReceiver::new(
+        DeliveryReceiverConfig::default(),
+        fixed::FixedReceiver::new(),
         MemoryStore::new(1 << 20),
         Instant::ZERO,
     );

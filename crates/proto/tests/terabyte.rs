@@ -12,8 +12,8 @@ use bench::{complete, fdt, packet};
 use counter::Counter;
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    BLOCK_STATE_BYTES, Digest, Drops, FileToSend, PlanConfig, PlannedObject, Receiver, ReceiverConfig,
-    RelativePath, Sender, SenderConfig, SessionPlan, Source, SourceError,
+    BLOCK_STATE_BYTES, Digest, Drops, FileToSend, PlanConfig, PlannedObject, DeliveryReceiver, DeliveryReceiverConfig,
+    RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan, Source, SourceError,
 };
 use headwater_proto::{
     ChannelId, DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, Instant, Machine, Output, Rate, fixed,
@@ -26,10 +26,10 @@ const MIB: usize = 1 << 20;
 const TERABYTE: u64 = 1_000_000_000_000;
 const T: usize = 1_408;
 
-type Counted = Receiver<fixed::Receiver, Counter>;
+type Counted = DeliveryReceiver<fixed::FixedReceiver, Counter>;
 
 fn receiver() -> Counted {
-    Receiver::new(ReceiverConfig::default(), fixed::Receiver::new(), Counter::default(), Instant::ZERO)
+    DeliveryReceiver::new(DeliveryReceiverConfig::default(), fixed::FixedReceiver::new(), Counter::default(), Instant::ZERO)
 }
 
 fn give(receiver: &mut Counted, payload: &[u8]) {
@@ -144,8 +144,8 @@ fn a_terabyte_is_sent_within_the_bound() {
         let digests: Vec<Vec<Digest>> =
             plan.objects().iter().map(|object| vec![[2; 32]; object.partition.blocks() as usize]).collect();
         let bytes = allocated::peak(|| {
-            let control = fixed::Sender::new(Rate::from_bits(rate).unwrap(), Instant::ZERO);
-            let mut sender = Sender::new(SenderConfig::new(1), &plan, &digests, control, Nothing).unwrap();
+            let control = fixed::FixedSender::new(Rate::from_bits(rate).unwrap(), Instant::ZERO);
+            let mut sender = DeliverySender::new(DeliverySenderConfig::new(1), &plan, &digests, control, Nothing).unwrap();
             let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
             let mut packets = 0;
             while packets < 20_000 {

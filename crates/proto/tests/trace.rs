@@ -5,7 +5,7 @@
 mod pair;
 
 use headwater_fec::{Order, Scheme};
-use headwater_proto::delivery::{End, PlanConfig, SenderConfig};
+use headwater_proto::delivery::{End, PlanConfig, DeliverySenderConfig};
 use headwater_proto::{Instant, Rate, Seed};
 use pair::{Link, Pair, content, sender};
 
@@ -13,7 +13,7 @@ fn trace(scheme: Scheme) -> String {
     let rate = Rate::from_kilobits(7_301);
     let contents = [content(1, 123_456), content(2, 1), content(3, 0), content(4, 40_000)];
     let plan = PlanConfig { scheme, symbol_size: 704, order: Order::Spread { rate: rate.as_bits() } };
-    let config = SenderConfig::new(77).with_end(End::Passes(4)).with_ntp_at_zero(3_900_000_000);
+    let config = DeliverySenderConfig::new(77).with_end(End::Passes(4)).with_ntp_at_zero(3_900_000_000);
     let links = [Link { loss: 0.1, ..Link::default() }, Link { loss: 0.97, ..Link::default() }];
     let mut pair = Pair::new(Seed(42), sender(&contents, plan, config, rate), &links);
     pair.run(Instant::from_nanos(60_000_000_000));

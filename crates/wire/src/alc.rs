@@ -37,10 +37,10 @@ pub struct Repr {
 
 /// Why a datagram is no ALC packet, or a [`Repr`] cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum AlcError {
     /// The LCT header is malformed.
     #[error(transparent)]
-    Lct(#[from] lct::Error),
+    Lct(#[from] lct::LctError),
     /// A header extension is malformed or cannot be written.
     #[error(transparent)]
     Extension(#[from] ExtensionError),
@@ -78,7 +78,7 @@ pub enum Error {
 ///
 /// # Errors
 /// [`Error`], if the datagram is no ALC packet of a known FEC scheme.
-pub fn parse(datagram: &[u8]) -> Result<(Repr, &[u8]), Error> {
+pub fn parse(datagram: &[u8]) -> Result<(Repr, &[u8]), AlcError> {
     let packet = lct::Packet::new_checked(datagram)?;
     let repr = Repr::parse(&packet)?;
     let payload = packet.into_payload();
@@ -90,10 +90,10 @@ impl Repr {
     ///
     /// # Errors
     /// A missing TSI, a malformed extension, or a payload whose FEC Payload ID cannot be read.
-    pub fn parse<T: AsRef<[u8]>>(packet: &lct::Packet<T>) -> Result<Repr, Error> {
+    pub fn parse<T: AsRef<[u8]>>(packet: &lct::Packet<T>) -> Result<Repr, AlcError> {
         let codepoint = packet.codepoint();
         Ok(Repr {
-            tsi: packet.tsi().ok_or(Error::NoTsi)?,
+            tsi: packet.tsi().ok_or(AlcError::NoTsi)?,
             toi: packet.toi(),
             close_session: packet.close_session(),
             close_object: packet.close_object(),
@@ -119,37 +119,37 @@ impl Repr {
     ///
     /// # Errors
     /// A value too wide for its field, or a short buffer, whose content is then unspecified.
-    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, AlcError> {
         self.check_ranges()?;
         let layout = self.layout();
         let (need, have) = (self.buffer_len(), buffer.len());
         if have < need {
-            return Err(Error::Buffer { need, have });
+            return Err(AlcError::Buffer { need, have });
         }
         let mut out = Writer::new(buffer);
         self.emit_fields(layout, &mut out);
         self.extensions.emit(self.codepoint, &mut out)?;
         if let Some(payload_id) = self.payload_id {
             let scheme =
-                EncodingId::from_codepoint(self.codepoint).ok_or(Error::UnknownScheme(self.codepoint))?;
+                EncodingId::from_codepoint(self.codepoint).ok_or(AlcError::UnknownScheme(self.codepoint))?;
             out.put(&payload_id.emit(scheme)?);
         }
         debug_assert_eq!(out.written(), need, "buffer_len and emit agree");
         Ok(out.written())
     }
 
-    fn check_ranges(&self) -> Result<(), Error> {
+    fn check_ranges(&self) -> Result<(), AlcError> {
         // Without a TOI only the 32-bit form of the TSI is left: 16 and 48 bits bring half a word of TOI
         // along.
         let tsi_max = if self.toi.is_none() { u32::MAX.into() } else { TSI_MAX };
         if self.tsi > tsi_max {
-            return Err(Error::Unrepresentable { field: "session identifier", value: self.tsi.into() });
+            return Err(AlcError::Unrepresentable { field: "session identifier", value: self.tsi.into() });
         }
         if let Some(value) = self.toi.filter(|&toi| toi > TOI_MAX) {
-            return Err(Error::Unrepresentable { field: "object identifier", value });
+            return Err(AlcError::Unrepresentable { field: "object identifier", value });
         }
         if self.psi > 3 {
-            return Err(Error::Unrepresentable { field: "PSI", value: self.psi.into() });
+            return Err(AlcError::Unrepresentable { field: "PSI", value: self.psi.into() });
         }
         Ok(())
     }
@@ -202,12 +202,12 @@ impl Layout {
     }
 }
 
-fn parse_payload_id(codepoint: u8, payload: &[u8]) -> Result<Option<PayloadId>, Error> {
+fn parse_payload_id(codepoint: u8, payload: &[u8]) -> Result<Option<PayloadId>, AlcError> {
     if payload.is_empty() {
         return Ok(None);
     }
-    let scheme = EncodingId::from_codepoint(codepoint).ok_or(Error::UnknownScheme(codepoint))?;
-    let bytes = payload.first_chunk().ok_or(Error::PayloadTruncated(payload.len()))?;
+    let scheme = EncodingId::from_codepoint(codepoint).ok_or(AlcError::UnknownScheme(codepoint))?;
+    let bytes = payload.first_chunk().ok_or(AlcError::PayloadTruncated(payload.len()))?;
     Ok(Some(PayloadId::parse(scheme, *bytes)))
 }
 

@@ -79,7 +79,7 @@ pub struct Authentication {
 pub enum Error {
     /// The datagram has no LCT header.
     #[error(transparent)]
-    Lct(#[from] lct::Error),
+    Lct(#[from] lct::LctError),
     /// The extension's length contradicts its content.
     #[error("header extension {het} has {have} bytes of content, which its fields contradict")]
     Length {

@@ -9,7 +9,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::bytes::{Writer, be16, be32};
 use crate::exchange;
-pub use crate::exchange::{Error, VERSION};
+pub use crate::exchange::{ExchangeError, VERSION};
 
 /// Bytes of the header of a message whose source has an IPv4 address.
 pub const HEADER_BYTES_IPV4: usize = 20;
@@ -107,19 +107,19 @@ impl Header {
     ///
     /// # Errors
     /// [`Error`], if the datagram is no message of this version. A null with a body is refused.
-    pub fn parse(datagram: &[u8]) -> Result<(Header, &[u8]), Error> {
+    pub fn parse(datagram: &[u8]) -> Result<(Header, &[u8]), ExchangeError> {
         let kind = match exchange::kind(datagram, MAGIC)? {
             KIND_REQUEST => Kind::Request,
             KIND_NULL => Kind::Null,
             KIND_REPLY => Kind::Reply,
-            kind => return Err(Error::Kind(kind)),
+            kind => return Err(ExchangeError::Kind(kind)),
         };
-        let wrong_length = Error::Length(datagram.len());
+        let wrong_length = ExchangeError::Length(datagram.len());
         let family = *datagram.get(11).ok_or(wrong_length)?;
         let header_bytes = match family {
             FAMILY_IPV4 => HEADER_BYTES_IPV4,
             FAMILY_IPV6 => HEADER_BYTES_MAX,
-            family => return Err(Error::Family(family)),
+            family => return Err(ExchangeError::Family(family)),
         };
         let (bytes, body) = datagram.split_at_checked(header_bytes).ok_or(wrong_length)?;
         if kind == Kind::Null && !body.is_empty() {
@@ -150,9 +150,9 @@ impl Header {
     ///
     /// # Errors
     /// [`Error::Length`] if the buffer is too short.
-    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, ExchangeError> {
         let (need, have) = (self.buffer_len(), buffer.len());
-        let bytes = buffer.get_mut(..need).ok_or(Error::Length(have))?;
+        let bytes = buffer.get_mut(..need).ok_or(ExchangeError::Length(have))?;
         let mut writer = Writer::new(bytes);
         let kind = match self.kind {
             Kind::Request => KIND_REQUEST,

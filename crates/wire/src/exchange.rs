@@ -13,7 +13,7 @@ pub const VERSION: u8 = 1;
 
 /// Reason for which a datagram does not belong to a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum ExchangeError {
     /// The first three bytes differ from the format's.
     #[error("it begins otherwise")]
     Magic,
@@ -32,22 +32,22 @@ pub enum Error {
 }
 
 /// Kind of a datagram that begins with `magic`.
-pub fn kind(datagram: &[u8], magic: [u8; 3]) -> Result<u8, Error> {
+pub fn kind(datagram: &[u8], magic: [u8; 3]) -> Result<u8, ExchangeError> {
     if !datagram.starts_with(&magic) {
-        return Err(Error::Magic);
+        return Err(ExchangeError::Magic);
     }
-    let byte = *datagram.get(3).ok_or(Error::Length(datagram.len()))?;
+    let byte = *datagram.get(3).ok_or(ExchangeError::Length(datagram.len()))?;
     if byte >> 4 != VERSION {
-        return Err(Error::Version(byte >> 4));
+        return Err(ExchangeError::Version(byte >> 4));
     }
     Ok(byte & 0x0F)
 }
 
 /// Kind and nonce of a datagram that begins with `magic` and has `bytes` bytes, at least 12.
-pub(crate) fn parse(datagram: &[u8], magic: [u8; 3], bytes: usize) -> Result<(u8, u64), Error> {
+pub(crate) fn parse(datagram: &[u8], magic: [u8; 3], bytes: usize) -> Result<(u8, u64), ExchangeError> {
     let kind = kind(datagram, magic)?;
     if datagram.len() != bytes {
-        return Err(Error::Length(datagram.len()));
+        return Err(ExchangeError::Length(datagram.len()));
     }
     Ok((kind, be(&datagram[4..12])))
 }

@@ -27,7 +27,7 @@ const FIXED_LEN: usize = 4;
 
 /// Why a datagram holds no LCT packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum LctError {
     /// Fewer bytes than a field needs.
     #[error("datagram of {have} bytes is cut short: the LCT header needs {need}")]
     Truncated {
@@ -91,22 +91,22 @@ impl<T: AsRef<[u8]>> Packet<T> {
     ///
     /// # Errors
     /// The first thing found wrong. Unknown extension types and reserved bits are fine.
-    pub fn new_checked(buffer: T) -> Result<Packet<T>, Error> {
+    pub fn new_checked(buffer: T) -> Result<Packet<T>, LctError> {
         let bytes = buffer.as_ref();
         let have = bytes.len();
         let &[byte0, byte1, hdr_len, _, ..] = bytes else {
-            return Err(Error::Truncated { need: FIXED_LEN, have });
+            return Err(LctError::Truncated { need: FIXED_LEN, have });
         };
         if byte0 >> 4 != VERSION {
-            return Err(Error::Version(byte0 >> 4));
+            return Err(LctError::Version(byte0 >> 4));
         }
         let layout = Layout::from_flags(byte0, byte1);
         let (header_len, fields_len) = (usize::from(hdr_len) * 4, layout.fields_len());
         if header_len < fields_len {
-            return Err(Error::HeaderLength { header_len, fields_len });
+            return Err(LctError::HeaderLength { header_len, fields_len });
         }
         if header_len > have {
-            return Err(Error::Truncated { need: header_len, have });
+            return Err(LctError::Truncated { need: header_len, have });
         }
         check_extensions(&bytes[fields_len..header_len])?;
         Ok(Packet { buffer, layout })
@@ -210,9 +210,9 @@ impl<'a> Iterator for ExtensionIter<'a> {
     }
 }
 
-fn check_extensions(mut rest: &[u8]) -> Result<(), Error> {
+fn check_extensions(mut rest: &[u8]) -> Result<(), LctError> {
     while let Some(&het) = rest.first() {
-        rest = split_extension(rest).ok_or(Error::Extension { het })?.1;
+        rest = split_extension(rest).ok_or(LctError::Extension { het })?.1;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 use crate::bytes::{Writer, be16};
 use crate::exchange;
-pub use crate::exchange::{Error, VERSION};
+pub use crate::exchange::{ExchangeError, VERSION};
 
 /// Length of a request and of a reply in bytes.
 pub const BYTES: usize = 20;
@@ -51,7 +51,7 @@ impl Message {
     ///
     /// # Errors
     /// [`Error`], if the datagram is no request or reply of this version.
-    pub fn parse(datagram: &[u8]) -> Result<Message, Error> {
+    pub fn parse(datagram: &[u8]) -> Result<Message, ExchangeError> {
         let (kind, nonce) = exchange::parse(datagram, MAGIC, BYTES)?;
         let request =
             Request { nonce, sequence: be16(datagram, 12), ttl: datagram[14], traffic_class: datagram[15] };
@@ -63,7 +63,7 @@ impl Message {
                 let traffic_class = seen(SEEN_TRAFFIC_CLASS, datagram[17]);
                 Ok(Message::Reply(request, ProbeArrival { ttl, traffic_class }))
             }
-            kind => Err(Error::Kind(kind)),
+            kind => Err(ExchangeError::Kind(kind)),
         }
     }
 

@@ -4,7 +4,7 @@
 
 use crate::bytes::{Writer, be16};
 use crate::exchange;
-pub use crate::exchange::{Error, VERSION};
+pub use crate::exchange::{ExchangeError, VERSION};
 
 /// Length of a question and of an answer in bytes.
 pub const BYTES: usize = 16;
@@ -35,12 +35,12 @@ impl Message {
     ///
     /// # Errors
     /// [`Error`], if the datagram is no question or answer of this version.
-    pub fn parse(datagram: &[u8]) -> Result<Message, Error> {
+    pub fn parse(datagram: &[u8]) -> Result<Message, ExchangeError> {
         let (kind, nonce) = exchange::parse(datagram, MAGIC, BYTES)?;
         match kind {
             KIND_QUESTION => Ok(Message::Question { nonce }),
             KIND_ANSWER => Ok(Message::Answer { nonce, pause_s: be16(datagram, 12) }),
-            kind => Err(Error::Kind(kind)),
+            kind => Err(ExchangeError::Kind(kind)),
         }
     }
 

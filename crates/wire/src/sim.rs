@@ -24,7 +24,7 @@ const RANK_BITS: u32 = 8;
 
 /// Why bytes are no congestion control information or feedback packet of SIM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum SimPacketError {
     /// A version that this code does not know.
     #[error("version {0}, but only {VERSION} is known")]
     Version(u8),
@@ -80,9 +80,9 @@ impl Data {
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Version`].
-    pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, SimPacketError> {
         if bytes.len() != DATA_BYTES {
-            return Err(Error::Length(bytes.len()));
+            return Err(SimPacketError::Length(bytes.len()));
         }
         check_version(bytes[0])?;
         Ok(Self {
@@ -105,7 +105,7 @@ pub struct Group {
 
 /// Report of a receiver, or of several receivers of the same top group together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Report {
+pub struct SimReport {
     /// Whether the writer has sent all reports for the request; a later report may follow for another group.
     pub is_last: bool,
     /// The request that the report answers.
@@ -130,14 +130,14 @@ pub struct Report {
     pub hold: u32,
 }
 
-impl Report {
+impl SimReport {
     /// Reads a feedback packet. Unknown flags are ignored.
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn parse(datagram: &[u8]) -> Result<Self, Error> {
+    pub fn parse(datagram: &[u8]) -> Result<Self, SimPacketError> {
         if datagram.len() != REPORT_BYTES {
-            return Err(Error::Length(datagram.len()));
+            return Err(SimPacketError::Length(datagram.len()));
         }
         check_version(datagram[0])?;
         let group = be32(datagram, 8);
@@ -158,12 +158,12 @@ impl Report {
         Ok(report)
     }
 
-    fn check(&self) -> Result<(), Error> {
+    fn check(&self) -> Result<(), SimPacketError> {
         let &Self { congested, reports, population, min_rate: min, max_rate: max, .. } = self;
         if reports == 0 || congested > reports || reports > population {
-            return Err(Error::Counts { congested, reports, population });
+            return Err(SimPacketError::Counts { congested, reports, population });
         }
-        if min > max { Err(Error::Rates { min, max }) } else { Ok(()) }
+        if min > max { Err(SimPacketError::Rates { min, max }) } else { Ok(()) }
     }
 
     /// The datagram.
@@ -199,9 +199,9 @@ impl Holding {
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Version`].
-    pub fn parse(datagram: &[u8]) -> Result<Self, Error> {
+    pub fn parse(datagram: &[u8]) -> Result<Self, SimPacketError> {
         if datagram.len() != HOLDING_BYTES {
-            return Err(Error::Length(datagram.len()));
+            return Err(SimPacketError::Length(datagram.len()));
         }
         check_version(datagram[0])?;
         Ok(Self { session: be32(datagram, 4) >> RANK_BITS, groups: datagram[1] })
@@ -217,6 +217,6 @@ impl Holding {
     }
 }
 
-fn check_version(version: u8) -> Result<(), Error> {
-    if version == VERSION { Ok(()) } else { Err(Error::Version(version)) }
+fn check_version(version: u8) -> Result<(), SimPacketError> {
+    if version == VERSION { Ok(()) } else { Err(SimPacketError::Version(version)) }
 }

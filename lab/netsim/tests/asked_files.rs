@@ -11,8 +11,8 @@ use headwater_netsim::network::{AgentId, Builder, LinkConfig, NodeId};
 use headwater_proto::bcfs::RouterConfig;
 use headwater_proto::bcfs::relay::{Relay, RelayConfig, Upstream};
 use headwater_proto::delivery::{
-    FileToSend, MemorySource, MemoryStore, PlanConfig, Receiver, ReceiverConfig, RelativePath, Sender,
-    SenderConfig, SessionPlan,
+    FileToSend, MemorySource, MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, RelativePath, DeliverySender,
+    DeliverySenderConfig, SessionPlan,
 };
 use headwater_proto::queue::{LossConfig, QueueConfig};
 use headwater_proto::rainbow::{Overtaking, WindowConfig, carrier};
@@ -24,7 +24,7 @@ const SYMBOL: u16 = 1_024;
 /// 391 symbols in one block.
 const BYTES: usize = 400_000;
 
-type FileReceiver = Hosted<Receiver<carrier::Receiver, MemoryStore>>;
+type FileReceiver = Hosted<DeliveryReceiver<carrier::RainbowCarrierReceiver, MemoryStore>>;
 
 struct Bed {
     network: Builder,
@@ -61,8 +61,8 @@ impl Bed {
         let plan = SessionPlan::new(vec![file], config).unwrap();
         let symbols = MemorySource::new(&plan, &[content.as_slice()]);
         let digests = symbols.digests();
-        let control = carrier::Sender::new(carrier::SenderConfig::new([seed, 1]));
-        let machine = Sender::new(SenderConfig::new(7), &plan, &digests, control, symbols).unwrap();
+        let control = carrier::RainbowCarrierSender::new(carrier::RainbowCarrierSenderConfig::new([seed, 1]));
+        let machine = DeliverySender::new(DeliverySenderConfig::new(7), &plan, &digests, control, symbols).unwrap();
         let source = SocketAddr::new(network.host(home), 10_000);
         let sender = network.agent("source", home, Hosted::new(machine, ports));
         let (relays, receivers) = (Vec::new(), Vec::new());
@@ -91,9 +91,9 @@ impl Bed {
         let node = self.network.node(&name);
         self.network.link(&format!("to-{name}"), near, node, down, link(10_000, 0.0));
         let window = WindowConfig::new().with_overtaking(Overtaking::Longest);
-        let control = carrier::ReceiverConfig::new(self.source, upstream).with_window(window);
-        let (control, store) = (carrier::Receiver::new(control), MemoryStore::new(1 << 24));
-        let machine = Receiver::new(ReceiverConfig::default(), control, store, from);
+        let control = carrier::RainbowCarrierReceiverConfig::new(self.source, upstream).with_window(window);
+        let (control, store) = (carrier::RainbowCarrierReceiver::new(control), MemoryStore::new(1 << 24));
+        let machine = DeliveryReceiver::new(DeliveryReceiverConfig::default(), control, store, from);
         let agent = self.network.agent(&name, node, Hosted::new(machine, self.ports));
         self.network.start_at(agent, from);
         self.receivers.push(agent);
@@ -149,7 +149,7 @@ fn each_receiver_takes_what_its_link_carries_and_shared_links_carry_it_once() {
         assert!(rate > 0.75 * link, "receiver {index}: {rate:.0} of {link:.0} bit/s");
     }
     assert!(whole[7] < at(24_500), "{whole:?}");
-    let sent = run.agent::<Hosted<Sender<carrier::Sender, MemorySource>>>(sender).unwrap().machine().stats();
+    let sent = run.agent::<Hosted<DeliverySender<carrier::RainbowCarrierSender, MemorySource>>>(sender).unwrap().machine().stats();
     let taken: u64 = receivers
         .iter()
         .map(|agent| run.agent::<FileReceiver>(*agent).unwrap().machine().stats().packets)

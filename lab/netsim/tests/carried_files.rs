@@ -9,15 +9,15 @@ use headwater_netsim::agent::{Agent, Arrival, DatagramHead, Hosted, Outbox, Port
 use headwater_netsim::engine::{Destination, Run};
 use headwater_netsim::network::{AgentId, Builder, LinkConfig, NodeId};
 use headwater_proto::delivery::{
-    End, FileToSend, MemorySource, MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent,
-    RelativePath, Sender, SenderConfig, SessionPlan,
+    End, FileToSend, MemorySource, MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent,
+    RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan,
 };
-use headwater_proto::le_sbcc::{Chain, Config, Module};
-use headwater_proto::pgm::{Session, Source, carrier};
+use headwater_proto::le_sbcc::{Chain, LeSbccConfig, Module};
+use headwater_proto::pgm::{PgmSession, PgmSource, carrier};
 use headwater_proto::queue::{LossConfig, QueueConfig};
 use headwater_proto::rng::Seed;
 use headwater_proto::{ChannelId, Duration, Ecn, Instant, Rate, described};
-use headwater_wire::pgm::{Body, Gsi, Packet, Report};
+use headwater_wire::pgm::{Body, Gsi, Packet, PgmReport};
 use rand::Rng;
 
 const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 255, 72, 87));
@@ -26,8 +26,8 @@ const SYMBOL: u16 = 512;
 const PACKET: u16 = SYMBOL + 16 + 24;
 const BYTES: usize = 200_000;
 
-type FileSender = Hosted<Sender<carrier::Sender, MemorySource>>;
-type FileReceiver = Hosted<Receiver<described::Receiver, MemoryStore>>;
+type FileSender = Hosted<DeliverySender<carrier::PgmCarrierSender, MemorySource>>;
+type FileReceiver = Hosted<DeliveryReceiver<described::DescribedReceiver, MemoryStore>>;
 
 struct Bed {
     network: Builder,
@@ -51,7 +51,7 @@ fn link(kbps: u64, loss: f64) -> LinkConfig {
 }
 
 impl Bed {
-    fn new(seed: u64, scheme: Scheme, end: End, config: Config) -> Self {
+    fn new(seed: u64, scheme: Scheme, end: End, config: LeSbccConfig) -> Self {
         let mut network = Builder::new();
         let (home, router) = (network.node("sender"), network.node("router"));
         network.link("first", home, router, link(20_000, 0.0), link(20_000, 0.0));
@@ -70,18 +70,18 @@ impl Bed {
         let plan = SessionPlan::new(vec![file], PlanConfig { scheme, symbol_size: SYMBOL, order }).unwrap();
         let source = MemorySource::new(&plan, &[content.as_slice()]);
         let digests = source.digests();
-        let session = Session { gsi: Gsi([3; 6]), source_port: 1, destination_port: 7_500, group: GROUP };
+        let session = PgmSession { gsi: Gsi([3; 6]), source_port: 1, destination_port: 7_500, group: GROUP };
         let chain = Chain::new(config, Seed(seed).stream("chain", 0), Instant::ZERO);
         let path = Ipv4Addr::new(10, 0, 0, 1).into();
-        let control = carrier::Sender::new(session, path, 4_096, chain, Instant::ZERO);
+        let control = carrier::PgmCarrierSender::new(session, path, 4_096, chain, Instant::ZERO);
         let machine =
-            Sender::new(SenderConfig::new(7).with_end(end), &plan, &digests, control, source).unwrap();
+            DeliverySender::new(DeliverySenderConfig::new(7).with_end(end), &plan, &digests, control, source).unwrap();
         let sender = network.agent("sender", home, Hosted::new(machine, ports));
         Self { network, ports, sender, router, receivers: Vec::new(), content, seed }
     }
 
-    fn config() -> Config {
-        Config::new(PACKET).with_doubling_at_start(true).with_max_rate(Rate::from_kilobits(5_000))
+    fn config() -> LeSbccConfig {
+        LeSbccConfig::new(PACKET).with_doubling_at_start(true).with_max_rate(Rate::from_kilobits(5_000))
     }
 
     fn node(&mut self, name: &str, down: LinkConfig) -> NodeId {
@@ -95,9 +95,9 @@ impl Bed {
     fn receiver(&mut self, down: LinkConfig, from: Instant) {
         let name = format!("receiver-{}", self.receivers.len());
         let node = self.node(&name, down);
-        let naks = carrier::ReceiverConfig::new(GROUP, Seed(self.seed + 100 + self.receivers.len() as u64));
-        let control = described::Receiver::new(described::ReceiverConfig::new().with_naks(Some(naks)));
-        let machine = Receiver::new(ReceiverConfig::default(), control, MemoryStore::new(1 << 24), from);
+        let naks = carrier::PgmCarrierReceiverConfig::new(GROUP, Seed(self.seed + 100 + self.receivers.len() as u64));
+        let control = described::DescribedReceiver::new(described::DescribedReceiverConfig::new().with_naks(Some(naks)));
+        let machine = DeliveryReceiver::new(DeliveryReceiverConfig::default(), control, MemoryStore::new(1 << 24), from);
         let agent = self.network.agent(&name, node, Hosted::new(machine, self.ports));
         self.network.start_at(agent, from);
         self.receivers.push(agent);
@@ -121,7 +121,7 @@ impl Built {
         self.run.agent(self.sender).unwrap()
     }
 
-    fn source(&self) -> &Source {
+    fn source(&self) -> &PgmSource {
         self.sender().machine().control().source()
     }
 
@@ -240,7 +240,7 @@ impl Agent for Liar {
         let Ok(packet) = Packet::parse(arrival.payload) else { panic!("all is PGM") };
         let Body::Odata { sequence, .. } = packet.body else { return };
         let source = outbox.address(arrival.packet.source).ip();
-        let body = Body::Nak(Report { sequence, source, group: GROUP });
+        let body = Body::Nak(PgmReport { sequence, source, group: GROUP });
         let nak = Packet::new(packet.destination_port, packet.source_port, packet.gsi, body);
         for _ in 0..self.copies {
             let payload_bytes = nak.emit(outbox.room()).unwrap();

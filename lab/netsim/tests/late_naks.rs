@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use headwater_netsim::agent::{Forget, GreedySource, Hosted, Ports, UDP_HEADER_BYTES};
 use headwater_netsim::engine::Run;
 use headwater_netsim::network::{AgentId, Builder, LinkConfig};
-use headwater_proto::le_sbcc::{Chain, Config, Module};
-use headwater_proto::pgm::{Control, Receiver, ReceiverConfig, Session, Source, SourceConfig};
+use headwater_proto::le_sbcc::{Chain, LeSbccConfig, Module};
+use headwater_proto::pgm::{SourceControl, PgmReceiverMachine, PgmReceiverConfig, PgmSession, PgmSource, SourceConfig};
 use headwater_proto::queue::QueueConfig;
 use headwater_proto::rng::Seed;
 use headwater_proto::{Destination, Duration, Input, Instant, Machine, Output, Rate, Transmit};
@@ -75,7 +75,7 @@ impl<M: Machine> Machine for Finding<M> {
     }
 }
 
-type Late = Hosted<Finding<Receiver<Forget>>>;
+type Late = Hosted<Finding<PgmReceiverMachine<Forget>>>;
 
 /// What finding the way takes.
 #[derive(Clone, Copy, Debug)]
@@ -108,9 +108,9 @@ impl Bed {
         let ports =
             Ports { flow, session: network.session("messages", home, 1), header_bytes: UDP_HEADER_BYTES };
         let session =
-            Session { gsi: Gsi([3; 6]), source_port: 40_000, destination_port: 7_500, group: GROUP };
+            PgmSession { gsi: Gsi([3; 6]), source_port: 40_000, destination_port: 7_500, group: GROUP };
         let blind = if way.greets { None } else { Some(Duration::from_secs(2)) };
-        let config = Config::new(PAYLOAD + 24)
+        let config = LeSbccConfig::new(PAYLOAD + 24)
             .with_module(module)
             .with_doubling_at_start(true)
             .with_assumed_rtt(true)
@@ -120,17 +120,17 @@ impl Bed {
         let source = SourceConfig::new(session, network.host(home), PAYLOAD)
             .with_window_packets(16_384)
             .with_roll_call(way.calls);
-        let source = Source::new(source, Control::LeSbcc(Box::new(chain)), Instant::ZERO);
+        let source = PgmSource::new(source, SourceControl::LeSbcc(Box::new(chain)), Instant::ZERO);
         let source = network.agent("source", home, Hosted::new(GreedySource::new(source, PAYLOAD), ports));
         let mut receivers = Vec::new();
         for (number, kbps) in links.iter().enumerate() {
             let node = network.node(&format!("receiver-{number}"));
             network.link(&format!("last-{number}"), router, node, link(*kbps), link(*kbps));
-            let config = ReceiverConfig::new(session.destination_port, GROUP)
+            let config = PgmReceiverConfig::new(session.destination_port, GROUP)
                 .with_window_packets(16_384)
                 .with_waits(Duration::from_millis(200), Duration::from_millis(200))
                 .with_path_request(way.greets);
-            let machine = Receiver::new(config, Forget, Seed(seed).stream("back-off", number as u64));
+            let machine = PgmReceiverMachine::new(config, Forget, Seed(seed).stream("back-off", number as u64));
             let takes = if number + 1 == links.len() { way.takes } else { Duration::ZERO };
             let machine = Finding {
                 machine,
@@ -149,7 +149,7 @@ impl Bed {
         self.run.run_until(Instant::ZERO + Duration::from_secs(seconds));
     }
 
-    fn source(&self) -> &Source {
+    fn source(&self) -> &PgmSource {
         self.run.agent::<Hosted<GreedySource>>(self.source).unwrap().machine().source()
     }
 

@@ -52,7 +52,7 @@ pub struct Packet<'a> {
     /// The LCT header.
     pub lct: lct::Packet<&'a [u8]>,
     /// What Headwater understands of it; an error where the rest is no ALC packet of a known FEC scheme.
-    pub alc: Result<alc::Repr, alc::Error>,
+    pub alc: Result<alc::Repr, alc::AlcError>,
     /// The symbols behind the FEC payload ID; all behind the LCT header where that cannot be read.
     pub symbols: &'a [u8],
 }
@@ -90,7 +90,7 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// When the LCT header is malformed.
-    pub fn new(datagram: &'a [u8]) -> Result<Self, lct::Error> {
+    pub fn new(datagram: &'a [u8]) -> Result<Self, lct::LctError> {
         let lct = lct::Packet::new_checked(datagram)?;
         let (alc, symbols) = match alc::parse(datagram) {
             Ok((repr, symbols)) => (Ok(repr), symbols),

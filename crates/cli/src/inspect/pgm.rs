@@ -1,6 +1,6 @@
 //! A datagram as a PGM packet: what it says, and the session of files that it may carry.
 
-use headwater_wire::pgm::{Body, Error, Kind, Options, Packet, Report};
+use headwater_wire::pgm::{Body, PgmPacketError, Kind, Options, Packet, PgmReport};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
@@ -26,11 +26,11 @@ impl<'a> Envelope<'a> {
     ///
     /// # Errors
     /// When it is no PGM packet.
-    pub fn new(datagram: &'a [u8], ports: [u16; 2], is_expected: bool) -> Result<Self, Error> {
+    pub fn new(datagram: &'a [u8], ports: [u16; 2], is_expected: bool) -> Result<Self, PgmPacketError> {
         let pgm = Packet::parse(datagram)?;
         let is_sure = datagram.get(CHECKSUM).is_some_and(|checksum| checksum != [0, 0]);
         if !is_sure && !is_expected && !ports.iter().any(|port| PORTS.contains(port)) {
-            return Err(Error::Checksum);
+            return Err(PgmPacketError::Checksum);
         }
         let carried = packet::Packet::new(pgm.body.data()).ok().filter(|alc| is_carried(&pgm, alc));
         Ok(Self { pgm, carried })
@@ -59,9 +59,9 @@ impl<'a> Envelope<'a> {
                 add("trail", trail.into());
                 add("data_bytes", data.len().into());
             }
-            Body::Nak(Report { sequence, source, group })
-            | Body::Nnak(Report { sequence, source, group })
-            | Body::Ncf(Report { sequence, source, group }) => {
+            Body::Nak(PgmReport { sequence, source, group })
+            | Body::Nnak(PgmReport { sequence, source, group })
+            | Body::Ncf(PgmReport { sequence, source, group }) => {
                 let numbers = std::iter::once(&sequence).chain(options.nak_list.as_slice());
                 add("sequences", numbers.copied().collect::<Vec<_>>().into());
                 add("source", source.to_string().into());

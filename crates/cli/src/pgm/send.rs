@@ -8,7 +8,7 @@ use headwater::pgm::{
     PgmSendSession, PgmSendStarted, PgmSendUpdate,
 };
 use headwater::{MAX_RATE_DEFAULT, RateLimit};
-use headwater_proto::eventlog::{Control, Event, Progress, Role};
+use headwater_proto::eventlog::{ControlState, Event, Progress, Role};
 
 use super::messages::{Messages, ReadError};
 use super::progress::{of_sender, parts_of_sender, summary_of_sender};
@@ -158,7 +158,7 @@ fn started_event(started: &PgmSendStarted) -> Event<'_> {
         group: started.group.to_string(),
         interface: Some(&started.interface),
         tsi: Some(identifier(started.gsi)),
-        control: Some(Control {
+        control: Some(ControlState {
             name: started.control.name(),
             channels: 1,
             rate_max: started.control.rate_max().as_bits(),

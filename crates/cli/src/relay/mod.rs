@@ -10,7 +10,7 @@ use headwater::StopHandle;
 use headwater::relay::{RelayError, RelayGroup, RelayOptions, RelayProgress, RelaySession};
 use headwater_proto::Seed;
 use headwater_proto::bcfs::RouterConfig;
-use headwater_proto::bcfs::relay::{RelayConfig, Shape};
+use headwater_proto::bcfs::relay::{RelayConfig, EgressShape};
 use headwater_proto::eventlog::{self, Event};
 use headwater_proto::queue::{QueueConfig, RedConfig};
 
@@ -51,7 +51,7 @@ fn options(args: &RelayArgs, capture: Option<&Capture>) -> RelayOptions {
         .with_neighbours(args.neighbours as usize)
         .with_requests_per_second(args.request_rate)
         .with_recent(args.keep as usize)
-        .with_shape(args.egress_rate.map(|rate| Shape { rate, queue: queue(args) }));
+        .with_shape(args.egress_rate.map(|rate| EgressShape { rate, queue: queue(args) }));
     let options = RelayOptions::new(relay)
         .with_group(group)
         .with_dscp(args.dscp)
@@ -116,7 +116,7 @@ fn line_of(progress: &RelayProgress, before: &RelayProgress) -> String {
     let span = progress.elapsed.saturating_sub(before.elapsed).max(Duration::from_millis(1));
     let per_second = |now: u64, then: u64| u128::from(now.saturating_sub(then)) * 1_000 / span.as_millis();
     let bits = per_second(now.egress.sent_bytes, then.egress.sent_bytes) * 8;
-    let up = |counters: &headwater_proto::bcfs::Counters| counters.sent_on + counters.refreshed;
+    let up = |counters: &headwater_proto::bcfs::RouterCounters| counters.sent_on + counters.refreshed;
     format!(
         "{}, {}, {} requests/s in, {}/s up, {}",
         rate(u64::try_from(bits).unwrap_or(u64::MAX)),

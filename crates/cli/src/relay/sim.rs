@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use headwater::relay::{SimLink, SimRelayError, SimRelayOptions, SimRelayProgress, SimRelaySession};
 use headwater_proto::eventlog::{self, Event};
 use headwater_proto::queue::{Marking, PriorityConfig, QueueConfig, THRESHOLD_DEFAULT};
-use headwater_proto::sim::relay::Shape;
+use headwater_proto::sim::relay::EgressShape;
 
 use crate::args::{RelayArgs, SimMarking};
 use crate::capture::Capture;
@@ -37,7 +37,7 @@ pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
 fn options(args: &RelayArgs, capture: Option<&Capture>) -> Result<SimRelayOptions, Failure> {
     let links = args.sim.sim_to.iter().map(|(interface, rate)| SimLink {
         interface: interface.clone(),
-        shape: rate.or(args.egress_rate).map(|rate| Shape { rate, queue: queue(args) }),
+        shape: rate.or(args.egress_rate).map(|rate| EgressShape { rate, queue: queue(args) }),
     });
     // Groups of several IP versions have a relay each: the first one's counts, and is refused beside others.
     let group = args.sim.sim.first().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);

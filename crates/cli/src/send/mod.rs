@@ -14,7 +14,7 @@ use headwater::{
 };
 use headwater_proto::control::Counters;
 use headwater_proto::controls::Network;
-use headwater_proto::eventlog::{Control, Event, Progress, Role};
+use headwater_proto::eventlog::{ControlState, Event, Progress, Role};
 
 use crate::args::SendArgs;
 use crate::capture::Capture;
@@ -181,7 +181,7 @@ pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Ev
                 group: started.group.to_string(),
                 interface: started.interface.as_deref(),
                 tsi: Some(started.tsi.into()),
-                control: Some(Control {
+                control: Some(ControlState {
                     name: started.congestion_control.name(),
                     channels: started.channels,
                     rate_max: started.congestion_control.rate_max().as_bits(),

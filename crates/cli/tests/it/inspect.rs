@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use etherparse::PacketBuilder;
 use headwater_wire::extensions::FdtExtension;
-use headwater_wire::fdt::{Control, Instance};
-use headwater_wire::pgm::{self, Body, Fragment, NakList, Options, Report};
+use headwater_wire::fdt::{ControlAttributes, Instance};
+use headwater_wire::pgm::{self, Body, Fragment, NakList, Options, PgmReport};
 use headwater_wire::{Cci, Extensions, Fti, PayloadId, alc};
 use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
@@ -83,7 +83,7 @@ fn a_packet_is_shown_field_by_field_in_three_forms() {
 /// Slot 5 with the increase trigger, group 2, sequence 772: in WEBRC's shape slot 133.
 #[test]
 fn the_cci_of_flid_dl_is_read_once_its_fdt_was_seen() {
-    let mut control = Control::new("flid-dl").unwrap();
+    let mut control = ControlAttributes::new("flid-dl").unwrap();
     control.put("base-rate", 120_000).unwrap();
     let fdt = Instance { control: Some(control), ..Instance::default() }.to_xml();
     let header = alc::Repr {
@@ -240,7 +240,7 @@ fn what_pgm_carries_is_shown_as_if_it_were_not_carried() {
 
 #[test]
 fn packets_of_pgm_by_themselves_are_shown_field_by_field() {
-    let report = Report { sequence: 7, source: [192, 0, 2, 1].into(), group: [239, 255, 72, 87].into() };
+    let report = PgmReport { sequence: 7, source: [192, 0, 2, 1].into(), group: [239, 255, 72, 87].into() };
     let mut nak_list = NakList::default();
     assert!(nak_list.push(9) && nak_list.push(12));
     let fragment = Some(Fragment { first: 31, offset: 1_024, length: 1_029 });

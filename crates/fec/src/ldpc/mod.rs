@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use self::matrix::{Generator, Graph, Key, Variant};
 use self::program::{Program, inactive_max, xor};
-use crate::codec::{Recipe, Shape, enough_distinct};
+use crate::codec::{Recipe, CodeShape, enough_distinct};
 use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, Parameters, Repair, Scheme};
 
 pub use self::peeling::sending_order;
@@ -80,9 +80,9 @@ impl Ldpc {
         u32::try_from(n / u64::from(self.max_block_symbols)).expect("at most max_n")
     }
 
-    fn shape(&self, k: u32) -> Result<Shape, FecError> {
+    fn shape(&self, k: u32) -> Result<CodeShape, FecError> {
         let n = self.n(k);
-        let shape = Shape::new(self, k, n)?;
+        let shape = CodeShape::new(self, k, n)?;
         // Each source column has N1 entries, in as many rows.
         if n - k < self.n1 {
             return Err(FecError::LdpcRows { k, n, n1: self.n1 });
@@ -236,7 +236,7 @@ impl BlockCodec for Ldpc {
 
 /// Repair symbols are made all at once, as each depends on the previous symbol.
 struct Encoder {
-    shape: Shape,
+    shape: CodeShape,
     repair: Box<[u8]>,
 }
 

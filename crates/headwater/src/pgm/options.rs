@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use headwater_proto as proto;
 use headwater_proto::controls::{self, Control};
-use headwater_proto::le_sbcc::{Chain, Config, Module};
+use headwater_proto::le_sbcc::{Chain, LeSbccConfig, Module};
 use headwater_proto::{Instant, Rate, Seed};
 
 use crate::congestion_control::MAX_RATE_DEFAULT;
@@ -144,7 +144,7 @@ impl LeSbccOptions {
     /// Creates the chain for packets of `packet_bytes` of UDP payload. Until a receiver answers, the rate
     /// doubles at most every `blind`; `None`: never.
     pub(crate) fn chain(&self, packet_bytes: u16, blind: Option<proto::Duration>, now: Instant) -> Chain {
-        let config = Config::new(packet_bytes)
+        let config = LeSbccConfig::new(packet_bytes)
             .with_module(self.module)
             .with_doubling_at_start(true)
             .with_blind_doubling(blind)

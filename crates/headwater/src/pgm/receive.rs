@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use headwater_proto::control::Membership;
 use headwater_proto::pgm::zmq::Unpacker;
-use headwater_proto::pgm::{ByteStream, Deliver, Receiver, ReceiverConfig, ReceiverEvent};
+use headwater_proto::pgm::{ByteStream, Deliver, PgmReceiverMachine, PgmReceiverConfig, PgmReceiverEvent};
 use headwater_proto::{Instant, Seed};
 use headwater_wire::pgm::Gsi;
 
@@ -32,7 +32,7 @@ const WAIT: headwater_proto::Duration = headwater_proto::Duration::from_millis(2
 #[derive(Debug)]
 pub struct PgmReceiveSession {
     listener: Listener,
-    config: ReceiverConfig,
+    config: PgmReceiverConfig,
     framing: Framing,
     message_bytes_max: u32,
 }
@@ -45,7 +45,7 @@ impl PgmReceiveSession {
     pub fn open(options: PgmReceiveOptions) -> Result<Self, ReceiveError> {
         let group = options.listen.group;
         let listener = Listener::open(options.listen)?;
-        let config = ReceiverConfig::new(options.wire.port(group), group.ip())
+        let config = PgmReceiverConfig::new(options.wire.port(group), group.ip())
             .with_path_request(true)
             .with_nak_port(options.nak_port.unwrap_or(group.port()))
             .with_payload_bytes(options.payload_bytes)
@@ -76,7 +76,7 @@ impl PgmReceiveSession {
         }));
         let clock = Clock::start();
         let sink = Sink::new(self.framing, self.message_bytes_max);
-        let mut machine = Receiver::new(self.config, sink, Seed(system::random_u64()).stream("pgm", 0));
+        let mut machine = PgmReceiverMachine::new(self.config, sink, Seed(system::random_u64()).stream("pgm", 0));
         let mut watch = Watch {
             stop: self.listener.stop.clone(),
             timeout: self.listener.options.timeout.map(Into::into),
@@ -131,16 +131,16 @@ impl Watch<'_> {
     }
 }
 
-impl Application<Receiver<Sink>, ReceiverSocket> for Watch<'_> {
-    fn event(&mut self, event: ReceiverEvent) {
+impl Application<PgmReceiverMachine<Sink>, ReceiverSocket> for Watch<'_> {
+    fn event(&mut self, event: PgmReceiverEvent) {
         match event {
-            ReceiverEvent::Heard { source, gsi } => {
+            PgmReceiverEvent::Heard { source, gsi } => {
                 self.session = Some((source, gsi));
                 (self.observer)(PgmReceiveUpdate::Found { source, gsi });
             }
             // The sink reports losses in order with the messages.
-            ReceiverEvent::Lost { .. } => {}
-            ReceiverEvent::Finished => self.is_finished = true,
+            PgmReceiverEvent::Lost { .. } => {}
+            PgmReceiverEvent::Finished => self.is_finished = true,
         }
     }
 
@@ -154,7 +154,7 @@ impl Application<Receiver<Sink>, ReceiverSocket> for Watch<'_> {
 
     fn observe(
         &mut self,
-        machine: &mut Receiver<Sink>,
+        machine: &mut PgmReceiverMachine<Sink>,
         socket: &ReceiverSocket,
         _unsent: u64,
         now: Instant,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use headwater_proto::pgm::zmq::Packer;
-use headwater_proto::pgm::{Control, Filler, Mode, Session, Source, SourceConfig, SourceEvent};
+use headwater_proto::pgm::{SourceControl, Filler, Mode, PgmSession, PgmSource, SourceConfig, SourceEvent};
 use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Instant};
 use headwater_wire::pgm::Gsi;
 
@@ -127,7 +127,7 @@ struct Supply {
 
 impl Supply {
     /// Passes messages on until a few packets are ready to leave.
-    fn hand_over(&mut self, source: &mut Source) {
+    fn hand_over(&mut self, source: &mut PgmSource) {
         source.set_backlogged(true);
         while source.waiting() < READY_PACKETS {
             let Some(message) = self.batch.first() else {
@@ -146,7 +146,7 @@ impl Supply {
     }
 
     /// The application has no message now: a partly filled packet leaves, unless other packets wait.
-    fn exhausted(&mut self, source: &mut Source) {
+    fn exhausted(&mut self, source: &mut PgmSource) {
         source.set_backlogged(false);
         let is_finished = self.feed.is_finished();
         if is_finished || source.waiting() == 0 {
@@ -181,7 +181,7 @@ impl Packing {
     }
 
     /// Takes a message if the source has room for all packets of the message.
-    fn push(&mut self, message: &[u8], source: &mut Source) -> bool {
+    fn push(&mut self, message: &[u8], source: &mut PgmSource) -> bool {
         let packets = match self {
             Self::Messages => return source.send(message),
             Self::Zmq(packer) => packer.packets(message.len()),
@@ -209,7 +209,7 @@ impl Packing {
     }
 
     /// Sends the partly filled packet.
-    fn flush(&mut self, source: &mut Source) {
+    fn flush(&mut self, source: &mut PgmSource) {
         let send = |packet: &[u8]| _ = source.send(packet);
         match self {
             Self::Messages => {}
@@ -233,7 +233,7 @@ impl LingerTimer {
         Self { linger, is_sent: false, sent: None, asked: (0, Instant::ZERO) }
     }
 
-    fn is_over(&mut self, source: &Source, is_stopped: bool, now: Instant) -> bool {
+    fn is_over(&mut self, source: &PgmSource, is_stopped: bool, now: Instant) -> bool {
         let asked = source.counters().asked;
         if asked != self.asked.0 || source.has_repairs() {
             self.asked = (asked, now);
@@ -259,8 +259,8 @@ struct Watch<'a> {
     observer: &'a mut dyn FnMut(PgmSendUpdate),
 }
 
-impl Application<Source, SenderSocket> for Watch<'_> {
-    fn steer(&mut self, source: &mut Source, _port: &mut SenderSocket, _now: Instant) {
+impl Application<PgmSource, SenderSocket> for Watch<'_> {
+    fn steer(&mut self, source: &mut PgmSource, _port: &mut SenderSocket, _now: Instant) {
         if self.ending.is_sent {
             return;
         }
@@ -283,7 +283,7 @@ impl Application<Source, SenderSocket> for Watch<'_> {
 
     fn observe(
         &mut self,
-        source: &mut Source,
+        source: &mut PgmSource,
         _port: &SenderSocket,
         unsent: u64,
         now: Instant,
@@ -409,7 +409,7 @@ const PAYLOAD_MIN: u16 = 16;
 #[derive(Debug)]
 pub(super) struct SourceEndpoint {
     pub(super) link: Link,
-    pub(super) session: Session,
+    pub(super) session: PgmSession,
     pub(super) payload_bytes: u16,
     /// UDP payload of a full packet.
     packet_bytes: u16,
@@ -427,15 +427,15 @@ impl SourceEndpoint {
     }
 
     /// Creates the machine, which begins at `now`.
-    pub(super) fn source(&self, options: &PgmSendOptions, now: Instant) -> Source {
+    pub(super) fn source(&self, options: &PgmSendOptions, now: Instant) -> PgmSource {
         let control = match options.control {
-            PgmControl::Fixed(rate) => Control::Fixed(rate),
+            PgmControl::Fixed(rate) => SourceControl::Fixed(rate),
             PgmControl::LeSbcc(options) => {
                 let chain = options.chain(self.packet_bytes, Some(BLIND_DOUBLING), now);
-                Control::LeSbcc(Box::new(chain))
+                SourceControl::LeSbcc(Box::new(chain))
             }
         };
-        Source::new(self.config(options), control, now)
+        PgmSource::new(self.config(options), control, now)
     }
 
     /// Returns the maximum bytes of a message.
@@ -458,14 +458,14 @@ impl SourceEndpoint {
     }
 }
 
-fn session(options: &PgmSendOptions) -> Result<Session, SendError> {
+fn session(options: &PgmSendOptions) -> Result<PgmSession, SendError> {
     let [a, b, c, d, e, f, port @ ..]: [u8; 8] = system::random_bytes()?;
     let group = options.link.group;
     let destination_port = options.wire.port(group);
     // Receivers distinguish packets to and from the source by the two ports.
     let source_port = u16::from_be_bytes(port).max(1);
     let source_port = if source_port == destination_port { source_port ^ 1 } else { source_port };
-    Ok(Session { gsi: Gsi([a, b, c, d, e, f]), source_port, destination_port, group: group.ip() })
+    Ok(PgmSession { gsi: Gsi([a, b, c, d, e, f]), source_port, destination_port, group: group.ip() })
 }
 
 /// Returns the requested payload bytes, or else the largest payload that fits.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headwater_proto::Rate;
 use headwater_proto::control::Counters;
-use headwater_proto::pgm::{ReceiverCounters, Source, SourceCounters};
+use headwater_proto::pgm::{PgmReceiverCounters, PgmSource, SourceCounters};
 use headwater_wire::pgm::Gsi;
 
 use super::options::PgmControl;
@@ -57,7 +57,7 @@ pub struct PgmSendProgress {
 
 impl PgmSendProgress {
     /// Returns the progress of a source, without the counters of the session.
-    pub(crate) fn of(source: &Source) -> Self {
+    pub(crate) fn of(source: &PgmSource) -> Self {
         let mut feedback = Counters::default();
         source.visit_counters(&mut |name, value| feedback.push(name, value));
         Self {
@@ -131,7 +131,7 @@ pub struct PgmReceiveProgress {
     /// Messages and packets that were invalid or cut off by a loss.
     pub broken: u64,
     /// Packets, repairs, losses and, by reason, dropped packets.
-    pub counters: ReceiverCounters,
+    pub counters: PgmReceiverCounters,
     /// Datagrams that the kernel dropped before they were read.
     pub kernel_drops: u64,
 }

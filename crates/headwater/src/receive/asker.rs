@@ -77,7 +77,7 @@ pub(super) fn open(options: ListenOptions, ask: &PullOptions) -> Result<Listener
 }
 
 impl ContentPort for AskingPort {
-    type Control = carrier::Receiver;
+    type Control = carrier::RainbowCarrierReceiver;
 
     fn started(&self, options: &ListenOptions) -> ReceiveStarted {
         ReceiveStarted {
@@ -89,15 +89,15 @@ impl ContentPort for AskingPort {
         }
     }
 
-    fn control(&self, options: &ListenOptions) -> carrier::Receiver {
+    fn control(&self, options: &ListenOptions) -> carrier::RainbowCarrierReceiver {
         let window = WindowConfig::new()
             .with_labels_max(WindowConfig::LABELS_MAX)
             .with_overtaking(Overtaking::Longest)
             .with_timeout_most(TIMEOUT_MOST);
-        let config = carrier::ReceiverConfig::new(options.group, self.upstream)
+        let config = carrier::RainbowCarrierReceiverConfig::new(options.group, self.upstream)
             .with_window(window)
             .with_channel(self.group.is_some().then_some(ChannelId::BASE));
-        carrier::Receiver::new(config)
+        carrier::RainbowCarrierReceiver::new(config)
     }
 
     fn counters(&self) -> ReceiverCounters {

@@ -60,15 +60,15 @@ impl ListenOptions {
     }
 
     /// Creates a control for any described session. All controls of receivers are created here.
-    pub(crate) fn control(&self) -> described::Receiver {
-        let naks = carrier::ReceiverConfig::new(self.group.ip(), Seed(system::random_u64()));
-        let config = described::ReceiverConfig::new()
+    pub(crate) fn control(&self) -> described::DescribedReceiver {
+        let naks = carrier::PgmCarrierReceiverConfig::new(self.group.ip(), Seed(system::random_u64()));
+        let config = described::DescribedReceiverConfig::new()
             .with_max_rate(self.max_rate)
             .with_rtt_hint(self.rtt.map(Into::into))
             .with_naks(Some(naks))
             .with_seed(Seed(system::random_u64()))
             .with_prober(self.rtt.is_none().then(|| ProberConfig::new(Seed(system::random_u64()))));
-        described::Receiver::new(config)
+        described::DescribedReceiver::new(config)
     }
 }
 
@@ -218,7 +218,7 @@ impl<P: Port> Listener<P> {
 }
 
 impl ContentPort for ReceiverSocket {
-    type Control = described::Receiver;
+    type Control = described::DescribedReceiver;
 
     fn started(&self, options: &ListenOptions) -> ReceiveStarted {
         ReceiveStarted {
@@ -230,7 +230,7 @@ impl ContentPort for ReceiverSocket {
         }
     }
 
-    fn control(&self, options: &ListenOptions) -> described::Receiver {
+    fn control(&self, options: &ListenOptions) -> described::DescribedReceiver {
         options.control()
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headwater_proto::control::ReceiverControl;
-use headwater_proto::delivery::{Receiver, ReceiverConfig, StoreError};
+use headwater_proto::delivery::{DeliveryReceiver, DeliveryReceiverConfig, StoreError};
 
 use super::asker::{self, AskingPort};
 use super::listener::{ListenOptions, Listener, listen_setters, session_setters};
@@ -139,7 +139,7 @@ fn run_on<P: ContentPort>(
     observer: &mut dyn FnMut(ReceiveUpdate),
 ) -> Result<ReceiveSummary, ReceiveError> {
     let options = &listener.options;
-    let config = ReceiverConfig::default().with_tsi(options.tsi).with_source(options.source);
+    let config = DeliveryReceiverConfig::default().with_tsi(options.tsi).with_source(options.source);
     let clock = Clock::start();
     let losses = listener.socket.input_losses();
     let limits = (options.timeout, options.source.is_some());
@@ -150,7 +150,7 @@ fn run_on<P: ContentPort>(
             None => DiskStore::open(out, listener.poller.waker())?,
         };
         let control = listener.socket.control(&listener.options);
-        let mut machine = Receiver::new(config, control, store, clock.now());
+        let mut machine = DeliveryReceiver::new(config, control, store, clock.now());
         let driven = listener.drive(&mut machine, clock, &mut watch);
         if driven.is_ok() && watch.begins_anew(clock.now()) {
             continue;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use headwater_proto::Instant;
 use headwater_proto::control::{Membership, ReceiverControl};
 use headwater_proto::delivery::{
-    OTHERS_MAX, Receiver, ReceiverEvent, RelativePath, SessionEvent, StoreError,
+    OTHERS_MAX, DeliveryReceiver, ReceiverEvent, RelativePath, SessionEvent, StoreError,
 };
 
 use super::session::ContentPort;
@@ -120,7 +120,7 @@ impl<'a> Watch<'a> {
     /// Returns the summary of the session with its outcome.
     pub(super) fn summary<C: ReceiverControl>(
         mut self,
-        machine: &mut Receiver<C, DiskStore>,
+        machine: &mut DeliveryReceiver<C, DiskStore>,
         socket: &impl ContentPort,
         now: Instant,
     ) -> ReceiveSummary {
@@ -157,7 +157,7 @@ impl<'a> Watch<'a> {
 
     fn snapshot<C: ReceiverControl>(
         &mut self,
-        machine: &mut Receiver<C, DiskStore>,
+        machine: &mut DeliveryReceiver<C, DiskStore>,
         socket: &impl ContentPort,
         now: Instant,
     ) -> ReceiveProgress {
@@ -194,7 +194,7 @@ impl<'a> Watch<'a> {
     /// Reports a long silence, and the end of a reported silence.
     fn watch_silence<C: ReceiverControl>(
         &mut self,
-        machine: &Receiver<C, DiskStore>,
+        machine: &DeliveryReceiver<C, DiskStore>,
         socket: &impl ContentPort,
         now: Instant,
     ) {
@@ -244,7 +244,7 @@ impl<'a> Watch<'a> {
     /// Reports once that packets are too long for the path, if the losses suggest so.
     fn watch_length<C: ReceiverControl>(
         &mut self,
-        machine: &Receiver<C, DiskStore>,
+        machine: &DeliveryReceiver<C, DiskStore>,
         socket: &impl ContentPort,
     ) {
         let reception = machine.reception();
@@ -265,15 +265,15 @@ impl<'a> Watch<'a> {
     }
 
     /// Returns the time at which the timeout expires; `None` without a timeout or while the store is busy.
-    fn gives_up<C: ReceiverControl>(&self, machine: &Receiver<C, DiskStore>) -> Option<Instant> {
+    fn gives_up<C: ReceiverControl>(&self, machine: &DeliveryReceiver<C, DiskStore>) -> Option<Instant> {
         // Decoding and writing take time that is no silence of the sender.
         let idle = !machine.store().is_busy();
         self.timeout.filter(|_| idle).map(|timeout| machine.stats().last_progress + timeout)
     }
 }
 
-impl<C: ReceiverControl, P: ContentPort> Application<Receiver<C, DiskStore>, P> for Watch<'_> {
-    fn steer(&mut self, machine: &mut Receiver<C, DiskStore>, socket: &mut P, now: Instant) {
+impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskStore>, P> for Watch<'_> {
+    fn steer(&mut self, machine: &mut DeliveryReceiver<C, DiskStore>, socket: &mut P, now: Instant) {
         if now >= self.drops_due {
             self.drops_due = now + DROPS_INTERVAL;
             let kernel_drops = socket.counters().kernel_drops;
@@ -351,7 +351,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<Receiver<C, DiskStore>, P> 
 
     fn observe(
         &mut self,
-        machine: &mut Receiver<C, DiskStore>,
+        machine: &mut DeliveryReceiver<C, DiskStore>,
         socket: &P,
         _unsent: u64,
         now: Instant,

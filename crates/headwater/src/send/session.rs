@@ -8,7 +8,7 @@ use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, Scheme};
 use headwater_proto::control::{Counters, SenderControl};
 use headwater_proto::controls::Network;
 use headwater_proto::delivery::{
-    Digest, End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source,
+    Digest, End, PlanConfig, DeliverySender, DeliverySenderConfig, SenderEvent, SenderStats, SessionPlan, Source,
     SourceError, Start,
 };
 use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, Seed, fixed};
@@ -182,7 +182,7 @@ impl SendSession {
         match control {
             // At the highest rates the cost of the control counts for each packet.
             CongestionControl::Fixed { rate } => {
-                self.send(fixed::Sender::new(rate, Instant::ZERO), source, known, observer)
+                self.send(fixed::FixedSender::new(rate, Instant::ZERO), source, known, observer)
             }
             control => {
                 let path = Path {
@@ -212,12 +212,12 @@ impl SendSession {
         known: ContentCheck,
         observer: &mut dyn FnMut(SendUpdate),
     ) -> Result<SendSummary, SendError> {
-        let config = SenderConfig::new(self.tsi)
+        let config = DeliverySenderConfig::new(self.tsi)
             .with_end(self.options.end.into())
             .with_ntp_at_zero(ntp_now())
             .with_start(self.start()?);
         let ContentCheck { digests, lost, hashing, watching } = known;
-        let mut machine = Sender::new(config, &self.plan, &digests, control, source)?;
+        let mut machine = DeliverySender::new(config, &self.plan, &digests, control, source)?;
         drop(digests);
         lost.into_iter().for_each(|error| withdraw(&mut machine, error));
         let clock = Clock::start();
@@ -293,7 +293,7 @@ struct ContentCheck {
 }
 
 /// Withdraws the file of `error` from a session; ends the session if the error concerns the whole session.
-fn withdraw<C: SenderControl, S: Source>(machine: &mut Sender<C, S>, error: SourceError) {
+fn withdraw<C: SenderControl, S: Source>(machine: &mut DeliverySender<C, S>, error: SourceError) {
     match error {
         SourceError::File { file, why, .. } => machine.withdraw(file, why, error),
         SourceError::Session(_) => machine.fail(error),
@@ -318,7 +318,7 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// Passes lost files and digests of newly hashed blocks to the machine.
-    fn tell_digests<C: SenderControl, S: Source>(&mut self, machine: &mut Sender<C, S>) {
+    fn tell_digests<C: SenderControl, S: Source>(&mut self, machine: &mut DeliverySender<C, S>) {
         while let Some(error) = self.watching.poll() {
             withdraw(machine, error);
         }
@@ -335,8 +335,8 @@ impl Watch<'_> {
     }
 }
 
-impl<C: SenderControl, S: Source, P: Port> Application<Sender<C, S>, P> for Watch<'_> {
-    fn steer(&mut self, machine: &mut Sender<C, S>, _port: &mut P, _now: Instant) {
+impl<C: SenderControl, S: Source, P: Port> Application<DeliverySender<C, S>, P> for Watch<'_> {
+    fn steer(&mut self, machine: &mut DeliverySender<C, S>, _port: &mut P, _now: Instant) {
         self.tell_digests(machine);
         if self.stop.is_stopped() {
             machine.close();
@@ -362,7 +362,7 @@ impl<C: SenderControl, S: Source, P: Port> Application<Sender<C, S>, P> for Watc
 
     fn observe(
         &mut self,
-        machine: &mut Sender<C, S>,
+        machine: &mut DeliverySender<C, S>,
         _port: &P,
         unsent: u64,
         now: Instant,

@@ -8,7 +8,7 @@ use flute::core::{Oti, UDPEndpoint};
 use flute::sender::{ObjectDesc, TransferConfig};
 use headwater_proto::delivery::{
     BlockJob, BlockVerdict, FileIndex, FileSpec, HeldBlock, HeldFile, MemoryStore, ObjectIndex, ObjectSpec,
-    Receiver, ReceiverConfig, ReceiverEvent, Store, StoreError, StoreReport, StoredRepair,
+    DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent, Store, StoreError, StoreReport, StoredRepair,
 };
 use headwater_proto::{ChannelId, Datagram, Duration, Ecn, Input, Instant, Machine, Output, fixed};
 use md5::{Digest, Md5};
@@ -118,16 +118,16 @@ impl Session {
 
 /// Our end of a session.
 struct SessionEnd {
-    machine: Receiver<fixed::Receiver, Md5Store>,
+    machine: DeliveryReceiver<fixed::FixedReceiver, Md5Store>,
     events: Vec<ReceiverEvent>,
 }
 
 impl SessionEnd {
     fn new() -> Self {
         let store = Md5Store { memory: MemoryStore::new(1 << 24), md5: Vec::new() };
-        let config = ReceiverConfig::default().with_tsi(Some(TSI.into()));
+        let config = DeliveryReceiverConfig::default().with_tsi(Some(TSI.into()));
         Self {
-            machine: Receiver::new(config, fixed::Receiver::new(), store, Instant::ZERO),
+            machine: DeliveryReceiver::new(config, fixed::FixedReceiver::new(), store, Instant::ZERO),
             events: Vec::new(),
         }
     }

@@ -8,7 +8,7 @@ use flute::receiver::writer::ObjectWriterBufferBuilder;
 use headwater_fec::{Order, Scheme};
 use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
-    FileToSend, MemorySource, PlanConfig, RelativePath, Sender, SenderConfig, SessionPlan,
+    FileToSend, MemorySource, PlanConfig, RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan,
 };
 use headwater_proto::described::Description;
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender};
@@ -29,7 +29,7 @@ const NTP_AT_UNIX_ZERO: u64 = 2_208_988_800;
 
 /// Our sender in virtual time.
 struct Datagrams<C: SenderControl> {
-    sender: Sender<C, MemorySource>,
+    sender: DeliverySender<C, MemorySource>,
     now: Instant,
     buffer: Vec<u8>,
 }
@@ -40,9 +40,9 @@ impl<C: SenderControl> Datagrams<C> {
         let source = MemorySource::new(plan, &contents);
         let digests = source.digests();
         let ntp = u32::try_from(UNIX_AT_ZERO + NTP_AT_UNIX_ZERO).unwrap();
-        let config = SenderConfig::new(TSI.into()).with_ntp_at_zero(ntp);
+        let config = DeliverySenderConfig::new(TSI.into()).with_ntp_at_zero(ntp);
         Self {
-            sender: Sender::new(config, plan, &digests, control, source).unwrap(),
+            sender: DeliverySender::new(config, plan, &digests, control, source).unwrap(),
             now: Instant::ZERO,
             buffer: vec![0; DATAGRAM_BYTES_MAX],
         }
@@ -116,7 +116,7 @@ fn plan(files: &[Named], config: PlanConfig) -> SessionPlan {
 
 /// Sends until flute has `objects` objects; it begins to listen after `missed` packets.
 fn deliver(plan: &SessionPlan, files: &[Named], objects: usize, missed: usize) -> FluteReceiver {
-    let control = fixed::Sender::new(RATE, Instant::ZERO);
+    let control = fixed::FixedSender::new(RATE, Instant::ZERO);
     carry(Datagrams::new(plan, files, control), objects, missed)
 }
 

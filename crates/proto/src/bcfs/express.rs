@@ -5,7 +5,7 @@
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use super::{Client, EXPIRY, Label, Level, Reply, ReplyTo, ReturnPath, Source};
+use super::{Client, EXPIRY, Label, Level, Reply, ReplyTo, ReturnPath, BcfsSource};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output, Transmit};
 use crate::time::{Duration, Instant};
 
@@ -100,7 +100,7 @@ impl<F: FnMut(&[u8])> Machine for Member<F> {
 /// Source of a channel: sends published messages to all neighbours with a recent null.
 #[derive(Debug)]
 pub struct Publisher {
-    source: Source,
+    source: BcfsSource,
     label: Label,
     replies_to_group: bool,
     neighbours: Vec<(ReturnPath, Instant)>,
@@ -117,7 +117,7 @@ impl Publisher {
     /// single copy of each message, with [`ReplyTo::Peer`] a copy to each of at most [`NEIGHBOURS_MAX`]
     /// neighbours.
     pub fn new(identity: Option<SocketAddr>, reply_to: ReplyTo, label: Label) -> Self {
-        let mut source = Source::new(identity, reply_to);
+        let mut source = BcfsSource::new(identity, reply_to);
         let _first = source.bind(label, u32::MAX);
         Self {
             source,
@@ -132,7 +132,7 @@ impl Publisher {
     }
 
     /// Returns the BCFS source, for further bindings and replies.
-    pub const fn source_mut(&mut self) -> &mut Source {
+    pub const fn source_mut(&mut self) -> &mut BcfsSource {
         &mut self.source
     }
 
@@ -177,7 +177,7 @@ impl Publisher {
                 continue;
             };
             self.served += 1;
-            let room = Source::body(&path, buffer);
+            let room = BcfsSource::body(&path, buffer);
             let bytes = message.len().min(room.len());
             room[..bytes].copy_from_slice(&message[..bytes]);
             return Some(self.source.reply(now, &path, self.label, Level::ZERO, bytes, buffer));

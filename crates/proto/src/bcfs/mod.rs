@@ -32,11 +32,11 @@ use core::net::SocketAddr;
 use headwater_wire::bcfs::{Header, Kind};
 
 pub use headwater_wire::bcfs::{HEADER_BYTES_MAX, Label, Level};
-pub(crate) use router::table::{Key, address_words, hash};
+pub(crate) use router::table::{HashKey, address_words, hash};
 pub use router::{
-    BreadcrumbRouter, Counters, Dropped, ENTRIES, ENTRIES_MAX, RECENT_MAX, RouterConfig, Routes,
+    BreadcrumbRouter, RouterCounters, Dropped, ENTRIES, ENTRIES_MAX, RECENT_MAX, RouterConfig, Routes,
 };
-pub use source::{Asked, ReplyTo, ReturnPath, Source};
+pub use source::{Asked, ReplyTo, ReturnPath, BcfsSource};
 
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::time::Duration;

@@ -11,7 +11,7 @@ use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::express::{Membership, Publisher};
-use super::{Label, Level, ReplyTo, ReturnPath, Source};
+use super::{Label, Level, ReplyTo, ReturnPath, BcfsSource};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
 use crate::time::{Duration, Instant};
 
@@ -122,7 +122,7 @@ impl Machine for RepairSource {
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Self::Event>> {
         while let Some((path, label, level)) = self.asked.pop_front() {
             let Some(message) = self.find(label) else { continue };
-            let body = Source::body(&path, buffer);
+            let body = BcfsSource::body(&path, buffer);
             let bytes = message.len().min(body.len());
             body[..bytes].copy_from_slice(&message[..bytes]);
             self.repairs += 1;

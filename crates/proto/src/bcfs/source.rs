@@ -53,7 +53,7 @@ pub struct Asked<'a> {
 /// Receives requests and sends replies. Requests are not authenticated, and replies are longer than requests:
 /// the driver must limit the request rate of each peer.
 #[derive(Debug)]
-pub struct Source {
+pub struct BcfsSource {
     identity: Option<SocketAddr>,
     reply_to: ReplyTo,
     bindings: Bindings,
@@ -71,7 +71,7 @@ struct Replied {
     at: Instant,
 }
 
-impl Source {
+impl BcfsSource {
     /// Creates a source without bindings. The source answers to `identity`, or, with `None`, to any address
     /// of the host, as the request names it.
     pub fn new(identity: Option<SocketAddr>, reply_to: ReplyTo) -> Self {

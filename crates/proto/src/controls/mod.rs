@@ -320,7 +320,7 @@ pub enum DescriptionError {
     Channels(#[from] DynamicConfigError),
     /// The numbers do not fit together.
     #[error("the session's congestion control does not work out: {0}")]
-    Layers(#[from] flid::ConfigError),
+    Layers(#[from] flid::FlidConfigError),
 }
 
 impl Description {
@@ -359,8 +359,8 @@ impl Description {
     }
 
     /// The FDT attribute; `None` for a fixed rate.
-    pub fn to_fdt(&self) -> Option<fdt::Control> {
-        let mut control = fdt::Control::new(self.control.fdt_name()?).expect("names of controls are words");
+    pub fn to_fdt(&self) -> Option<fdt::ControlAttributes> {
+        let mut control = fdt::ControlAttributes::new(self.control.fdt_name()?).expect("names of controls are words");
         for (parameter, value) in self.control.parameters.iter().zip(self.values) {
             control.put(parameter.name, value).expect("a few parameters with names of their own");
         }
@@ -371,7 +371,7 @@ impl Description {
     ///
     /// # Errors
     /// [`DescriptionError`] when the description cannot be followed.
-    pub fn from_fdt(control: Option<&fdt::Control>) -> Result<Self, DescriptionError> {
+    pub fn from_fdt(control: Option<&fdt::ControlAttributes>) -> Result<Self, DescriptionError> {
         let Some(written) = control else { return Ok(Self::new(&FIXED)) };
         let unknown = || DescriptionError::Unknown(written.name().to_owned());
         let mut description = Self::new(Control::of_fdt(written.name()).ok_or_else(unknown)?);
@@ -428,9 +428,9 @@ impl Description {
             .with_stagger(staggered == 1))
     }
 
-    fn flid(&self) -> Result<flid::Config, DescriptionError> {
+    fn flid(&self) -> Result<flid::FlidConfig, DescriptionError> {
         let [packet, base, max, ratio, slot, leave, deaf, ..] = self.values;
-        Ok(flid::Config::dynamic_layers(small(packet), rate(max, MAX_RATE)?)
+        Ok(flid::FlidConfig::dynamic_layers(small(packet), rate(max, MAX_RATE)?)
             .with_base_rate(rate(base, BASE_RATE)?)
             .with_ratio(share(ratio))
             .with_slot(Duration::from_nanos(slot))
@@ -438,9 +438,9 @@ impl Description {
             .with_deaf_slots(small(deaf)))
     }
 
-    fn sim(&self) -> sim::Config {
+    fn sim(&self) -> sim::SimConfig {
         let [packet, groups, session, decrease, selection, ..] = self.values;
-        sim::Config::of(sim::Facts {
+        sim::SimConfig::of(sim::Facts {
             session: u32::try_from(session).unwrap_or(u32::MAX),
             groups: small(groups),
             packet_bytes: small(packet),
@@ -504,9 +504,9 @@ fn webrc_receiver(
     description: &Description,
     options: &ReceiverOptions,
 ) -> Result<ReceiverEnd, DescriptionError> {
-    let config = webrc::ReceiverConfig::new().with_rules(options.rules);
+    let config = webrc::WebrcReceiverConfig::new().with_rules(options.rules);
     let config = options.max_rate.map_or(config, |rate| config.with_max_rate(rate));
-    Ok(Box::new(webrc::Receiver::new(description.dynamic()?, config)?))
+    Ok(Box::new(webrc::WebrcReceiver::new(description.dynamic()?, config)?))
 }
 
 fn flid_channels(description: &Description) -> Result<u16, DescriptionError> {
@@ -515,16 +515,16 @@ fn flid_channels(description: &Description) -> Result<u16, DescriptionError> {
 
 fn flid_sender(description: &Description, start: Instant) -> Result<SenderEnd, DescriptionError> {
     let layers = flid::Layers::new(&description.flid()?, start)?;
-    Ok(Box::new(flid::Sender::new(layers).with_description(description.to_fdt())))
+    Ok(Box::new(flid::FlidSender::new(layers).with_description(description.to_fdt())))
 }
 
 fn flid_receiver(
     description: &Description,
     options: &ReceiverOptions,
 ) -> Result<ReceiverEnd, DescriptionError> {
-    let config = flid::ReceiverConfig::new();
+    let config = flid::FlidReceiverConfig::new();
     let config = options.max_rate.map_or(config, |rate| config.with_max_rate(rate));
-    Ok(Box::new(flid::Receiver::new(description.flid()?, config)?))
+    Ok(Box::new(flid::FlidReceiver::new(description.flid()?, config)?))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as the other controls' channels")]
@@ -534,7 +534,7 @@ fn sim_groups(description: &Description) -> Result<u16, DescriptionError> {
 
 #[expect(clippy::unnecessary_wraps, reason = "as the other controls' senders")]
 fn sim_sender(description: &Description, start: Instant) -> Result<SenderEnd, DescriptionError> {
-    Ok(Box::new(sim::Sender::new(description.sim(), start).with_description(description.to_fdt())))
+    Ok(Box::new(sim::SimSender::new(description.sim(), start).with_description(description.to_fdt())))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as the other controls' receivers")]
@@ -543,7 +543,7 @@ fn sim_receiver(
     options: &ReceiverOptions,
 ) -> Result<ReceiverEnd, DescriptionError> {
     let config = description.sim().with_holdings(true);
-    Ok(Box::new(sim::Receiver::new(config, options.seed.unwrap_or(Seed(0)))))
+    Ok(Box::new(sim::SimReceiver::new(config, options.seed.unwrap_or(Seed(0)))))
 }
 
 /// Value of a parameter below 2^16; the bounds of the parameter are checked before.

@@ -20,9 +20,9 @@ fn defaults_of_the_table_are_the_controls_own() {
     let webrc = DynamicConfig::new(1_424, max).with_shape(Shape::Webrc).with_base_rate(base);
     assert_eq!(by_default(&WEBRC).dynamic(), Ok(webrc));
     assert_eq!(Description::from(&webrc), by_default(&WEBRC));
-    let flid = flid::Config::dynamic_layers(1_424, max).with_base_rate(base);
+    let flid = flid::FlidConfig::dynamic_layers(1_424, max).with_base_rate(base);
     assert_eq!(by_default(&FLID_DL).flid(), Ok(flid));
-    assert_eq!(Description::from(&sim::Config::new(8, 1_424).facts()), by_default(&SIM));
+    assert_eq!(Description::from(&sim::SimConfig::new(8, 1_424).facts()), by_default(&SIM));
 }
 
 #[test]

@@ -146,12 +146,12 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         let Ok((header, payload)) = alc::parse(packet) else { return Taken::Malformed };
         let tsi = header.tsi;
         match self.listening.hear(now, source, tsi) {
-            Whose::Ours { is_first } => {
+            SessionMatch::Ours { is_first } => {
                 if is_first {
                     self.event(SessionEvent::Found { tsi, source });
                 }
             }
-            Whose::Other { is_news, replaces } => {
+            SessionMatch::Other { is_news, replaces } => {
                 if is_news {
                     self.event(SessionEvent::Other { tsi, source });
                 }
@@ -175,7 +175,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
 
     /// Passes the session's description to the control. Returns the reason, for people, if the session cannot
     /// be received.
-    pub(crate) fn describe(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), String> {
+    pub(crate) fn describe(&mut self, now: Instant, control: Option<&fdt::ControlAttributes>) -> Result<(), String> {
         self.control.described().map_or(Ok(()), |described| described.on_description(now, control))
     }
 
@@ -228,7 +228,7 @@ pub(crate) struct Listening {
 
 /// Session of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum SessionMatch {
     /// The packet belongs to the received session; perhaps the first packet.
     Ours { is_first: bool },
     /// The packet belongs to another session: perhaps the first packet of that session, and perhaps a session
@@ -244,7 +244,7 @@ impl Listening {
     }
 
     /// Records a packet and returns the session of the packet.
-    pub(crate) fn hear(&mut self, now: Instant, source: SocketAddr, tsi: u64) -> Whose {
+    pub(crate) fn hear(&mut self, now: Instant, source: SocketAddr, tsi: u64) -> SessionMatch {
         let would_take = self.tsi.is_none_or(|wanted| wanted == tsi)
             && self.source.is_none_or(|wanted| wanted == source.ip());
         let this = (source.ip(), tsi);
@@ -252,14 +252,14 @@ impl Listening {
             let is_first = self.session.replace(this).is_none();
             self.sender.get_or_insert(source);
             self.last_heard = now;
-            return Whose::Ours { is_first };
+            return SessionMatch::Ours { is_first };
         }
         let is_news = self.others.len() < OTHERS_MAX && !self.others.contains(&this);
         if is_news {
             self.others.push(this);
         }
         let is_silent = self.session.is_some() && now >= self.last_heard + SILENCE;
-        Whose::Other { is_news, replaces: is_silent && would_take }
+        SessionMatch::Other { is_news, replaces: is_silent && would_take }
     }
 
     /// Records whether the session's last packet closes the session.

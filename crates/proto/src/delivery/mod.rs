@@ -34,10 +34,10 @@ pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, 
 pub use object::{BlockHasher, Digest, ShortDigest, block_digest, file_digest, hex};
 pub use plan::{FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SYMBOL_SIZE_MAX, SessionPlan};
 pub use receiver::{
-    BLOCK_STATE_BYTES, DECODING_BYTES, Drops, FileProgress, PENDING_BYTES, Receiver, ReceiverConfig,
+    BLOCK_STATE_BYTES, DECODING_BYTES, Drops, FileProgress, PENDING_BYTES, DeliveryReceiver, DeliveryReceiverConfig,
     ReceiverEvent, ReceiverStats, STRIP_WIDTH_MIN,
 };
-pub use sender::{End, Sender, SenderConfig, SenderEvent, SenderStats};
+pub use sender::{End, DeliverySender, DeliverySenderConfig, SenderEvent, SenderStats};
 pub use store::{
     BlockJob, BlockVerdict, Description, FileIndex, FileSpec, FileVersion, HeldBlock, HeldFile, ObjectIndex,
     ObjectSpec, Source, SourceError, Store, StoreError, StoreReport, StoredRepair, repair_slots,

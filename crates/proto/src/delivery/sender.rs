@@ -48,14 +48,14 @@ pub enum End {
 
 /// Configuration of a sender.
 #[derive(Clone, Copy, Debug)]
-pub struct SenderConfig {
+pub struct DeliverySenderConfig {
     tsi: u32,
     end: End,
     ntp_at_zero: u32,
     start: Start,
 }
 
-impl SenderConfig {
+impl DeliverySenderConfig {
     /// Returns the configuration of a session with transport session identifier `tsi` that is sent until
     /// stopped. The header is shortest for a `tsi` below 2^16.
     pub fn new(tsi: u32) -> Self {
@@ -125,8 +125,8 @@ pub struct SenderStats {
 /// digests of the block's file are known, the FDT, and for LDPC 4 bytes a symbol for each distinct block
 /// length. On request, by a code that is not rateless, 28 bytes a block for each of up to 64 receivers.
 #[derive(Debug)]
-pub struct Sender<C, S> {
-    config: SenderConfig,
+pub struct DeliverySender<C, S> {
+    config: DeliverySenderConfig,
     control: C,
     source: S,
     objects: Vec<ObjectHeader>,
@@ -169,7 +169,7 @@ enum Next {
     Wait,
 }
 
-impl<C: SenderControl, S: Source> Sender<C, S> {
+impl<C: SenderControl, S: Source> DeliverySender<C, S> {
     /// Creates a sender of the planned files. `digests` holds, for each object, the digests of all blocks or
     /// of the first blocks; [`Sender::add_digests`] adds the rest.
     ///
@@ -179,7 +179,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
     /// # Panics
     /// When `digests` does not have the shape of the plan.
     pub fn new(
-        config: SenderConfig,
+        config: DeliverySenderConfig,
         plan: &SessionPlan,
         digests: &[Vec<Digest>],
         control: C,
@@ -491,7 +491,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
     }
 }
 
-impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
+impl<C: SenderControl, S: Source> Machine for DeliverySender<C, S> {
     type Event = SenderEvent;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {

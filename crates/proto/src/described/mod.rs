@@ -29,12 +29,12 @@ use crate::{controls, fixed};
 
 /// Receiver options that the session does not describe.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ReceiverConfig {
+pub struct DescribedReceiverConfig {
     options: ReceiverOptions,
-    naks: Option<carrier::ReceiverConfig>,
+    naks: Option<carrier::PgmCarrierReceiverConfig>,
 }
 
-impl ReceiverConfig {
+impl DescribedReceiverConfig {
     /// Defaults: no cap, no hint.
     pub fn new() -> Self {
         Self::default()
@@ -79,7 +79,7 @@ impl ReceiverConfig {
 
     /// Reports missing packets to the sender by NAK if PGM carries the session. Default: no.
     #[must_use]
-    pub fn with_naks(mut self, naks: Option<carrier::ReceiverConfig>) -> Self {
+    pub fn with_naks(mut self, naks: Option<carrier::PgmCarrierReceiverConfig>) -> Self {
         self.naks = naks;
         self
     }
@@ -91,8 +91,8 @@ impl ReceiverConfig {
 /// The control starts with the last packet before the description, so that no time is lost. The first
 /// description of a session counts; later descriptions are ignored. Memory: as the control.
 #[derive(Debug)]
-pub struct Receiver {
-    config: ReceiverConfig,
+pub struct DescribedReceiver {
+    config: DescribedReceiverConfig,
     control: Control,
     /// Opens PGM packets until the control opens packets.
     opener: carrier::Opener,
@@ -113,7 +113,7 @@ enum Control {
     /// The session is not described yet, or the receiver has nothing to control (fixed rate, or PGM without
     /// NAKs).
     Fixed {
-        receiver: fixed::Receiver,
+        receiver: fixed::FixedReceiver,
         is_described: bool,
     },
     Other {
@@ -121,7 +121,7 @@ enum Control {
         receiver: ReceiverEnd,
     },
     LeSbcc {
-        receiver: Box<carrier::Receiver>,
+        receiver: Box<carrier::PgmCarrierReceiver>,
         is_described: bool,
     },
 }
@@ -153,12 +153,12 @@ struct Last {
     bytes: usize,
 }
 
-impl Receiver {
+impl DescribedReceiver {
     /// Returns a receiver of a session that is not described yet.
-    pub fn new(config: ReceiverConfig) -> Self {
+    pub fn new(config: DescribedReceiverConfig) -> Self {
         Self {
             config,
-            control: Control::Fixed { receiver: fixed::Receiver::new(), is_described: false },
+            control: Control::Fixed { receiver: fixed::FixedReceiver::new(), is_described: false },
             opener: carrier::Opener::default(),
             is_carried: false,
             before: Reception::default(),
@@ -215,8 +215,8 @@ impl Receiver {
         }
     }
 
-    fn begin_le_sbcc(&mut self, now: Instant, naks: carrier::ReceiverConfig, is_described: bool) {
-        let receiver = Box::new(carrier::Receiver::new(naks));
+    fn begin_le_sbcc(&mut self, now: Instant, naks: carrier::PgmCarrierReceiverConfig, is_described: bool) {
+        let receiver = Box::new(carrier::PgmCarrierReceiver::new(naks));
         self.begin(now, Control::LeSbcc { receiver, is_described });
     }
 
@@ -224,7 +224,7 @@ impl Receiver {
     ///
     /// # Errors
     /// [`DescriptionError`] if the session cannot be received.
-    pub fn describe(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), DescriptionError> {
+    pub fn describe(&mut self, now: Instant, control: Option<&fdt::ControlAttributes>) -> Result<(), DescriptionError> {
         if self.is_described() {
             return Ok(());
         }
@@ -234,14 +234,14 @@ impl Receiver {
             Network::Group => match &mut self.control {
                 Control::Fixed { is_described, .. } => *is_described = true,
                 // The session has a fixed rate, even if carried by PGM: no NAKs.
-                _ => self.begin(now, Control::Fixed { receiver: fixed::Receiver::new(), is_described: true }),
+                _ => self.begin(now, Control::Fixed { receiver: fixed::FixedReceiver::new(), is_described: true }),
             },
             Network::GroupAndNaks => match (&mut self.control, self.config.naks) {
                 (Control::LeSbcc { is_described, .. }, _) => *is_described = true,
                 (_, Some(naks)) => self.begin_le_sbcc(now, naks, true),
                 (_, None) => {
                     self.is_carried = true;
-                    self.begin(now, Control::Fixed { receiver: fixed::Receiver::new(), is_described: true });
+                    self.begin(now, Control::Fixed { receiver: fixed::FixedReceiver::new(), is_described: true });
                 }
             },
             Network::Groups | Network::GroupsAndReports => {
@@ -253,14 +253,14 @@ impl Receiver {
     }
 }
 
-impl DescribedControl for Receiver {
-    fn on_description(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), String> {
+impl DescribedControl for DescribedReceiver {
+    fn on_description(&mut self, now: Instant, control: Option<&fdt::ControlAttributes>) -> Result<(), String> {
         self.describe(now, control).map_err(|error| error.to_string())
     }
 }
 
 #[deny(clippy::missing_trait_methods, reason = "a method with a default body is forwarded, too")]
-impl ReceiverControl for Receiver {
+impl ReceiverControl for DescribedReceiver {
     fn start(&mut self, now: Instant) {
         self.started = now;
         self.channels.now = now;

@@ -6,7 +6,7 @@ use headwater_wire::sim::Data;
 use headwater_wire::{Cci, fdt};
 use proptest::prelude::*;
 
-use super::{Description, DescriptionError, Receiver, ReceiverConfig};
+use super::{Description, DescriptionError, DescribedReceiver, DescribedReceiverConfig};
 use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
 use crate::controls::{FIXED, FLID_DL, LE_SBCC, RAINBOW, SIM, WEBRC};
 use crate::layering::path::SENDER;
@@ -27,16 +27,16 @@ fn layers() -> DynamicConfig {
 /// A path without delay, loss or limit: what a sender sends arrives on the channels held.
 struct Bed {
     sender: Box<dyn SenderControl>,
-    receiver: Receiver,
+    receiver: DescribedReceiver,
     held: Vec<ChannelId>,
     now: Instant,
 }
 
 impl Bed {
-    fn new(description: Description, receiver: ReceiverConfig) -> Self {
+    fn new(description: Description, receiver: DescribedReceiverConfig) -> Self {
         let sender = description.sender(Instant::ZERO).expect("sound numbers");
         let mut bed =
-            Self { sender, receiver: Receiver::new(receiver), held: Vec::new(), now: Instant::ZERO };
+            Self { sender, receiver: DescribedReceiver::new(receiver), held: Vec::new(), now: Instant::ZERO };
         bed.receiver.start(Instant::ZERO);
         bed.apply();
         bed
@@ -99,11 +99,11 @@ fn every_description_survives_the_table() {
     ] {
         let description = Description::from(&config);
         let text = description.to_fdt().unwrap().to_string();
-        let control = fdt::Control::from_str(&text).unwrap();
+        let control = fdt::ControlAttributes::from_str(&text).unwrap();
         assert_eq!(Description::from_fdt(Some(&control)), Ok(description), "{text}");
     }
     let flid = "flid-dl packet-bytes=1000 base-rate=96000 max-rate=4000000 ratio-ppm=1400000 slot-ns=500000000 leave-ns=8000000000 deaf-slots=3";
-    let control: fdt::Control = flid.parse().unwrap();
+    let control: fdt::ControlAttributes = flid.parse().unwrap();
     assert_eq!(Description::from_fdt(Some(&control)).unwrap().to_fdt(), Some(control));
     let facts =
         sim::Facts { session: 0x0012_3456, groups: 5, packet_bytes: 1_000, decrease: 0.75, selection: 12 };
@@ -121,7 +121,7 @@ fn every_description_survives_the_table() {
 
 #[test]
 fn what_cannot_be_followed_is_refused_by_name() {
-    let control = fdt::Control::new("tomorrow").unwrap();
+    let control = fdt::ControlAttributes::new("tomorrow").unwrap();
     let refused = Description::from_fdt(Some(&control)).unwrap_err();
     assert_eq!(refused, DescriptionError::Unknown("tomorrow".into()));
     let text = Description::from(&layers()).to_fdt().unwrap().to_string();
@@ -149,7 +149,7 @@ fn only_the_base_is_held_until_the_session_is_described() {
         Description::from(&layers().with_shape(Shape::Webrc)),
         Description::new(&FLID_DL).with_rates(1_000, base, max),
     ] {
-        let mut bed = Bed::new(description, ReceiverConfig::new());
+        let mut bed = Bed::new(description, DescribedReceiverConfig::new());
         bed.until(at(3_000));
         assert_eq!(bed.held, [ChannelId::BASE]);
         let before = bed.receiver.reception();
@@ -174,7 +174,7 @@ fn only_the_base_is_held_until_the_session_is_described() {
 /// Without the last packet before the FDT, the next one of the base channel would have to be waited for.
 #[test]
 fn a_control_begins_with_what_has_come() {
-    let mut bed = Bed::new(Description::from(&layers()), ReceiverConfig::new());
+    let mut bed = Bed::new(Description::from(&layers()), DescribedReceiverConfig::new());
     bed.until(at(1_001));
     bed.describe();
     // Base packets are 83 ms apart; the join needs 100 ms from the first one.
@@ -184,7 +184,7 @@ fn a_control_begins_with_what_has_come() {
 
 #[test]
 fn a_fixed_session_stays_as_it_is() {
-    let mut receiver = Receiver::new(ReceiverConfig::new());
+    let mut receiver = DescribedReceiver::new(DescribedReceiverConfig::new());
     receiver.start(at(0));
     assert_eq!(receiver.poll_membership(), Some(Membership::Join(ChannelId::BASE)));
     receiver.describe(at(1), None).unwrap();
@@ -198,7 +198,7 @@ fn a_fixed_session_stays_as_it_is() {
 #[test]
 fn a_cap_is_kept() {
     let cap = Rate::from_kilobits(500);
-    let mut bed = Bed::new(Description::from(&layers()), ReceiverConfig::new().with_max_rate(Some(cap)));
+    let mut bed = Bed::new(Description::from(&layers()), DescribedReceiverConfig::new().with_max_rate(Some(cap)));
     bed.until(at(500));
     bed.describe();
     bed.until(at(40_000));
@@ -234,8 +234,8 @@ proptest! {
             ["m2c", "webrc", "flid-dl"][name],
             1_u64 << base, 1_u64 << max, flags & 1, flags >> 1, 1 + quiescent * 100_000_000,
         );
-        let control: fdt::Control = text.parse().unwrap();
-        let mut receiver = Receiver::new(ReceiverConfig::new());
+        let control: fdt::ControlAttributes = text.parse().unwrap();
+        let mut receiver = DescribedReceiver::new(DescribedReceiverConfig::new());
         receiver.start(Instant::ZERO);
         let mut held = std::collections::BTreeSet::new();
         let mut now = Instant::ZERO;
@@ -272,8 +272,8 @@ proptest! {
         );
         let is_sound = (1..=64).contains(&groups) && (1..=8_972).contains(&packet_bytes) && selection >= 2
             && session < 1 << 24 && (500_000..=990_000).contains(&decrease);
-        let control: fdt::Control = text.parse().unwrap();
-        let mut receiver = Receiver::new(ReceiverConfig::new());
+        let control: fdt::ControlAttributes = text.parse().unwrap();
+        let mut receiver = DescribedReceiver::new(DescribedReceiverConfig::new());
         receiver.start(Instant::ZERO);
         prop_assert_eq!(receiver.describe(Instant::ZERO, Some(&control)).is_ok(), is_sound);
         let (mut now, mut held, mut buffer) = (Instant::ZERO, std::collections::BTreeSet::new(), [0; 9_000]);

@@ -24,13 +24,13 @@ use crate::time::Instant;
 /// CCI: slot 0, channel 0 and a packet sequence number that counts every packet, modulo 2^16, so that
 /// receivers detect losses.
 #[derive(Clone, Debug)]
-pub struct Sender {
+pub struct FixedSender {
     pacer: Pacer,
     sequence: u16,
     cap: RateCap,
 }
 
-impl Sender {
+impl FixedSender {
     /// Returns a sender at `rate`, counted over UDP payload, whose first packet leaves at `start`.
     pub fn new(rate: Rate, start: Instant) -> Self {
         Self { pacer: Pacer::new(rate, BURST, start), sequence: 0, cap: RateCap::new(rate) }
@@ -42,7 +42,7 @@ impl Sender {
     }
 }
 
-impl SenderControl for Sender {
+impl SenderControl for FixedSender {
     fn channels(&self) -> u16 {
         1
     }
@@ -81,14 +81,14 @@ impl SenderControl for Sender {
 
 /// Subscribes to the base channel from start to stop and counts losses.
 #[derive(Clone, Debug, Default)]
-pub struct Receiver {
+pub struct FixedReceiver {
     held: bool,
     wishes: Wishes,
     tracker: SequenceTracker,
     marked: u64,
 }
 
-impl Receiver {
+impl FixedReceiver {
     /// Returns a receiver without any subscription.
     pub fn new() -> Self {
         Self::default()
@@ -103,7 +103,7 @@ impl Receiver {
     }
 }
 
-impl ReceiverControl for Receiver {
+impl ReceiverControl for FixedReceiver {
     fn start(&mut self, _now: Instant) {
         self.tracker.pause();
         self.hold(true);

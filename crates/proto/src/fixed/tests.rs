@@ -8,7 +8,7 @@ use crate::time::Instant;
 
 #[test]
 fn the_sender_keeps_its_rate() {
-    let mut sender = Sender::new(Rate::from_kilobits(8_000), Instant::ZERO);
+    let mut sender = FixedSender::new(Rate::from_kilobits(8_000), Instant::ZERO);
     let end = Instant::from_nanos(1_000_000_000);
     let mut packets = 0;
     while let Some(at) = sender.next_departure().filter(|at| *at < end) {
@@ -21,7 +21,7 @@ fn the_sender_keeps_its_rate() {
 
 #[test]
 fn a_departure_is_due_no_sooner_than_said() {
-    let mut sender = Sender::new(Rate::from_kilobits(8_000), Instant::ZERO);
+    let mut sender = FixedSender::new(Rate::from_kilobits(8_000), Instant::ZERO);
     sender.departed(Instant::ZERO, 1_000);
     assert!(sender.departure(Instant::from_nanos(999_999)).is_none());
     assert!(sender.departure(Instant::from_nanos(1_000_000)).is_some());
@@ -34,7 +34,7 @@ fn arrival(cci: &Cci) -> Arrival<'_> {
 
 #[test]
 fn the_receiver_counts_holes() {
-    let mut receiver = Receiver::new();
+    let mut receiver = FixedReceiver::new();
     receiver.start(Instant::ZERO);
     assert_eq!(receiver.poll_membership(), Some(Membership::Join(ChannelId::BASE)));
     for sequence in [65_534, 65_535, 2, 1, 5] {
@@ -47,8 +47,8 @@ fn the_receiver_counts_holes() {
 
 #[test]
 fn time_away_is_no_loss() {
-    let mut receiver = Receiver::new();
-    let arrive = |receiver: &mut Receiver, sequence| {
+    let mut receiver = FixedReceiver::new();
+    let arrive = |receiver: &mut FixedReceiver, sequence| {
         let cci = WebrcCci { slot: 0, channel: 0, sequence }.short().unwrap();
         receiver.arrived(Instant::ZERO, &arrival(&cci));
     };

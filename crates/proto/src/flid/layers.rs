@@ -1,7 +1,7 @@
 //! Levels of a FLID session: rates, channels, and triggers.
 
 use super::INDICES;
-use super::{Config, ConfigError, Kind};
+use super::{FlidConfig, FlidConfigError, FlidKind};
 use crate::layering::clock::shifted;
 use crate::layering::turns::Schedule;
 use crate::layering::{Layering, StaticLayers, Unchanging};
@@ -32,21 +32,21 @@ impl Layers {
     ///
     /// # Errors
     /// Returns an error if the parameters are inconsistent.
-    pub fn new(config: &Config, start: Instant) -> Result<Self, ConfigError> {
+    pub fn new(config: &FlidConfig, start: Instant) -> Result<Self, FlidConfigError> {
         check(config)?;
         let cumulative = cumulative(config);
         let dynamic = cumulative.len() as u64 - 1;
         let quiescent = match config.kind {
-            Kind::Static => 0,
-            Kind::Dynamic => config.leave.as_nanos().div_ceil(config.slot.as_nanos()),
+            FlidKind::Static => 0,
+            FlidKind::Dynamic => config.leave.as_nanos().div_ceil(config.slot.as_nanos()),
         };
         let channels = dynamic.saturating_add(quiescent);
         if channels > INDICES {
-            return Err(ConfigError::Channels { channels, most: INDICES });
+            return Err(FlidConfigError::Channels { channels, most: INDICES });
         }
         let cycle = match config.kind {
-            Kind::Static => 0,
-            Kind::Dynamic => channels.next_power_of_two(),
+            FlidKind::Static => 0,
+            FlidKind::Dynamic => channels.next_power_of_two(),
         };
         let mut below = 0;
         let rates: Vec<Rate> = cumulative
@@ -161,30 +161,30 @@ impl Layering for Layers {
     }
 }
 
-fn check(config: &Config) -> Result<(), ConfigError> {
+fn check(config: &FlidConfig) -> Result<(), FlidConfigError> {
     if !(1.05..=4.0).contains(&config.ratio) {
-        return Err(ConfigError::Ratio(config.ratio));
+        return Err(FlidConfigError::Ratio(config.ratio));
     }
     if config.packet_bytes == 0 {
-        return Err(ConfigError::PacketBytes);
+        return Err(FlidConfigError::PacketBytes);
     }
     if !(Duration::from_millis(50)..=Duration::from_secs(60)).contains(&config.slot) {
-        return Err(ConfigError::Slot(config.slot));
+        return Err(FlidConfigError::Slot(config.slot));
     }
     let (base, max) = (config.packets(config.base_rate()), config.packets(config.max_rate));
     let least = 1.0 / config.slot.as_secs_f64();
     if base < least {
-        return Err(ConfigError::BaseRate { base, least });
+        return Err(FlidConfigError::BaseRate { base, least });
     }
     if max <= base {
-        return Err(ConfigError::Rates { base, max });
+        return Err(FlidConfigError::Rates { base, max });
     }
     Ok(())
 }
 
 /// Returns cumulative rates in bit/s: the base rate times powers of the ratio, rising, and finally the
 /// maximum.
-fn cumulative(config: &Config) -> Vec<u64> {
+fn cumulative(config: &FlidConfig) -> Vec<u64> {
     let max = config.max_rate.as_bits();
     #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
     let base = config.base_rate().as_bits() as f64;

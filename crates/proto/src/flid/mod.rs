@@ -23,8 +23,8 @@ mod sender;
 mod tests;
 
 pub use layers::Layers;
-pub use receiver::{Receiver, Status};
-pub use sender::Sender;
+pub use receiver::{FlidReceiver, FlidStatus};
+pub use sender::FlidSender;
 
 use crate::rate::Rate;
 use crate::time::Duration;
@@ -34,7 +34,7 @@ const INDICES: u64 = 1 << 7;
 
 /// Assignment of layers to channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FlidKind {
     /// FLID-SL: each level has a constant channel.
     Static,
     /// FLID-DL: a channel falls by a level in each slot.
@@ -43,8 +43,8 @@ pub enum Kind {
 
 /// Configuration of [`super::Layers`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Config {
-    pub(super) kind: Kind,
+pub struct FlidConfig {
+    pub(super) kind: FlidKind,
     pub(super) packet_bytes: u16,
     pub(super) max_rate: Rate,
     pub(super) base_rate: Option<Rate>,
@@ -56,7 +56,7 @@ pub struct Config {
 
 /// Reason why the configuration of a FLID session is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ConfigError {
+pub enum FlidConfigError {
     /// The ratio of successive levels is too small or too large.
     #[error("rate ratio {0}: it must be from 1.05 to 4")]
     Ratio(f64),
@@ -94,12 +94,12 @@ pub enum ConfigError {
     },
 }
 
-impl Config {
+impl FlidConfig {
     /// FLID-SL: returns a configuration with packets of `packet_bytes` of UDP payload, `max_rate` in total,
     /// in slots of 1 s.
     pub fn static_layers(packet_bytes: u16, max_rate: Rate) -> Self {
         Self {
-            kind: Kind::Static,
+            kind: FlidKind::Static,
             slot: Duration::from_secs(1),
             ..Self::dynamic_layers(packet_bytes, max_rate)
         }
@@ -109,7 +109,7 @@ impl Config {
     /// in slots of 0.5 s.
     pub fn dynamic_layers(packet_bytes: u16, max_rate: Rate) -> Self {
         Self {
-            kind: Kind::Dynamic,
+            kind: FlidKind::Dynamic,
             packet_bytes,
             max_rate,
             base_rate: None,
@@ -161,7 +161,7 @@ impl Config {
     }
 
     /// Assignment of layers to channels.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FlidKind {
         self.kind
     }
 
@@ -184,11 +184,11 @@ impl Config {
 
 /// Configuration of a [`super::Receiver`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ReceiverConfig {
+pub struct FlidReceiverConfig {
     pub(super) max_rate: Option<Rate>,
 }
 
-impl ReceiverConfig {
+impl FlidReceiverConfig {
     /// Returns the defaults: no rate cap.
     pub fn new() -> Self {
         Self::default()

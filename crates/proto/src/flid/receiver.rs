@@ -6,7 +6,7 @@ use headwater_wire::cci::FlidSlCci;
 
 use super::layers::Layers;
 use super::layers::{Slots, Told};
-use super::{Config, ConfigError, ReceiverConfig};
+use super::{FlidConfig, FlidConfigError, FlidReceiverConfig};
 use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::Layering;
 use crate::machine::ChannelId;
@@ -19,7 +19,7 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Status of a receiver, for display; rates in packets per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Status {
+pub struct FlidStatus {
     /// Subscribed levels above the base, including pending joins.
     pub levels: u16,
     /// Received rate over the last half second.
@@ -45,7 +45,7 @@ pub struct Status {
 ///
 /// Memory: 120 bytes per subscribed channel, 128 channels at most.
 #[derive(Clone, Debug)]
-pub struct Receiver {
+pub struct FlidReceiver {
     layers: Layers,
     packet_bytes: u16,
     /// Highest level that the receiver may subscribe to.
@@ -106,12 +106,12 @@ struct Track {
     next: Option<(u16, u64)>,
 }
 
-impl Receiver {
+impl FlidReceiver {
     /// Returns a receiver of a session with these layers.
     ///
     /// # Errors
     /// Returns an error if the parameters of the layers are inconsistent.
-    pub fn new(layers: Config, config: ReceiverConfig) -> Result<Self, ConfigError> {
+    pub fn new(layers: FlidConfig, config: FlidReceiverConfig) -> Result<Self, FlidConfigError> {
         let numbers = Layers::new(&layers, Instant::ZERO)?;
         let most = config.max_rate.map_or(f64::INFINITY, |rate| layers.packets(rate));
         let within = (1..numbers.levels()).take_while(|level| numbers.rate(*level) <= most).count();
@@ -131,10 +131,10 @@ impl Receiver {
     }
 
     /// Returns the status; `None` until a packet of the base channel has arrived.
-    pub fn status(&mut self, now: Instant) -> Option<Status> {
+    pub fn status(&mut self, now: Instant) -> Option<FlidStatus> {
         let session = self.session.as_mut()?;
         let levels = session.level();
-        Some(Status {
+        Some(FlidStatus {
             levels,
             rate: session.meter.rate(now),
             fair_rate: self.layers.rate(levels),
@@ -335,7 +335,7 @@ impl Track {
     }
 }
 
-impl ReceiverControl for Receiver {
+impl ReceiverControl for FlidReceiver {
     fn start(&mut self, _now: Instant) {
         if !self.is_held {
             self.is_held = true;

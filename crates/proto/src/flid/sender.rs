@@ -19,14 +19,14 @@ use crate::time::Instant;
 /// some packets later. Sequence numbers count the packets sent on a channel, so a sender that falls behind
 /// leaves no holes that look like loss. Time per packet: O(levels).
 #[derive(Clone, Debug)]
-pub struct Sender {
+pub struct FlidSender {
     turns: Turns<Layers>,
     /// Next sequence number of each channel.
     sequences: Vec<u16>,
-    description: Option<fdt::Control>,
+    description: Option<fdt::ControlAttributes>,
 }
 
-impl Sender {
+impl FlidSender {
     /// Returns a sender whose first slot begins at the start of `layers`.
     pub fn new(layers: Layers) -> Self {
         let sequences = vec![0; layers.channels().into()];
@@ -36,7 +36,7 @@ impl Sender {
     /// Sets the description of the layers for receivers: [`crate::described::Description::to_fdt`]. Default:
     /// none.
     #[must_use]
-    pub fn with_description(mut self, description: Option<fdt::Control>) -> Self {
+    pub fn with_description(mut self, description: Option<fdt::ControlAttributes>) -> Self {
         self.description = description;
         self
     }
@@ -68,7 +68,7 @@ impl Sender {
     }
 }
 
-impl SenderControl for Sender {
+impl SenderControl for FlidSender {
     fn channels(&self) -> u16 {
         self.layers().channels()
     }
@@ -81,7 +81,7 @@ impl SenderControl for Sender {
         Some(self.layers())
     }
 
-    fn description(&self) -> Option<fdt::Control> {
+    fn description(&self) -> Option<fdt::ControlAttributes> {
         self.description.clone()
     }
 

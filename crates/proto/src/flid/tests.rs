@@ -12,29 +12,29 @@ use crate::machine::{ChannelId, Ecn};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-fn config(kind: Kind, kbps: u64) -> Config {
+fn config(kind: FlidKind, kbps: u64) -> FlidConfig {
     let rate = Rate::from_kilobits(kbps);
     match kind {
-        Kind::Static => Config::static_layers(BYTES, rate),
-        Kind::Dynamic => Config::dynamic_layers(BYTES, rate),
+        FlidKind::Static => FlidConfig::static_layers(BYTES, rate),
+        FlidKind::Dynamic => FlidConfig::dynamic_layers(BYTES, rate),
     }
 }
 
-fn layers(kind: Kind, kbps: u64) -> Layers {
+fn layers(kind: FlidKind, kbps: u64) -> Layers {
     Layers::new(&config(kind, kbps), Instant::ZERO).unwrap()
 }
 
-fn run_of(config: Config, receiver: ReceiverConfig, kbps: u64, join: u64) -> Run<Receiver, Sender> {
-    let sender = Sender::new(Layers::new(&config, Instant::ZERO).unwrap());
-    Run::over(sender, Receiver::new(config, receiver).unwrap(), kbps, 4, join)
+fn run_of(config: FlidConfig, receiver: FlidReceiverConfig, kbps: u64, join: u64) -> Run<FlidReceiver, FlidSender> {
+    let sender = FlidSender::new(Layers::new(&config, Instant::ZERO).unwrap());
+    Run::over(sender, FlidReceiver::new(config, receiver).unwrap(), kbps, 4, join)
 }
 
-fn run(kind: Kind, kbps: u64) -> Run<Receiver, Sender> {
-    run_of(config(kind, 4 * kbps), ReceiverConfig::new(), kbps, 5)
+fn run(kind: FlidKind, kbps: u64) -> Run<FlidReceiver, FlidSender> {
+    run_of(config(kind, 4 * kbps), FlidReceiverConfig::new(), kbps, 5)
 }
 
 /// Departures until `end`, taken when they are due.
-fn departures(mut sender: Sender, end: Instant) -> Vec<(Instant, Departure)> {
+fn departures(mut sender: FlidSender, end: Instant) -> Vec<(Instant, Departure)> {
     let mut all = Vec::new();
     while let Some(now) = sender.next_departure().filter(|at| *at < end) {
         all.push((now, sender.departure(now).unwrap()));
@@ -45,7 +45,7 @@ fn departures(mut sender: Sender, end: Instant) -> Vec<(Instant, Departure)> {
 
 #[test]
 fn levels_grow_by_the_ratio_up_to_the_maximum() {
-    let layers = layers(Kind::Dynamic, 4_000);
+    let layers = layers(FlidKind::Dynamic, 4_000);
     let most = 4_000_000.0 / (8.0 * f64::from(BYTES));
     assert!((layers.rate(0) - 10.0).abs() < 1e-9);
     for level in 1..layers.levels() - 1 {
@@ -58,23 +58,23 @@ fn levels_grow_by_the_ratio_up_to_the_maximum() {
 
 #[test]
 fn numbers_that_make_no_session_are_refused() {
-    let sound = config(Kind::Dynamic, 4_000);
-    let refused = |config: Config| Layers::new(&config, Instant::ZERO).unwrap_err();
-    assert_eq!(refused(sound.with_ratio(1.01)), ConfigError::Ratio(1.01));
-    assert!(matches!(refused(sound.with_ratio(f64::NAN)), ConfigError::Ratio(_)));
-    assert!(matches!(refused(sound.with_slot(Duration::ZERO)), ConfigError::Slot(_)));
-    assert!(matches!(refused(sound.with_base_rate(Rate::from_kilobits(8))), ConfigError::BaseRate { .. }));
-    assert!(matches!(refused(sound.with_base_rate(Rate::from_kilobits(4_000))), ConfigError::Rates { .. }));
+    let sound = config(FlidKind::Dynamic, 4_000);
+    let refused = |config: FlidConfig| Layers::new(&config, Instant::ZERO).unwrap_err();
+    assert_eq!(refused(sound.with_ratio(1.01)), FlidConfigError::Ratio(1.01));
+    assert!(matches!(refused(sound.with_ratio(f64::NAN)), FlidConfigError::Ratio(_)));
+    assert!(matches!(refused(sound.with_slot(Duration::ZERO)), FlidConfigError::Slot(_)));
+    assert!(matches!(refused(sound.with_base_rate(Rate::from_kilobits(8))), FlidConfigError::BaseRate { .. }));
+    assert!(matches!(refused(sound.with_base_rate(Rate::from_kilobits(4_000))), FlidConfigError::Rates { .. }));
     let channels = refused(sound.with_leave_latency(Duration::from_secs(80)));
-    assert_eq!(channels, ConfigError::Channels { channels: 174, most: 128 });
-    assert_eq!(refused(Config::static_layers(0, Rate::from_kilobits(1))), ConfigError::PacketBytes);
+    assert_eq!(channels, FlidConfigError::Channels { channels: 174, most: 128 });
+    assert_eq!(refused(FlidConfig::static_layers(0, Rate::from_kilobits(1))), FlidConfigError::PacketBytes);
 }
 
 #[test]
 fn every_level_sends_what_the_schedule_counts() {
-    for kind in [Kind::Static, Kind::Dynamic] {
+    for kind in [FlidKind::Static, FlidKind::Dynamic] {
         let layers = layers(kind, 4_000);
-        let all = departures(Sender::new(layers.clone()), at(20_000));
+        let all = departures(FlidSender::new(layers.clone()), at(20_000));
         let mut from = Instant::ZERO;
         while from < at(15_000) {
             let to = layers.next_boundary(from).unwrap_or(at(15_000));
@@ -95,9 +95,9 @@ fn every_level_sends_what_the_schedule_counts() {
 
 #[test]
 fn packets_tell_their_slot_channel_and_place() {
-    let layers = layers(Kind::Dynamic, 2_000);
+    let layers = layers(FlidKind::Dynamic, 2_000);
     let mut next = vec![0; layers.channels().into()];
-    for (_, departure) in departures(Sender::new(layers.clone()), at(100_000)) {
+    for (_, departure) in departures(FlidSender::new(layers.clone()), at(100_000)) {
         let cci = departure.cci.flid_sl().unwrap();
         let slot = layers.slot_at(departure.at);
         assert_eq!(u64::from(cci.slot), slot % 128);
@@ -111,7 +111,7 @@ fn packets_tell_their_slot_channel_and_place() {
 
 #[test]
 fn dynamic_channels_go_down_a_level_in_each_slot_and_rest() {
-    let layers = layers(Kind::Dynamic, 4_000);
+    let layers = layers(FlidKind::Dynamic, 4_000);
     for slot in 0..300 {
         for level in 2..layers.levels() {
             assert_eq!(layers.channel_in(level, slot), layers.channel_in(level - 1, slot + 1));
@@ -125,7 +125,7 @@ fn dynamic_channels_go_down_a_level_in_each_slot_and_rest() {
 
 #[test]
 fn triggers_are_nested_and_as_frequent_as_the_rate_has_it() {
-    let layers = layers(Kind::Dynamic, 40_000);
+    let layers = layers(FlidKind::Dynamic, 40_000);
     let slots = 1 << 14;
     for level in 0..layers.levels() - 1 {
         let count = (0..slots).filter(|slot| layers.is_trigger(level, *slot)).count() as f64;
@@ -141,10 +141,10 @@ fn triggers_are_nested_and_as_frequent_as_the_rate_has_it() {
 /// the slot.
 #[test]
 fn a_rate_rises_by_a_packet_a_round_trip_in_a_round_trip_of_0_41_s() {
-    for (kind, slot) in [(Kind::Dynamic, 500), (Kind::Dynamic, 200), (Kind::Static, 1_000)] {
+    for (kind, slot) in [(FlidKind::Dynamic, 500), (FlidKind::Dynamic, 200), (FlidKind::Static, 1_000)] {
         let config = config(kind, 40_000).with_slot(Duration::from_millis(slot));
         // A link that brings everything.
-        let mut run = run_of(config, ReceiverConfig::new(), 100_000, 1);
+        let mut run = run_of(config, FlidReceiverConfig::new(), 100_000, 1);
         run.start();
         let mut rate = |seconds: u64| {
             run.until(at(seconds * 1_000));
@@ -163,7 +163,7 @@ fn a_rate_rises_by_a_packet_a_round_trip_in_a_round_trip_of_0_41_s() {
 
 #[test]
 fn a_receiver_alone_uses_its_link() {
-    for kind in [Kind::Static, Kind::Dynamic] {
+    for kind in [FlidKind::Static, FlidKind::Dynamic] {
         for link in [1_000, 4_000] {
             let mut run = run(kind, link);
             run.start();
@@ -176,8 +176,8 @@ fn a_receiver_alone_uses_its_link() {
 
 #[test]
 fn a_cap_is_kept() {
-    for kind in [Kind::Static, Kind::Dynamic] {
-        let receiver = ReceiverConfig::new().with_max_rate(Rate::from_kilobits(500));
+    for kind in [FlidKind::Static, FlidKind::Dynamic] {
+        let receiver = FlidReceiverConfig::new().with_max_rate(Rate::from_kilobits(500));
         let mut run = run_of(config(kind, 4_000), receiver, 4_000, 5);
         run.start();
         let (rate, loss) = measure(&mut run, 60, 160);
@@ -188,8 +188,8 @@ fn a_cap_is_kept() {
 
 #[test]
 fn a_cap_below_the_base_leaves_the_base() {
-    let receiver = ReceiverConfig::new().with_max_rate(Rate::from_bits(1_000).unwrap());
-    let mut run = run_of(config(Kind::Dynamic, 4_000), receiver, 4_000, 5);
+    let receiver = FlidReceiverConfig::new().with_max_rate(Rate::from_bits(1_000).unwrap());
+    let mut run = run_of(config(FlidKind::Dynamic, 4_000), receiver, 4_000, 5);
     run.start();
     run.until(at(20_000));
     assert_eq!(run.held(), 1);
@@ -197,7 +197,7 @@ fn a_cap_below_the_base_leaves_the_base() {
 
 #[test]
 fn a_receiver_may_come_at_any_time_and_go() {
-    for kind in [Kind::Static, Kind::Dynamic] {
+    for kind in [FlidKind::Static, FlidKind::Dynamic] {
         comes_and_goes(run(kind, 1_000), 500.0, 200, 300);
     }
 }
@@ -206,7 +206,7 @@ fn a_receiver_may_come_at_any_time_and_go() {
 /// wait.
 #[test]
 fn joins_that_never_come_true_are_given_up() {
-    for kind in [Kind::Static, Kind::Dynamic] {
+    for kind in [FlidKind::Static, FlidKind::Dynamic] {
         let mut run = run(kind, 1_000);
         run.start();
         run.until(at(60_000));
@@ -228,7 +228,7 @@ fn joins_that_never_come_true_are_given_up() {
 #[test]
 fn joins_slower_than_a_slot_still_lead_up() {
     for join in [100, 500, 1_200] {
-        let mut run = run_of(config(Kind::Dynamic, 16_000), ReceiverConfig::new(), 4_000, join);
+        let mut run = run_of(config(FlidKind::Dynamic, 16_000), FlidReceiverConfig::new(), 4_000, join);
         run.start();
         let (rate, loss) = measure(&mut run, 150, 350);
         assert!(rate > 1_500.0, "{rate:.0} kbit/s with joins of {join} ms");
@@ -241,7 +241,7 @@ fn joins_slower_than_a_slot_still_lead_up() {
 
 #[test]
 fn the_end_of_joins_is_told_by_a_timeout() {
-    let mut run = run(Kind::Dynamic, 1_000);
+    let mut run = run(FlidKind::Dynamic, 1_000);
     run.start();
     run.path.join = Duration::from_secs(1_000_000);
     run.until(at(2_000));

@@ -34,7 +34,7 @@ pub struct DynamicSender {
     ceiling: Ceiling,
     spacing: Spacing,
     answers: Answers,
-    description: Option<fdt::Control>,
+    description: Option<fdt::ControlAttributes>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ impl DynamicSender {
 
     /// Sets the channel description for receivers: [`crate::described::Description::to_fdt`]. Default: none.
     #[must_use]
-    pub fn with_description(mut self, description: Option<fdt::Control>) -> Self {
+    pub fn with_description(mut self, description: Option<fdt::ControlAttributes>) -> Self {
         self.description = description;
         self
     }
@@ -219,7 +219,7 @@ impl SenderControl for DynamicSender {
         self.channels.levels()
     }
 
-    fn description(&self) -> Option<fdt::Control> {
+    fn description(&self) -> Option<fdt::ControlAttributes> {
         self.description.clone()
     }
 

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use super::receivers::Receivers;
 use super::receivers::RoundTrip;
-use super::{Config, Epoch, Module, Samples};
+use super::{LeSbccConfig, Epoch, Module, Samples};
 use crate::control::Value;
 use crate::measure::throughput_with_timeout;
 use crate::rate::Rate;
@@ -47,7 +47,7 @@ pub enum Stage {
 
 /// Counters of a chain since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ChainCounters {
     /// Indications taken.
     pub indications: u64,
     /// Indications that gave a sample of the round-trip time.
@@ -68,7 +68,7 @@ pub struct Counters {
 /// ([`Chain::timeout`]), paces at [`Chain::rate`], and sends nothing before [`Chain::silent_until`].
 #[derive(Clone, Debug)]
 pub struct Chain {
-    config: Config,
+    config: LeSbccConfig,
     rtt: RoundTrip,
     receivers: Receivers,
     draw: Stream,
@@ -82,12 +82,12 @@ pub struct Chain {
     intervals: Intervals,
     /// Whether a departure found nothing to send since the last increase.
     is_idle: bool,
-    counters: Counters,
+    counters: ChainCounters,
 }
 
 impl Chain {
     /// Begins at `now`, with random numbers from `draw`.
-    pub fn new(config: Config, mut draw: Stream, now: Instant) -> Self {
+    pub fn new(config: LeSbccConfig, mut draw: Stream, now: Instant) -> Self {
         let mut rtt = RoundTrip::new(config.rtt, config.srtt_gain, config.rtt_max);
         if config.rtt_is_assumed {
             rtt = rtt.assumed();
@@ -108,7 +108,7 @@ impl Chain {
             epoch_end: now,
             intervals: Intervals::default(),
             is_idle: false,
-            counters: Counters::default(),
+            counters: ChainCounters::default(),
         };
         chain.set_rate(initial);
         chain.record(now);
@@ -148,13 +148,13 @@ impl Chain {
     }
 
     /// Returns the counters.
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &ChainCounters {
         &self.counters
     }
 
     /// Visits the round-trip time, the counters of the stages, and the receiver with most loss events.
     pub fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
-        let Counters { indications, events, passed, reductions, .. } = self.counters;
+        let ChainCounters { indications, events, passed, reductions, .. } = self.counters;
         visit("rtt", Value::Time(Duration::from_secs_f64(self.rtt.srtt())));
         visit("rtt_deviation", Value::Time(Duration::from_secs_f64(self.rtt.sigma())));
         visit("loss_indications", Value::Count(indications));
@@ -438,7 +438,7 @@ impl Start {
     }
 
     /// Returns the growth factor of the rate per SRTT + 2 sigma: up to 2.
-    pub(super) fn growth(&self, config: &Config, rtt: &RoundTrip) -> f64 {
+    pub(super) fn growth(&self, config: &LeSbccConfig, rtt: &RoundTrip) -> f64 {
         match config.blind_doubling {
             _ if self.is_heard => 2.0,
             Some(least) => libm::exp2((rtt.spacing() / least.as_secs_f64()).min(1.0)),

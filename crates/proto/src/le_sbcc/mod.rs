@@ -34,7 +34,7 @@ mod receivers;
 #[cfg(test)]
 mod tests;
 
-pub use chain::{Chain, Counters, Indication, Intervals, Stage};
+pub use chain::{Chain, ChainCounters, Indication, Intervals, Stage};
 pub use receivers::{RECEIVER_BYTES_MAX, Receivers, RoundTrip};
 
 use crate::rate::Rate;
@@ -89,7 +89,7 @@ pub enum Samples {
 
 /// Configuration of a [`super::Chain`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Config {
+pub struct LeSbccConfig {
     pub(super) segment_bytes: u16,
     pub(super) rtt: Duration,
     pub(super) rtt_max: Duration,
@@ -107,7 +107,7 @@ pub struct Config {
     pub(super) samples: Samples,
 }
 
-impl Config {
+impl LeSbccConfig {
     /// Creates a configuration for packets of `segment_bytes`, at least 1, including the headers that count.
     /// The initial round-trip time is 200 ms (the paper's testbed), and the initial rate a packet per
     /// round-trip time.

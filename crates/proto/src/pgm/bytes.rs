@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
     use crate::machine::{DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, Machine, Output};
-    use crate::pgm::{Control, Deliver, Mode, Receiver, ReceiverConfig, Session, Source, SourceConfig};
+    use crate::pgm::{SourceControl, Deliver, Mode, PgmReceiverMachine, PgmReceiverConfig, PgmSession, PgmSource, SourceConfig};
     use crate::rate::Rate;
     use crate::rng::{Seed, unit};
     use crate::time::{Duration, Instant};
@@ -124,17 +124,17 @@ mod tests {
     /// hole. `is_lost` says so of data.
     fn carry(pieces: &[Vec<u8>], mut is_lost: impl FnMut(u32) -> bool) -> (Vec<u8>, bool) {
         let session =
-            Session { gsi: Gsi([1; 6]), source_port: 40_000, destination_port: 7_500, group: GROUP };
+            PgmSession { gsi: Gsi([1; 6]), source_port: 40_000, destination_port: 7_500, group: GROUP };
         let config =
             SourceConfig::new(session, HERE.ip(), 100).with_mode(Mode::Pgm).with_window_packets(1_024);
-        let control = Control::Fixed(Rate::from_kilobits(800));
-        let mut source = Source::new(config, control, Instant::ZERO);
-        let config = ReceiverConfig::new(7_500, GROUP)
+        let control = SourceControl::Fixed(Rate::from_kilobits(800));
+        let mut source = PgmSource::new(config, control, Instant::ZERO);
+        let config = PgmReceiverConfig::new(7_500, GROUP)
             .with_window_packets(1_024)
             .with_back_off(Duration::from_millis(5))
             .with_waits(Duration::from_millis(50), Duration::from_millis(50))
             .with_retries(20, 20);
-        let mut receiver = Receiver::new(config, Came::default(), Seed(1).stream("receiver", 0));
+        let mut receiver = PgmReceiverMachine::new(config, Came::default(), Seed(1).stream("receiver", 0));
         let (mut now, mut buffer) = (Instant::ZERO, vec![0; DATAGRAM_BYTES_MAX]);
         let (mut filler, mut left) = (Filler::new(100), pieces.iter().peekable());
         let end = Instant::ZERO + Duration::from_secs(60);

@@ -28,7 +28,7 @@ pub enum Answers {
 
 /// Parameters of a session that both ends know.
 #[derive(Clone, Copy, Debug)]
-pub struct Session {
+pub struct PgmSession {
     /// Global source identifier.
     pub gsi: Gsi,
     /// The source's PGM port, which names the session together with the identifier.
@@ -42,7 +42,7 @@ pub struct Session {
 /// Configuration of a [`super::Source`].
 #[derive(Clone, Copy, Debug)]
 pub struct SourceConfig {
-    pub(super) session: Session,
+    pub(super) session: PgmSession,
     pub(super) path: IpAddr,
     pub(super) mode: Mode,
     pub(super) payload_bytes: u16,
@@ -58,7 +58,7 @@ impl SourceConfig {
 
     /// Creates the configuration of a source at the unicast address `path`, the destination of NAKs, with
     /// packets of up to `payload_bytes` (1 to 8192) of the application's bytes.
-    pub fn new(session: Session, path: IpAddr, payload_bytes: u16) -> Self {
+    pub fn new(session: PgmSession, path: IpAddr, payload_bytes: u16) -> Self {
         Self {
             session,
             path,
@@ -120,7 +120,7 @@ impl SourceConfig {
 
 /// Configuration of a [`super::Receiver`].
 #[derive(Clone, Copy, Debug)]
-pub struct ReceiverConfig {
+pub struct PgmReceiverConfig {
     pub(super) destination_port: u16,
     pub(super) group: IpAddr,
     pub(super) nak_port: Option<u16>,
@@ -135,7 +135,7 @@ pub struct ReceiverConfig {
     pub(super) data_retries: u8,
 }
 
-impl ReceiverConfig {
+impl PgmReceiverConfig {
     /// Creates the configuration of a receiver for a PGM port of a group. The receiver takes the first source
     /// heard.
     pub fn new(destination_port: u16, group: IpAddr) -> Self {

@@ -28,12 +28,12 @@ mod tests;
 mod transmit_window;
 pub mod zmq;
 
-use headwater_wire::pgm::Error;
+use headwater_wire::pgm::PgmPacketError;
 
 pub use bytes::{ByteStream, Filler};
-pub use config::{Answers, Mode, ReceiverConfig, Session, SourceConfig};
-pub use receiver::{Deliver, Receiver, ReceiverCounters, ReceiverEvent};
-pub use source::{Control, Refused, Source, SourceCounters, SourceEvent};
+pub use config::{Answers, Mode, PgmReceiverConfig, PgmSession, SourceConfig};
+pub use receiver::{Deliver, PgmReceiverMachine, PgmReceiverCounters, PgmReceiverEvent};
+pub use source::{SourceControl, Refused, PgmSource, SourceCounters, SourceEvent};
 
 /// Distance of sequence number `a` ahead of `b`: negative if `a` is behind. Numbers wrap.
 const fn ahead(a: u32, b: u32) -> i32 {
@@ -61,16 +61,16 @@ pub struct Malformed {
 
 impl Malformed {
     /// Counts a datagram that could not be parsed.
-    pub(super) fn count(&mut self, error: &Error) {
+    pub(super) fn count(&mut self, error: &PgmPacketError) {
         let counter = match error {
-            Error::Truncated { .. } | Error::DataLength { .. } => &mut self.length,
-            Error::Checksum => &mut self.checksum,
-            Error::Type(_) => &mut self.unknown_type,
-            Error::AddressFamily(_) => &mut self.address_family,
-            Error::OptionsLength(_)
-            | Error::TooManyOptions
-            | Error::OptionLength { .. }
-            | Error::UnknownOption(_) => &mut self.options,
+            PgmPacketError::Truncated { .. } | PgmPacketError::DataLength { .. } => &mut self.length,
+            PgmPacketError::Checksum => &mut self.checksum,
+            PgmPacketError::Type(_) => &mut self.unknown_type,
+            PgmPacketError::AddressFamily(_) => &mut self.address_family,
+            PgmPacketError::OptionsLength(_)
+            | PgmPacketError::TooManyOptions
+            | PgmPacketError::OptionLength { .. }
+            | PgmPacketError::UnknownOption(_) => &mut self.options,
         };
         *counter += 1;
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_wire::pgm::{Fragment, NAK_LIST_MAX, NakList};
 
 use super::ahead;
-use super::config::ReceiverConfig;
+use super::config::PgmReceiverConfig;
 use crate::rng;
 use crate::rng::Stream;
 use crate::time::{Duration, Instant};
@@ -197,7 +197,7 @@ impl State {
     }
 
     /// Returns the state after a timeout of the present phase; `None` to give up.
-    fn step(self, config: &ReceiverConfig, now: Instant, draw: &mut Stream) -> Option<Self> {
+    fn step(self, config: &PgmReceiverConfig, now: Instant, draw: &mut Stream) -> Option<Self> {
         let again = |tries: [u8; 2], draw: &mut Stream| {
             let due = now + back_off(draw, config.back_off);
             Some(Self { phase: Phase::BackOff, due, tries })
@@ -280,7 +280,7 @@ impl Missing {
     pub(super) fn due(
         &mut self,
         now: Instant,
-        config: &ReceiverConfig,
+        config: &PgmReceiverConfig,
         draw: &mut Stream,
     ) -> Option<(u32, NakList)> {
         let (mut first, mut list) = (None, NakList::default());

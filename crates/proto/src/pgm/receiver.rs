@@ -2,11 +2,11 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use headwater_wire::pgm::{Body, Gsi, Options, Packet, Report};
+use headwater_wire::pgm::{Body, Gsi, Options, Packet, PgmReport};
 
 use super::Malformed;
 use super::ahead;
-use super::config::ReceiverConfig;
+use super::config::PgmReceiverConfig;
 use super::receive_window::Assembly;
 use super::receive_window::ReceiveWindow;
 use super::receive_window::{GREETING_SPACING, GREETINGS, Missing, Phase, State, back_off};
@@ -25,7 +25,7 @@ pub trait Deliver {
 
 /// Counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverCounters {
+pub struct PgmReceiverCounters {
     /// Data packets taken, each once.
     pub packets: u64,
     /// Repairs among the packets taken.
@@ -53,7 +53,7 @@ pub struct ReceiverCounters {
 
 /// Event of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReceiverEvent {
+pub enum PgmReceiverEvent {
     /// The first packet of a session arrived.
     Heard {
         /// Source address of the session.
@@ -96,8 +96,8 @@ struct Peer {
 /// Memory: `payload_bytes` and 24 bytes more for each packet of the window, some 200 bytes for each missing
 /// packet, and a message.
 #[derive(Debug)]
-pub struct Receiver<D> {
-    config: ReceiverConfig,
+pub struct PgmReceiverMachine<D> {
+    config: PgmReceiverConfig,
     deliver: D,
     draw: Stream,
     peer: Option<Peer>,
@@ -105,7 +105,7 @@ pub struct Receiver<D> {
     told: Told,
     /// Arrival time of the last packet of the session.
     heard: Option<Instant>,
-    counters: ReceiverCounters,
+    counters: PgmReceiverCounters,
 }
 
 /// Events already reported to the application.
@@ -117,17 +117,17 @@ struct Told {
     is_finished: bool,
 }
 
-impl<D: Deliver> Receiver<D> {
+impl<D: Deliver> PgmReceiverMachine<D> {
     /// Creates a receiver with back-offs drawn from `draw`.
-    pub fn new(config: ReceiverConfig, deliver: D, draw: Stream) -> Self {
+    pub fn new(config: PgmReceiverConfig, deliver: D, draw: Stream) -> Self {
         let assembly = Assembly::new(config.message_bytes_max);
-        let (told, counters) = (Told::default(), ReceiverCounters::default());
+        let (told, counters) = (Told::default(), PgmReceiverCounters::default());
         Self { config, deliver, draw, peer: None, assembly, told, heard: None, counters }
     }
 
     /// Returns the counters.
-    pub fn counters(&self) -> ReceiverCounters {
-        ReceiverCounters { broken: self.assembly.broken(), ..self.counters }
+    pub fn counters(&self) -> PgmReceiverCounters {
+        PgmReceiverCounters { broken: self.assembly.broken(), ..self.counters }
     }
 
     /// Returns the destination of messages.
@@ -250,7 +250,7 @@ impl<D: Deliver> Receiver<D> {
     }
 
     /// Handles an NCF: repairs of the confirmed packets are under way, so the receiver need not NAK.
-    fn ncf(&mut self, now: Instant, report: &Report, options: &Options) {
+    fn ncf(&mut self, now: Instant, report: &PgmReport, options: &Options) {
         let wait = self.config.data_wait;
         let Some(peer) = &mut self.peer else { return };
         if let Some(trail) = options.join.filter(|trail| ahead(report.sequence, *trail) >= 0) {
@@ -326,7 +326,7 @@ impl<D: Deliver> Receiver<D> {
         let peer = self.peer.as_mut()?;
         let (sequence, nak_list) = peer.missing.due(now, &self.config, &mut self.draw)?;
         let options = Options { nak_list, ..Options::default() };
-        let report = Report { sequence, source: peer.path, group: self.config.group };
+        let report = PgmReport { sequence, source: peer.path, group: self.config.group };
         let transmit = peer.transmit(&self.config, options, Body::Nak(report), buffer)?;
         self.counters.naks += 1;
         Some(transmit)
@@ -339,28 +339,28 @@ impl<D: Deliver> Receiver<D> {
         peer.transmit(&self.config, Options::default(), Body::Spmr, buffer)
     }
 
-    fn poll_event(&mut self) -> Option<ReceiverEvent> {
+    fn poll_event(&mut self) -> Option<PgmReceiverEvent> {
         let peer = self.peer.as_ref()?;
         if !self.told.is_heard {
             self.told.is_heard = true;
-            return Some(ReceiverEvent::Heard { source: peer.address, gsi: peer.gsi });
+            return Some(PgmReceiverEvent::Heard { source: peer.address, gsi: peer.gsi });
         }
         let lost = self.counters.lost - self.told.lost;
         if lost > 0 {
             self.told.lost = self.counters.lost;
-            return Some(ReceiverEvent::Lost { packets: lost });
+            return Some(PgmReceiverEvent::Lost { packets: lost });
         }
         let is_finished = peer.fin == Some(peer.window.next());
         let news = is_finished && !self.told.is_finished;
         self.told.is_finished |= is_finished;
-        news.then_some(ReceiverEvent::Finished)
+        news.then_some(PgmReceiverEvent::Finished)
     }
 }
 
 impl Peer {
     fn transmit(
         &self,
-        config: &ReceiverConfig,
+        config: &PgmReceiverConfig,
         options: Options,
         body: Body<'_>,
         buffer: &mut [u8],
@@ -384,8 +384,8 @@ impl Peer {
     }
 }
 
-impl<D: Deliver> Machine for Receiver<D> {
-    type Event = ReceiverEvent;
+impl<D: Deliver> Machine for PgmReceiverMachine<D> {
+    type Event = PgmReceiverEvent;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         if let Input::Datagram(datagram) = input {
@@ -393,7 +393,7 @@ impl<D: Deliver> Machine for Receiver<D> {
         }
     }
 
-    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<ReceiverEvent>> {
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<PgmReceiverEvent>> {
         if !self.told.is_joined {
             self.told.is_joined = true;
             return Some(Output::Join(ChannelId::BASE));

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use headwater_wire::pgm::{Body, Fragment, NAK_LIST_MAX, Options, Packet, Report};
+use headwater_wire::pgm::{Body, Fragment, NAK_LIST_MAX, Options, Packet, PgmReport};
 
 use super::Malformed;
 use super::config::{Answers, Mode, SourceConfig};
@@ -31,7 +31,7 @@ const REPAIR_SPACING: Duration = Duration::from_millis(50);
 
 /// Rate control of a source.
 #[derive(Clone, Debug)]
-pub enum Control {
+pub enum SourceControl {
     /// Constant rate in bit/s of UDP payload.
     Fixed(Rate),
     /// LE-SBCC.
@@ -80,9 +80,9 @@ pub enum SourceEvent {
 
 /// Sends messages to a group, and repairs lost packets.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct PgmSource {
     config: SourceConfig,
-    control: Control,
+    control: SourceControl,
     pacer: Pacer,
     /// Limiter of the fixed or maximum rate, if configured.
     cap: Option<RateCap>,
@@ -115,12 +115,12 @@ struct Spm {
     last: Option<Instant>,
 }
 
-impl Source {
+impl PgmSource {
     /// Creates a source that begins at `now`.
-    pub fn new(config: SourceConfig, control: Control, now: Instant) -> Self {
+    pub fn new(config: SourceConfig, control: SourceControl, now: Instant) -> Self {
         let (rate, most) = match &control {
-            Control::Fixed(rate) => (*rate, Some(*rate)),
-            Control::LeSbcc(chain) => (chain.rate(), chain.max_rate()),
+            SourceControl::Fixed(rate) => (*rate, Some(*rate)),
+            SourceControl::LeSbcc(chain) => (chain.rate(), chain.max_rate()),
         };
         Self {
             window: TransmitWindow::new(config.window_packets, config.payload_bytes, config.first_sequence),
@@ -204,8 +204,8 @@ impl Source {
     /// Returns LE-SBCC's stages; `None` at a fixed rate.
     pub fn chain(&self) -> Option<&Chain> {
         match &self.control {
-            Control::Fixed(_) => None,
-            Control::LeSbcc(chain) => Some(chain),
+            SourceControl::Fixed(_) => None,
+            SourceControl::LeSbcc(chain) => Some(chain),
         }
     }
 
@@ -250,8 +250,8 @@ impl Source {
     /// Sets the pacing to the control's rate, limited to the rate that the driver keeps up with.
     fn follow_rate(&mut self, now: Instant) {
         let rate = match &self.control {
-            Control::Fixed(rate) => *rate,
-            Control::LeSbcc(chain) => chain.rate(),
+            SourceControl::Fixed(rate) => *rate,
+            SourceControl::LeSbcc(chain) => chain.rate(),
         };
         let rate = self.cap.map_or(rate, |cap| cap.rate().min(rate));
         self.pacer.set_rate(now, rate);
@@ -259,7 +259,7 @@ impl Source {
 
     /// Advances the control to `now`. Without data to send the rate does not rise.
     pub(super) fn timeout(&mut self, now: Instant, has_data: bool) {
-        if let Control::LeSbcc(chain) = &mut self.control
+        if let SourceControl::LeSbcc(chain) = &mut self.control
             && chain.poll_timeout() <= now
         {
             if !has_data {
@@ -311,7 +311,7 @@ impl Source {
         self.counters.bytes += bytes as u64;
         self.ncfs_made = 0;
         self.began.get_or_insert(now);
-        if let Control::LeSbcc(chain) = &mut self.control {
+        if let SourceControl::LeSbcc(chain) = &mut self.control {
             chain.sent();
         }
     }
@@ -341,7 +341,7 @@ impl Source {
 
     /// Handles an SPMR: a receiver hears the source, and the receiver's host knows the path to the source.
     fn spmr(&mut self, now: Instant) {
-        if let (Control::LeSbcc(chain), Some(began)) = (&mut self.control, self.began) {
+        if let (SourceControl::LeSbcc(chain), Some(began)) = (&mut self.control, self.began) {
             chain.heard(now.since(began));
         }
         // A single SPM answers several SPMRs; lean sources send no SPM.
@@ -349,7 +349,7 @@ impl Source {
         self.spm.next = self.spm.next.min(earliest.max(now));
     }
 
-    fn nak(&mut self, now: Instant, datagram: &Datagram<'_>, report: &Report, options: &Options) {
+    fn nak(&mut self, now: Instant, datagram: &Datagram<'_>, report: &PgmReport, options: &Options) {
         let mut confirmed = Options::default();
         let mut first = None;
         let list = options.nak_list.as_slice();
@@ -370,7 +370,7 @@ impl Source {
         let Some(sequence) = first.filter(|_| self.ncfs_made < NCFS_MAX) else { return };
         self.ncfs_made += 1;
         confirmed.join = Some(self.window.trail());
-        let report = Report { sequence, ..*report };
+        let report = PgmReport { sequence, ..*report };
         self.ncfs.push_back(Packet { options: confirmed, ..self.packet(Body::Ncf(report)) });
     }
 
@@ -413,7 +413,7 @@ impl Source {
         let sent = if is_under_way { slot.first } else { slot.sent };
         let behind = self.window.sent(sequence.wrapping_add(1)).filter(|slot| is_timed && !slot.is_repair);
         let noticed = behind.map(|slot| slot.sent);
-        if let Control::LeSbcc(chain) = &mut self.control
+        if let SourceControl::LeSbcc(chain) = &mut self.control
             && !is_answer
         {
             chain.indication(now, &Indication { receiver: datagram.source.ip(), sent, noticed });
@@ -428,7 +428,7 @@ impl Source {
         let Some(answer) = self.roll_call.as_mut().and_then(|call| call.answer(now, sequence)) else {
             return false;
         };
-        if let Control::LeSbcc(chain) = &mut self.control {
+        if let SourceControl::LeSbcc(chain) = &mut self.control {
             chain.heard(answer);
         }
         true
@@ -436,8 +436,8 @@ impl Source {
 
     fn repair_spacing(&self) -> Duration {
         match &self.control {
-            Control::Fixed(_) => REPAIR_SPACING,
-            Control::LeSbcc(chain) => Duration::from_secs_f64(0.5 * chain.round_trip().srtt()),
+            SourceControl::Fixed(_) => REPAIR_SPACING,
+            SourceControl::LeSbcc(chain) => Duration::from_secs_f64(0.5 * chain.round_trip().srtt()),
         }
     }
 
@@ -561,7 +561,7 @@ const fn to_group(bytes: usize) -> Transmit {
     Transmit { destination: Destination::Channel(ChannelId::BASE), bytes, ecn: Ecn::NotCapable }
 }
 
-impl Machine for Source {
+impl Machine for PgmSource {
     type Event = SourceEvent;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {

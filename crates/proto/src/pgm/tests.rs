@@ -3,11 +3,11 @@
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::collections::BTreeMap;
 
-use headwater_wire::pgm::{Body, Gsi, Kind, Options, Packet, Report};
+use headwater_wire::pgm::{Body, Gsi, Kind, Options, Packet, PgmReport};
 use proptest::prelude::*;
 
 use super::*;
-use crate::le_sbcc::{Chain, Config};
+use crate::le_sbcc::{Chain, LeSbccConfig};
 use crate::machine::{DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, Machine, Output};
 use crate::rate::Rate;
 use crate::rng::{Seed, Stream, unit};
@@ -18,8 +18,8 @@ mod roll_call;
 
 const DELAY: Duration = Duration::from_millis(20);
 const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 255, 72, 87));
-const SESSION: Session =
-    Session { gsi: Gsi([1, 2, 3, 4, 5, 6]), source_port: 40_961, destination_port: 7_500, group: GROUP };
+const SESSION: PgmSession =
+    PgmSession { gsi: Gsi([1, 2, 3, 4, 5, 6]), source_port: 40_961, destination_port: 7_500, group: GROUP };
 const PAYLOAD: u16 = 100;
 
 fn host(number: u8) -> SocketAddr {
@@ -30,15 +30,15 @@ fn config(mode: Mode) -> SourceConfig {
     SourceConfig::new(SESSION, host(1).ip(), PAYLOAD).with_mode(mode).with_window_packets(1_024)
 }
 
-fn le_sbcc() -> Control {
+fn le_sbcc() -> SourceControl {
     let config =
-        Config::new(200).with_rtt(Duration::from_millis(50)).with_initial_rate(Rate::from_kilobits(400));
-    Control::LeSbcc(Box::new(Chain::new(config, Seed(5).stream("source", 0), Instant::ZERO)))
+        LeSbccConfig::new(200).with_rtt(Duration::from_millis(50)).with_initial_rate(Rate::from_kilobits(400));
+    SourceControl::LeSbcc(Box::new(Chain::new(config, Seed(5).stream("source", 0), Instant::ZERO)))
 }
 
-fn receiver_config() -> ReceiverConfig {
+fn receiver_config() -> PgmReceiverConfig {
     let wait = Duration::from_millis(200);
-    ReceiverConfig::new(7_500, GROUP)
+    PgmReceiverConfig::new(7_500, GROUP)
         .with_window_packets(512)
         .with_payload_bytes(PAYLOAD)
         .with_back_off(Duration::from_millis(10))
@@ -67,9 +67,9 @@ type Loss = Box<dyn FnMut(&Packet<'_>, bool, usize) -> bool>;
 
 struct Bed {
     now: Instant,
-    source: Source,
-    receivers: Vec<Receiver<Messages>>,
-    events: Vec<Vec<ReceiverEvent>>,
+    source: PgmSource,
+    receivers: Vec<PgmReceiverMachine<Messages>>,
+    events: Vec<Vec<PgmReceiverEvent>>,
     loss: Loss,
     under_way: BTreeMap<(Instant, u64), (Option<usize>, Vec<u8>)>,
     sent: u64,
@@ -77,10 +77,10 @@ struct Bed {
 }
 
 impl Bed {
-    fn new(source: Source, receivers: usize, loss: Loss) -> Self {
+    fn new(source: PgmSource, receivers: usize, loss: Loss) -> Self {
         let receiver = |number| {
             let draw = Seed(number as u64).stream("receiver", 0);
-            Receiver::new(receiver_config(), Messages::default(), draw)
+            PgmReceiverMachine::new(receiver_config(), Messages::default(), draw)
         };
         let receivers: Vec<_> = (0..receivers).map(receiver).collect();
         Self {
@@ -193,11 +193,11 @@ fn random(mut draw: Stream, share: f64) -> Loss {
 #[test]
 fn all_messages_come_in_order_over_links_that_lose_a_tenth() {
     for (mode, control, first) in [
-        (Mode::Pgm, Control::Fixed(Rate::from_kilobits(400)), 0),
+        (Mode::Pgm, SourceControl::Fixed(Rate::from_kilobits(400)), 0),
         (Mode::Pgm, le_sbcc(), u32::MAX - 300),
         (Mode::Lean, le_sbcc(), 1 << 31),
     ] {
-        let source = Source::new(config(mode).with_first_sequence(first), control, Instant::ZERO);
+        let source = PgmSource::new(config(mode).with_first_sequence(first), control, Instant::ZERO);
         let mut bed = Bed::new(source, 3, random(Seed(9).stream("loss", 0), 0.1));
         // The first packet must come, or a receiver begins with the next.
         let first = vec![vec![7; 9]];
@@ -222,9 +222,9 @@ fn all_messages_come_in_order_over_links_that_lose_a_tenth() {
 }
 
 /// A driver that comes each 50 ms, sends up to `per_turn` packets, and is given messages of a packet each.
-fn sends_by_turns(per_turn: u32, is_backlogged: bool) -> Source {
+fn sends_by_turns(per_turn: u32, is_backlogged: bool) -> PgmSource {
     let rate = Rate::from_kilobits(400);
-    let mut source = Source::new(config(Mode::Pgm), Control::Fixed(rate), Instant::ZERO);
+    let mut source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(rate), Instant::ZERO);
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     for turn in 0..200_u64 {
         let now = Instant::ZERO + Duration::from_millis(50 * turn);
@@ -245,7 +245,7 @@ fn a_driver_is_late_only_with_messages_that_wait() {
 
 #[test]
 fn a_lost_end_is_told_of_by_heartbeats() {
-    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(3), 1);
     bed.loss = Box::new(|packet, _, _| packet.body.kind() == Kind::Odata);
@@ -253,13 +253,13 @@ fn a_lost_end_is_told_of_by_heartbeats() {
     bed.source.finish();
     bed.run(Duration::from_secs(1));
     assert_eq!(bed.messages(0).last().map(Vec::as_slice), Some(&b"the end"[..]));
-    assert_eq!(bed.events[0].last(), Some(&ReceiverEvent::Finished));
+    assert_eq!(bed.events[0].last(), Some(&PgmReceiverEvent::Finished));
     assert!(!bed.source.send(b"more"), "it is closed");
 }
 
 #[test]
 fn a_late_receiver_begins_with_the_next_message_and_asks_for_nothing_before() {
-    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, Box::new(|_, down, _| down));
     bed.send_all(&messages(50), 0);
     bed.loss = lossless();
@@ -274,7 +274,7 @@ fn a_late_receiver_begins_with_the_next_message_and_asks_for_nothing_before() {
 /// A repair may be of long ago.
 #[test]
 fn a_late_receiver_does_not_begin_with_a_repair() {
-    let source = Source::new(config(Mode::Lean), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Lean), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, Box::new(|_, down, _| down));
     bed.send_all(&messages(300), 20);
     bed.loss = lossless();
@@ -290,7 +290,7 @@ fn a_late_receiver_does_not_begin_with_a_repair() {
 /// A sender that is interrupted says where it ended, and what was sent is still repaired.
 #[test]
 fn what_waits_is_dropped_by_a_close_and_what_was_sent_is_whole() {
-    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(1), 1);
     bed.loss = Box::new(|packet, _, _| packet.body.kind() == Kind::Odata);
@@ -302,22 +302,22 @@ fn what_waits_is_dropped_by_a_close_and_what_was_sent_is_whole() {
     assert!(!bed.source.send(b"more") && sent > 10);
     bed.run(Duration::from_secs(5));
     assert_eq!(bed.messages(0).len(), 1 + sent);
-    assert_eq!(bed.events[0].last(), Some(&ReceiverEvent::Finished));
+    assert_eq!(bed.events[0].last(), Some(&PgmReceiverEvent::Finished));
 }
 
 #[test]
 fn an_end_after_a_pause_is_told_before_the_source_is_done() {
-    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(3), 90);
     bed.source.finish();
     bed.run(Duration::from_millis(100));
-    assert_eq!(bed.events[0].last(), Some(&ReceiverEvent::Finished));
+    assert_eq!(bed.events[0].last(), Some(&PgmReceiverEvent::Finished));
 }
 
 #[test]
 fn path_messages_come_at_their_interval_as_soon_as_data_does() {
-    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(40)), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(40)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(3), 90);
     let before = bed.source.counters().spms;
@@ -329,7 +329,7 @@ fn path_messages_come_at_their_interval_as_soon_as_data_does() {
 
 #[test]
 fn a_confirmation_moves_the_window_as_data_does() {
-    let source = Source::new(config(Mode::Lean), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Lean), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(2), 1);
     bed.loss = Box::new(|packet, _, _| match packet.body {
@@ -339,7 +339,7 @@ fn a_confirmation_moves_the_window_as_data_does() {
     bed.send_all(&messages(6)[2..], 0);
     bed.run(Duration::from_millis(300));
     assert_eq!(bed.receivers[0].missing(), 1);
-    let body = Body::Ncf(Report { sequence: 5, source: host(1).ip(), group: GROUP });
+    let body = Body::Ncf(PgmReport { sequence: 5, source: host(1).ip(), group: GROUP });
     let options = Options { join: Some(4), ..Options::default() };
     let mut bytes = [0; 128];
     let packet = Packet { options, ..Packet::new(40_961, 7_500, SESSION.gsi, body) };
@@ -354,7 +354,7 @@ fn a_confirmation_moves_the_window_as_data_does() {
 #[test]
 fn naks_go_to_where_data_comes_from_whatever_address_is_told() {
     let draw = Seed(1).stream("receiver", 0);
-    let mut receiver = Receiver::new(receiver_config().with_nak_port(3_056), Messages::default(), draw);
+    let mut receiver = PgmReceiverMachine::new(receiver_config().with_nak_port(3_056), Messages::default(), draw);
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let other = host(66).ip();
     for body in [
@@ -383,9 +383,9 @@ fn naks_go_to_where_data_comes_from_whatever_address_is_told() {
 
 #[test]
 fn what_the_source_keeps_no_more_is_given_up_and_the_rest_goes_on() {
-    let source = Source::new(
+    let source = PgmSource::new(
         config(Mode::Pgm).with_window_packets(16),
-        Control::Fixed(Rate::from_kilobits(400)),
+        SourceControl::Fixed(Rate::from_kilobits(400)),
         Instant::ZERO,
     );
     let mut bed = Bed::new(source, 1, lossless());
@@ -400,16 +400,16 @@ fn what_the_source_keeps_no_more_is_given_up_and_the_rest_goes_on() {
     let expected: Vec<_> = sent.iter().filter(|message| message[0] != 1).cloned().collect();
     assert!(bed.messages(0) == expected);
     assert_eq!(bed.receivers[0].counters().lost, 1);
-    assert!(bed.events[0].contains(&ReceiverEvent::Lost { packets: 1 }));
+    assert!(bed.events[0].contains(&PgmReceiverEvent::Lost { packets: 1 }));
     assert_eq!(bed.receivers[0].deliver().lost, [(1, 1)], "told between the messages around it");
 }
 
 #[test]
 fn a_packet_asked_for_in_vain_is_given_up_after_the_retries() {
-    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     let draw = Seed(1).stream("receiver", 0);
-    bed.receivers[0] = Receiver::new(receiver_config().with_retries(2, 2), Messages::default(), draw);
+    bed.receivers[0] = PgmReceiverMachine::new(receiver_config().with_retries(2, 2), Messages::default(), draw);
     bed.send_all(&messages(1), 1);
     bed.loss = Box::new(|packet, _, _| match packet.body {
         Body::Odata { sequence, .. } => sequence == 1,
@@ -425,7 +425,7 @@ fn a_packet_asked_for_in_vain_is_given_up_after_the_retries() {
 fn nak(sequence: u32, list: impl IntoIterator<Item = u32>) -> Vec<u8> {
     let mut options = Options::default();
     list.into_iter().for_each(|number| _ = options.nak_list.push(number));
-    let body = Body::Nak(Report { sequence, source: host(1).ip(), group: GROUP });
+    let body = Body::Nak(PgmReport { sequence, source: host(1).ip(), group: GROUP });
     let packet = Packet { options, ..Packet::new(7_500, 40_961, SESSION.gsi, body) };
     let mut bytes = vec![0; packet.buffer_len()];
     packet.emit(&mut bytes).expect("there is room");
@@ -434,7 +434,7 @@ fn nak(sequence: u32, list: impl IntoIterator<Item = u32>) -> Vec<u8> {
 
 #[test]
 fn forged_naks_change_nothing_when_absurd_and_little_when_plausible() {
-    let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(100), 10);
     let (rate, trail) = (bed.source.rate(), 0_u32);
@@ -474,7 +474,7 @@ fn forged_naks_change_nothing_when_absurd_and_little_when_plausible() {
 /// NCFs are paid out of the rate, and go first: without a bound, small NAKs would take all of it.
 #[test]
 fn naks_in_any_number_leave_a_share_to_new_data() {
-    let source = Source::new(config(Mode::Lean), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Lean), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(400), 30);
     let before = bed.source.counters().originals;
@@ -492,7 +492,7 @@ fn naks_in_any_number_leave_a_share_to_new_data() {
 /// Who asks, for what and how often: repairs, NCFs and all else are paid out of one rate.
 #[test]
 fn naks_make_a_source_send_no_faster() {
-    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(200), 30);
     (0..300).for_each(|_| assert!(bed.source.send(&[1; 100])));
@@ -520,7 +520,7 @@ fn naks_make_a_source_send_no_faster() {
 /// A NAK that the network doubles, or that comes from many ports of a host, counts once.
 #[test]
 fn doubled_naks_count_once() {
-    let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(100), 10);
     for port in 0..200 {
@@ -537,7 +537,7 @@ fn doubled_naks_count_once() {
 /// it.
 #[test]
 fn a_repair_under_way_is_not_lost_again() {
-    let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(100), 10);
     let events = |bed: &Bed| bed.source.chain().expect("it is under LE-SBCC").counters().events;
@@ -558,7 +558,7 @@ fn a_repair_under_way_is_not_lost_again() {
 /// none the less.
 #[test]
 fn a_loss_that_another_receiver_had_repaired_counts() {
-    let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     let events = |bed: &Bed| bed.source.chain().expect("it is under LE-SBCC").counters().events;
     bed.send_all(&messages(100), 10);
@@ -585,12 +585,12 @@ fn a_loss_that_another_receiver_had_repaired_counts() {
 /// At the start, in which a loss counts for the rate of its time.
 #[test]
 fn who_asks_again_for_a_repair_under_way_leaves_the_rate_alone() {
-    let control = Config::new(200)
+    let control = LeSbccConfig::new(200)
         .with_rtt(Duration::from_millis(50))
         .with_doubling_at_start(true)
         .with_max_rate(Rate::from_kilobits(800));
     let chain = Chain::new(control, Seed(5).stream("source", 0), Instant::ZERO);
-    let source = Source::new(config(Mode::Lean), Control::LeSbcc(Box::new(chain)), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Lean), SourceControl::LeSbcc(Box::new(chain)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     let mut bytes = [0; 64];
     let spmr = Packet::new(7_500, 40_961, SESSION.gsi, Body::Spmr);
@@ -618,9 +618,9 @@ fn who_asks_again_for_a_repair_under_way_leaves_the_rate_alone() {
 fn a_greeting_before_the_first_data_counts_and_one_of_three_is_enough() {
     for lost in [0, 2] {
         let control =
-            Config::new(200).with_doubling_at_start(true).with_assumed_rtt(true).with_blind_doubling(None);
+            LeSbccConfig::new(200).with_doubling_at_start(true).with_assumed_rtt(true).with_blind_doubling(None);
         let chain = Chain::new(control, Seed(5).stream("source", 0), Instant::ZERO);
-        let source = Source::new(config(Mode::Pgm), Control::LeSbcc(Box::new(chain)), Instant::ZERO);
+        let source = PgmSource::new(config(Mode::Pgm), SourceControl::LeSbcc(Box::new(chain)), Instant::ZERO);
         let mut greetings = 0;
         let loss = move |_: &Packet<'_>, is_down: bool, _| {
             greetings += u32::from(!is_down);
@@ -628,7 +628,7 @@ fn a_greeting_before_the_first_data_counts_and_one_of_three_is_enough() {
         };
         let mut bed = Bed::new(source, 1, Box::new(loss));
         let greeting = receiver_config().with_path_request(true);
-        bed.receivers[0] = Receiver::new(greeting, Messages::default(), Seed(0).stream("receiver", 0));
+        bed.receivers[0] = PgmReceiverMachine::new(greeting, Messages::default(), Seed(0).stream("receiver", 0));
         bed.run(Duration::from_secs(10));
         assert_eq!((bed.upward, bed.source.counters().originals), (3, 0));
         let first = bed.source.rate().as_bits();
@@ -643,7 +643,7 @@ fn a_greeting_before_the_first_data_counts_and_one_of_three_is_enough() {
 /// hole was.
 #[test]
 fn a_hole_gives_one_sample_of_the_round_trip() {
-    let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(100), 1);
     assert!(bed.source.counters().originals > 200);
@@ -661,7 +661,7 @@ fn a_hole_gives_one_sample_of_the_round_trip() {
 
 #[test]
 fn repairs_do_not_starve_new_data() {
-    let source = Source::new(config(Mode::Lean), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Lean), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(50), 10);
     let before = bed.source.counters().originals;

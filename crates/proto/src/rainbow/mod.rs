@@ -28,9 +28,9 @@ mod tests;
 mod window;
 
 pub use packets::{Basin, Fountain, Numbers, Tally};
-pub use receiver::{Receiver, ReceiverConfig, ReceiverCounters, ReceiverEvent};
-pub use source::{Source, SourceConfig, SourceCounters};
-pub use window::{Ask, Mode, Window, WindowCounters};
+pub use receiver::{RainbowReceiver, RainbowReceiverConfig, RainbowReceiverCounters, RainbowReceiverEvent};
+pub use source::{RainbowSource, SourceConfig, SourceCounters};
+pub use window::{Ask, Mode, RainbowWindow, WindowCounters};
 
 use crate::time::Duration;
 

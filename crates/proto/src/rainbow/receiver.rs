@@ -7,14 +7,14 @@ use headwater_wire::bcfs::mark_any;
 use super::SessionLabels;
 use super::WindowConfig;
 use super::packets::Basin;
-use super::window::{Ask, Window};
+use super::window::{Ask, RainbowWindow};
 use crate::bcfs::{Client, Level};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output, Transmit};
 use crate::time::Instant;
 
 /// Configuration of a [`Receiver`].
 #[derive(Clone, Copy, Debug)]
-pub struct ReceiverConfig {
+pub struct RainbowReceiverConfig {
     source: SocketAddr,
     upstream: SocketAddr,
     labels: SessionLabels,
@@ -22,7 +22,7 @@ pub struct ReceiverConfig {
     window: WindowConfig,
 }
 
-impl ReceiverConfig {
+impl RainbowReceiverConfig {
     /// Creates the configuration of a receiver of a source's session. Requests go to `upstream`: a relay, or
     /// the source itself.
     pub fn new(source: SocketAddr, upstream: SocketAddr, labels: SessionLabels) -> Self {
@@ -46,7 +46,7 @@ impl ReceiverConfig {
 
 /// Counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverCounters {
+pub struct RainbowReceiverCounters {
     /// Symbols received, requested or not.
     pub symbols: u64,
     /// Bytes in the bodies of these symbols.
@@ -57,7 +57,7 @@ pub struct ReceiverCounters {
 
 /// Event of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReceiverEvent {
+pub enum RainbowReceiverEvent {
     /// The basin is full; the receiver sends no further requests.
     Completed,
 }
@@ -65,13 +65,13 @@ pub enum ReceiverEvent {
 /// Sends requests as the window permits until the basin is full; then leaves the channel and lets its
 /// breadcrumbs expire. With a basin full from the start, the receiver neither joins nor sends requests.
 #[derive(Debug)]
-pub struct Receiver<B> {
-    config: ReceiverConfig,
+pub struct RainbowReceiver<B> {
+    config: RainbowReceiverConfig,
     client: Client,
-    window: Window,
+    window: RainbowWindow,
     basin: B,
     stage: Stage,
-    counters: ReceiverCounters,
+    counters: RainbowReceiverCounters,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,17 +86,17 @@ enum Stage {
     Done,
 }
 
-impl<B: Basin> Receiver<B> {
+impl<B: Basin> RainbowReceiver<B> {
     /// Creates a receiver that has sent no request.
-    pub fn new(config: ReceiverConfig, basin: B) -> Self {
+    pub fn new(config: RainbowReceiverConfig, basin: B) -> Self {
         let mut client = Client::new(config.source, config.upstream);
         client.bind(config.labels.of(0), SessionLabels::MASK).expect("the first binding of a client");
-        let (window, counters) = (Window::new(config.window), ReceiverCounters::default());
+        let (window, counters) = (RainbowWindow::new(config.window), RainbowReceiverCounters::default());
         Self { config, client, window, basin, stage: Stage::New, counters }
     }
 
     /// Returns the window.
-    pub const fn window(&self) -> &Window {
+    pub const fn window(&self) -> &RainbowWindow {
         &self.window
     }
 
@@ -106,7 +106,7 @@ impl<B: Basin> Receiver<B> {
     }
 
     /// Returns the receiver's counters.
-    pub const fn counters(&self) -> &ReceiverCounters {
+    pub const fn counters(&self) -> &RainbowReceiverCounters {
         &self.counters
     }
 
@@ -139,8 +139,8 @@ impl<B: Basin> Receiver<B> {
     }
 }
 
-impl<B: Basin> Machine for Receiver<B> {
-    type Event = ReceiverEvent;
+impl<B: Basin> Machine for RainbowReceiver<B> {
+    type Event = RainbowReceiverEvent;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
@@ -150,7 +150,7 @@ impl<B: Basin> Machine for Receiver<B> {
         }
     }
 
-    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<ReceiverEvent>> {
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<RainbowReceiverEvent>> {
         if self.stage == Stage::New {
             self.stage = if self.basin.is_full() { Stage::Left } else { Stage::Joined };
             if self.stage == Stage::Joined
@@ -171,7 +171,7 @@ impl<B: Basin> Machine for Receiver<B> {
         }
         if self.stage == Stage::Left {
             self.stage = Stage::Done;
-            return Some(Output::Event(ReceiverEvent::Completed));
+            return Some(Output::Event(RainbowReceiverEvent::Completed));
         }
         self.poll_request(buffer).map(Output::Transmit)
     }

@@ -55,17 +55,17 @@ pub struct SourceCounters {
 
 /// Answers each request with a new symbol, without state about receivers.
 #[derive(Debug)]
-pub struct Source<F> {
-    bcfs: bcfs::Source,
+pub struct RainbowSource<F> {
+    bcfs: bcfs::BcfsSource,
     fountain: F,
     pending: VecDeque<(ReturnPath, Label, Level)>,
     counters: SourceCounters,
 }
 
-impl<F: Fountain> Source<F> {
+impl<F: Fountain> RainbowSource<F> {
     /// Creates a source without pending requests.
     pub fn new(config: SourceConfig, fountain: F) -> Self {
-        let mut source = bcfs::Source::new(None, config.reply_to);
+        let mut source = bcfs::BcfsSource::new(None, config.reply_to);
         source.bind(config.labels.of(0), SessionLabels::MASK).expect("the first binding of a source");
         Self { bcfs: source, fountain, pending: VecDeque::new(), counters: SourceCounters::default() }
     }
@@ -92,7 +92,7 @@ impl<F: Fountain> Source<F> {
 
     fn poll_reply(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         while let Some((path, label, level)) = self.pending.pop_front() {
-            if let Some(bytes) = self.fountain.next(now, bcfs::Source::body(&path, buffer)) {
+            if let Some(bytes) = self.fountain.next(now, bcfs::BcfsSource::body(&path, buffer)) {
                 self.counters.symbols += 1;
                 let transmit = self.bcfs.reply(now, &path, label, level, bytes, buffer);
                 mark_any(buffer);
@@ -104,7 +104,7 @@ impl<F: Fountain> Source<F> {
     }
 }
 
-impl<F: Fountain> Machine for Source<F> {
+impl<F: Fountain> Machine for RainbowSource<F> {
     type Event = Infallible;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {

@@ -88,7 +88,7 @@ const UNUSED: Slot =
 /// requests include labels that a cut has excluded from the window. Memory: 24 bytes for each possible label.
 /// Time per call: O(labels).
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct RainbowWindow {
     config: WindowConfig,
     size: u16,
     mode: Mode,
@@ -130,7 +130,7 @@ struct Cut {
     is_unanswered: bool,
 }
 
-impl Window {
+impl RainbowWindow {
     /// Creates a window without requests.
     pub fn new(config: WindowConfig) -> Self {
         let most = config.labels_max;

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
-use headwater_wire::sim::Report;
+use headwater_wire::sim::SimReport;
 
 use super::is_later;
 use super::schedule::{clock, duration, tenths};
@@ -150,7 +150,7 @@ impl Collector {
         now: Instant,
         writer: Writer,
         is_router: bool,
-        report: &Report,
+        report: &SimReport,
     ) -> Result<(), Refused> {
         let Some(request) = self.request else { return Err(Refused::Stale) };
         let rank = usize::from(report.group.rank);
@@ -196,7 +196,7 @@ impl Collector {
         writer: Writer,
         is_router: bool,
         is_late: bool,
-        report: &Report,
+        report: &SimReport,
     ) -> Result<(), Refused> {
         if !self.children.contains_key(&writer) {
             if self.children.len() == CHILDREN_MAX {
@@ -229,7 +229,7 @@ impl Collector {
     /// Returns the time from the echoed packet to the report, less the report's hold time. The time is
     /// approximate if the packet preceded the previous request: the estimate then assumes that the delay from
     /// the sender to this end has not changed.
-    pub fn took(&self, now: Instant, report: &Report) -> Option<Duration> {
+    pub fn took(&self, now: Instant, report: &SimReport) -> Option<Duration> {
         let known = [self.request, self.previous];
         let is_since = |request: &Request| report.echo.wrapping_sub(request.first).cast_signed() >= 0;
         let request = known.into_iter().flatten().find(is_since).or(self.previous).or(self.request)?;
@@ -282,7 +282,7 @@ impl Collector {
 
 impl Request {
     /// Whether a report can be true of this request or of an earlier request.
-    fn may_hold(&self, now: Instant, report: &Report) -> bool {
+    fn may_hold(&self, now: Instant, report: &SimReport) -> bool {
         let before = self.latest.wrapping_sub(report.echo);
         let longest = self.latest.wrapping_sub(self.first).saturating_add(ECHO_MAX);
         let since = u32::try_from(self.first.wrapping_sub(report.echo).cast_signed()).unwrap_or(0);
@@ -291,8 +291,8 @@ impl Request {
 }
 
 /// Returns the part of a report that concerns the writer alone, regardless of the report's claims.
-fn of_one(report: &Report) -> Report {
-    Report {
+fn of_one(report: &SimReport) -> SimReport {
+    SimReport {
         reports: 1,
         congested: report.congested.min(1),
         population: 1,
@@ -321,7 +321,7 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Tallies a single report, which arrived when the merger's clock showed `arrived`.
-    pub fn of(report: &Report, arrived: u32) -> Self {
+    pub fn of(report: &SimReport, arrived: u32) -> Self {
         Self {
             reports: report.reports,
             congested: report.congested,
@@ -362,8 +362,8 @@ impl Tally {
     }
 
     /// Returns the report to send when the merger's clock shows `now`. `head` provides the other fields.
-    pub fn report(&self, now: u32, head: Report) -> Report {
-        Report {
+    pub fn report(&self, now: u32, head: SimReport) -> SimReport {
+        SimReport {
             reports: self.reports,
             congested: self.congested,
             population: self.population,

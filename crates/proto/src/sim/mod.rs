@@ -39,9 +39,9 @@ use headwater_wire::lct;
 use headwater_wire::sim::{DATA_BYTES, Data};
 
 pub use collector::{CHILDREN_MAX, Refused};
-pub use receiver::{Receiver, ReceiverCounters};
+pub use receiver::{SimReceiver, SimReceiverCounters};
 pub use router::{AggregationRouter, RouterConfig, RouterCounters};
-pub use sender::{Sender, SenderCounters};
+pub use sender::{SimSender, SimSenderCounters};
 
 use crate::rate::Rate;
 use crate::time::Duration;
@@ -79,7 +79,7 @@ pub(super) const RTT_KEPT: f64 = 0.5;
 
 /// Configuration of a session. Rates are bit/s of UDP payload.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Config {
+pub struct SimConfig {
     pub(super) session: u32,
     pub(super) groups: u16,
     pub(super) packet_bytes: u16,
@@ -136,7 +136,7 @@ impl Trust {
     }
 }
 
-impl Config {
+impl SimConfig {
     /// Creates the configuration of a session with `groups` groups, 1 to [`GROUPS_MAX`], and packets of
     /// `packet_bytes` bytes of UDP payload, 64 to 8192.
     pub fn new(groups: u16, packet_bytes: u16) -> Self {

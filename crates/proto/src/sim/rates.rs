@@ -1,7 +1,7 @@
 //! Group rates: additive increase and multiplicative decrease of each cumulative rate, once per request.
 
 use super::collector::Tally;
-use super::{Config, RTT_KEPT, STEP};
+use super::{SimConfig, RTT_KEPT, STEP};
 use crate::rate::Rate;
 
 /// Number of requests for which a group without reports keeps its rate.
@@ -42,7 +42,7 @@ impl Group {
 }
 
 impl Rates {
-    pub fn new(config: &Config) -> Self {
+    pub fn new(config: &SimConfig) -> Self {
         let [initial, most] =
             [config.initial_rate, config.max_rate.unwrap_or(Rate::from_kilobits(1 << 40))].map(bits);
         let step = config.step.map(bits);
@@ -314,7 +314,7 @@ mod tests {
     /// what is sent.
     #[test]
     fn the_highest_group_in_use_may_always_grow() {
-        let mut rates = Rates::new(&Config::new(3, 1_000));
+        let mut rates = Rates::new(&SimConfig::new(3, 1_000));
         let tally =
             |rank: u8, is_congested, tenths| Some(Tally::of(&report(0, rank, is_congested, tenths, 0), 500));
         for _ in 0..10 {
@@ -339,7 +339,7 @@ mod tests {
     fn a_group_grows_by_its_own_round_trip_time() {
         let tally = |tenths| Some(Tally::of(&report(0, 0, false, 1_000, 0), tenths));
         let grown = |tallies: [Option<Tally>; 2], rank: usize| {
-            let mut rates = Rates::new(&Config::new(2, 1_000));
+            let mut rates = Rates::new(&SimConfig::new(2, 1_000));
             // Both groups are open, and what is kept of round-trip times is settled.
             (0..8).for_each(|_| rates.request(&tallies, 0.4, 0.2));
             let before = rates.cumulative(rank);
@@ -360,7 +360,7 @@ mod tests {
     /// Top group congested, all others not: the middle one follows it down, the bottom one does not.
     #[test]
     fn a_middle_group_gives_way_and_the_bottom_one_does_not() {
-        let mut rates = Rates::new(&Config::new(3, 1_000).with_menu(false));
+        let mut rates = Rates::new(&SimConfig::new(3, 1_000).with_menu(false));
         let tally = |rank, is_congested| Some(Tally::of(&report(0, rank, is_congested, 1_000, 0), 500));
         let mut request = |is_congested: [bool; 3]| {
             let tallies = [0, 1, 2].map(|rank| tally(rank, is_congested[usize::from(rank)]));

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use headwater_wire::sim::{Data, Group as GroupName, Report};
+use headwater_wire::sim::{Data, Group as GroupName, SimReport};
 use rand::Rng;
 
 use super::schedule::{duration, tenths};
@@ -10,7 +10,7 @@ use super::selection::Measured;
 use super::selection::Teller;
 use super::selection::{Choice, Selection};
 use super::{ANEW, is_later};
-use super::{Config, STEP};
+use super::{SimConfig, STEP};
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status, Wishes};
 use crate::machine::{ChannelId, Destination, Ecn, Transmit};
 use crate::measure::Holes;
@@ -34,7 +34,7 @@ const RELIEF: u16 = 2;
 
 /// Counters of a receiver, in addition to [`Reception`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverCounters {
+pub struct SimReceiverCounters {
     /// Reports made.
     pub reports: u64,
     /// Reports of a congested top group.
@@ -69,8 +69,8 @@ struct Asked {
 
 /// Receiver that subscribes to groups 0 up to some rank, and answers each request of the sender once.
 #[derive(Clone, Debug)]
-pub struct Receiver {
-    config: Config,
+pub struct SimReceiver {
+    config: SimConfig,
     id: u32,
     /// All groups; the first [`Receiver::held`] are subscribed.
     groups: Vec<Group>,
@@ -89,16 +89,16 @@ pub struct Receiver {
     /// Received rate of all groups together, in bit/s.
     rate: Option<f64>,
     selection: Selection,
-    report: Option<(SocketAddr, Report, Instant)>,
+    report: Option<(SocketAddr, SimReport, Instant)>,
     /// Announcer of the subscription to relays, if configured.
     teller: Option<Teller>,
     reception: Reception,
-    counters: ReceiverCounters,
+    counters: SimReceiverCounters,
 }
 
-impl Receiver {
+impl SimReceiver {
     /// Creates a receiver without a subscription. The receiver's identifier in reports is drawn from `seed`.
-    pub fn new(config: Config, seed: Seed) -> Self {
+    pub fn new(config: SimConfig, seed: Seed) -> Self {
         Self {
             id: seed.stream("sim/receiver", 0).next_u32(),
             groups: vec![Group::default(); config.groups.into()],
@@ -114,7 +114,7 @@ impl Receiver {
             report: None,
             teller: config.tells_holdings.then(|| Teller::new(config.session)),
             reception: Reception::default(),
-            counters: ReceiverCounters::default(),
+            counters: SimReceiverCounters::default(),
             config,
         }
     }
@@ -130,7 +130,7 @@ impl Receiver {
     }
 
     /// Returns the counters.
-    pub const fn counters(&self) -> &ReceiverCounters {
+    pub const fn counters(&self) -> &SimReceiverCounters {
         &self.counters
     }
 
@@ -222,7 +222,7 @@ impl Receiver {
     fn prepare(&mut self, now: Instant, to: SocketAddr, data: &Data, is_congested: bool, rate: f64) {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
         let rate = (rate / 100.0) as u32;
-        let report = Report {
+        let report = SimReport {
             is_last: true,
             request: data.request,
             source: self.id,
@@ -283,7 +283,7 @@ impl Receiver {
     }
 }
 
-impl ReceiverControl for Receiver {
+impl ReceiverControl for SimReceiver {
     fn start(&mut self, now: Instant) {
         if self.held == 0 {
             self.hold(1);
@@ -320,7 +320,7 @@ impl ReceiverControl for Receiver {
         let Some((to, report, since)) = self.report.take() else {
             return self.teller.as_mut()?.poll_transmit(now, buffer);
         };
-        let bytes = Report { hold: tenths(now.since(since)), ..report }.emit();
+        let bytes = SimReport { hold: tenths(now.since(since)), ..report }.emit();
         buffer[..bytes.len()].copy_from_slice(&bytes);
         self.counters.reports += 1;
         Some(Transmit { destination: Destination::Unicast(to), bytes: bytes.len(), ecn: Ecn::NotCapable })

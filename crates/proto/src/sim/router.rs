@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use headwater_wire::sim::{Data, Group, Report};
+use headwater_wire::sim::{Data, Group, SimReport};
 use rand::Rng;
 
 use super::collector::Tally;
@@ -101,7 +101,7 @@ pub struct AggregationRouter {
     /// ECN codepoint of the datagram under way, which is forwarded.
     passing: Option<Ecn>,
     /// Reports to send.
-    leaving: VecDeque<Report>,
+    leaving: VecDeque<SimReport>,
     counters: RouterCounters,
 }
 
@@ -146,7 +146,7 @@ impl AggregationRouter {
             }
             return;
         }
-        match Report::parse(datagram.payload) {
+        match SimReport::parse(datagram.payload) {
             // A report from the sender's side does not come from downstream.
             Ok(report)
                 if report.group.session == self.config.session
@@ -190,7 +190,7 @@ impl AggregationRouter {
         Duration::from_secs_f64(most.min(WAIT * self.rtt))
     }
 
-    fn report(&mut self, now: Instant, writer: (InterfaceId, SocketAddr), report: &Report) {
+    fn report(&mut self, now: Instant, writer: (InterfaceId, SocketAddr), report: &SimReport) {
         let (interface, from) = writer;
         let is_router = self.config.routers.contains(&interface) || self.config.trust.holds(from.ip());
         // A report that goes on alone after the wait may reach the sender after the next request. The wait
@@ -228,7 +228,7 @@ impl AggregationRouter {
     }
 
     /// Returns the round-trip time of a report, in seconds.
-    fn measure(&mut self, now: Instant, report: &Report) -> Option<f64> {
+    fn measure(&mut self, now: Instant, report: &SimReport) -> Option<f64> {
         let took = self.collector.took(now, report)?.as_secs_f64().min(RTT_LONGEST.as_secs_f64());
         self.peak = longer(self.peak, Some(took));
         Some(took)
@@ -248,7 +248,7 @@ impl AggregationRouter {
         let report = |(rank, tally): (u8, Option<Tally>)| {
             let tally = tally?;
             let group = Group { session, rank };
-            let head = Report {
+            let head = SimReport {
                 is_last: false,
                 request,
                 source,

@@ -1,14 +1,14 @@
 //! The sending end: requests feedback, adjusts group rates, and sends on the groups.
 
 use headwater_wire::fdt;
-use headwater_wire::sim::{Data, Holding, Report};
+use headwater_wire::sim::{Data, Holding, SimReport};
 
 use super::collector::Collector;
 use super::collector::Tally;
 use super::rates::Rates;
 use super::schedule::Lane;
 use super::schedule::clock;
-use super::{Config, RTT_KEPT};
+use super::{SimConfig, RTT_KEPT};
 use crate::control::{Departure, Overload, SenderControl};
 use crate::layering::Layering;
 use crate::layering::spacing::{HEADROOM, Spacing};
@@ -22,7 +22,7 @@ const SILENT: u16 = 2;
 
 /// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SenderCounters {
+pub struct SimSenderCounters {
     /// Requests made.
     pub requests: u64,
     /// Reports taken.
@@ -37,9 +37,9 @@ pub struct SenderCounters {
 
 /// Sender on groups. Group rates follow receivers' reports, at most once per request.
 #[derive(Clone, Debug)]
-pub struct Sender {
-    config: Config,
-    description: Option<fdt::Control>,
+pub struct SimSender {
+    config: SimConfig,
+    description: Option<fdt::ControlAttributes>,
     rates: Rates,
     lanes: Vec<Lane>,
     sequences: Vec<u32>,
@@ -57,12 +57,12 @@ pub struct Sender {
     interval: Duration,
     next_request: Instant,
     reports: u64,
-    counters: SenderCounters,
+    counters: SimSenderCounters,
 }
 
-impl Sender {
+impl SimSender {
     /// Begins at `now`, with only the bottom group open.
-    pub fn new(config: Config, now: Instant) -> Self {
+    pub fn new(config: SimConfig, now: Instant) -> Self {
         let groups = usize::from(config.groups);
         let mut sender = Self {
             rates: Rates::new(&config),
@@ -78,7 +78,7 @@ impl Sender {
             interval: Duration::ZERO,
             next_request: now,
             reports: 0,
-            counters: SenderCounters::default(),
+            counters: SimSenderCounters::default(),
             description: None,
             config,
         };
@@ -88,7 +88,7 @@ impl Sender {
 
     /// Sets the description of this control in the session's description. Default: no description.
     #[must_use]
-    pub fn with_description(mut self, description: Option<fdt::Control>) -> Self {
+    pub fn with_description(mut self, description: Option<fdt::ControlAttributes>) -> Self {
         self.description = description;
         self
     }
@@ -104,12 +104,12 @@ impl Sender {
     }
 
     /// Returns the counters.
-    pub const fn counters(&self) -> &SenderCounters {
+    pub const fn counters(&self) -> &SimSenderCounters {
         &self.counters
     }
 
     fn report(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        let Some(report) = Report::parse(datagram.payload).ok().filter(|_| datagram.channel.is_none()) else {
+        let Some(report) = SimReport::parse(datagram.payload).ok().filter(|_| datagram.channel.is_none()) else {
             // Announcements of subscribed groups are for relays alone.
             self.counters.malformed += u64::from(Holding::parse(datagram.payload).is_err());
             return;
@@ -203,7 +203,7 @@ impl Sender {
     }
 }
 
-impl SenderControl for Sender {
+impl SenderControl for SimSender {
     fn channels(&self) -> u16 {
         self.config.groups
     }
@@ -212,7 +212,7 @@ impl SenderControl for Sender {
         self.config.groups
     }
 
-    fn description(&self) -> Option<fdt::Control> {
+    fn description(&self) -> Option<fdt::ControlAttributes> {
         self.description.clone()
     }
 
@@ -284,7 +284,7 @@ impl SenderControl for Sender {
 
 /// Departures of the groups at the present rates. Rates change with each request, so a sequencer must query
 /// anew for each buffer.
-impl Layering for Sender {
+impl Layering for SimSender {
     fn levels(&self) -> u16 {
         self.config.groups
     }

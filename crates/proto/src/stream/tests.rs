@@ -151,7 +151,7 @@ fn carry<C: SenderControl>(
     mut passes: impl FnMut(&C, &Departure) -> bool,
 ) -> Outcome {
     let config = ReceiverConfig::default().with_pieces(true);
-    let mut receiver = Receiver::new(config, fixed::Receiver::new(), Instant::ZERO);
+    let mut receiver = Receiver::new(config, fixed::FixedReceiver::new(), Instant::ZERO);
     let mut outcome = Outcome::default();
     outcome.came.resize(source.buffers.len(), BTreeSet::new());
     let mut last = Instant::ZERO;
@@ -212,7 +212,7 @@ fn any_layers() -> impl Strategy<Value = AnyLayers> {
             )
         }),
         (1.2..2.0_f64, 200_u64..3_000, any::<bool>()).prop_map(|(ratio, slot, is_dynamic)| {
-            let new = if is_dynamic { flid::Config::dynamic_layers } else { flid::Config::static_layers };
+            let new = if is_dynamic { flid::FlidConfig::dynamic_layers } else { flid::FlidConfig::static_layers };
             let (base, max) = (u64::from(PACKET) * 8 * 12, u64::from(PACKET) * 8 * 200);
             AnyLayers::Flid(
                 new(PACKET, Rate::from_bits(max).unwrap())
@@ -227,7 +227,7 @@ fn any_layers() -> impl Strategy<Value = AnyLayers> {
 #[derive(Clone, Copy, Debug)]
 enum AnyLayers {
     Dynamic(DynamicConfig),
-    Flid(flid::Config),
+    Flid(flid::FlidConfig),
 }
 
 /// A session of buffers to a receiver that holds each level while its cumulative rate is at most that of
@@ -279,7 +279,7 @@ proptest! {
             AnyLayers::Dynamic(config) => hold(dynamic(config), order, level, share, buffers)?,
             AnyLayers::Flid(config) => {
                 let layers = flid::Layers::new(&config, Instant::ZERO).unwrap();
-                hold(flid::Sender::new(layers), order, level, share, buffers)?;
+                hold(flid::FlidSender::new(layers), order, level, share, buffers)?;
             }
         }
     }
@@ -322,7 +322,7 @@ proptest! {
             packets.push((now, departure.channel, packet));
         }
         let config = ReceiverConfig::default().with_pieces(true).with_buffer_bytes_max(10_000);
-        let control = described::Receiver::new(described::ReceiverConfig::new());
+        let control = described::DescribedReceiver::new(described::DescribedReceiverConfig::new());
         let mut receiver = Receiver::new(config, control, Instant::ZERO);
         for (step, (which, place, byte, kind)) in edits.into_iter().enumerate() {
             let (_, channel, packet) = &packets[which % packets.len()];
@@ -385,7 +385,7 @@ fn one_channel_carries_whole_buffers_and_the_end_comes_after_the_last() {
     let rate = Rate::from_bits(u64::from(PACKET) * 8 * 100).unwrap();
     // 8 000, 9 990 and 20 000 bytes in the time of 100 packets, of which some are the description's.
     let buffers = vec![(8_000, 1_000), (9_400, 1_000), (20_000, 1_000)];
-    let mut source = Source::new(fixed::Sender::new(rate, Instant::ZERO), Order::Tiles, buffers);
+    let mut source = Source::new(fixed::FixedSender::new(rate, Instant::ZERO), Order::Tiles, buffers);
     let outcome = carry(&mut source, |_, _| true);
     let lengths: Vec<(usize, bool)> =
         outcome.given.iter().map(|received| (received.prefix.len(), received.is_whole())).collect();
@@ -406,7 +406,7 @@ fn a_receiver_that_speeds_up_has_more_of_each_buffer() {
     let config = layers(Shape::Geometric);
     let control = dynamic(config).with_description(Description::from(&config).to_fdt());
     let mut source = Source::new(control, Order::Tiles, vec![(30_000, 1_000); 30]);
-    let control = described::Receiver::new(described::ReceiverConfig::new());
+    let control = described::DescribedReceiver::new(described::DescribedReceiverConfig::new());
     let mut receiver = Receiver::new(ReceiverConfig::default(), control, Instant::ZERO);
     let mut held = BTreeSet::new();
     let mut given: Vec<(u16, usize)> = Vec::new();
@@ -484,7 +484,7 @@ fn what_is_no_stream_is_refused_by_name() {
     let start = header.emit(&mut packet).unwrap();
     packet.truncate(start);
     packet.extend_from_slice(&xml);
-    let mut receiver = Receiver::new(ReceiverConfig::default(), fixed::Receiver::new(), Instant::ZERO);
+    let mut receiver = Receiver::new(ReceiverConfig::default(), fixed::FixedReceiver::new(), Instant::ZERO);
     let told = give(&mut receiver, at(1), ChannelId::BASE, &packet);
     assert_eq!(told.last(), Some(&ReceiverEvent::NoBuffers));
     assert!(receiver.is_ended());

@@ -8,7 +8,7 @@ mod receiver;
 #[cfg(test)]
 mod tests;
 
-pub use receiver::{Receiver, ReceiverConfig, Status};
+pub use receiver::{WebrcReceiver, WebrcReceiverConfig, WebrcStatus};
 
 /// Nu and Delta: smoothing over time and over losses.
 const NU: f64 = 0.3;

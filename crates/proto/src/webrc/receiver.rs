@@ -26,12 +26,12 @@ const KEPT: f64 = 0.5;
 
 /// Configuration of a [`Receiver`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ReceiverConfig {
+pub struct WebrcReceiverConfig {
     max_rate: Option<Rate>,
     rules: Rules,
 }
 
-impl ReceiverConfig {
+impl WebrcReceiverConfig {
     /// Returns the defaults: no rate cap.
     pub fn new() -> Self {
         Self::default()
@@ -55,7 +55,7 @@ impl ReceiverConfig {
 
 /// Status of a receiver, for display; rates in packets per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Status {
+pub struct WebrcStatus {
     /// `NWC`: subscribed waves.
     pub waves: u16,
     /// `TRR`: received rate.
@@ -74,7 +74,7 @@ pub struct Status {
 ///
 /// Memory: 80 bytes per subscribed channel.
 #[derive(Clone, Debug)]
-pub struct Receiver {
+pub struct WebrcReceiver {
     layers: DynamicConfig,
     /// `MRR_P`: the minimum of the receiver's and the session's maximum rates.
     rate_max: f64,
@@ -124,12 +124,12 @@ struct Session {
     overload: Option<Overload>,
 }
 
-impl Receiver {
+impl WebrcReceiver {
     /// Returns a receiver of a session with these layers.
     ///
     /// # Errors
     /// Returns an error if the parameters of the layers are inconsistent.
-    pub fn new(layers: DynamicConfig, config: ReceiverConfig) -> Result<Self, DynamicConfigError> {
+    pub fn new(layers: DynamicConfig, config: WebrcReceiverConfig) -> Result<Self, DynamicConfigError> {
         let layers = layers.with_shape(Shape::Webrc);
         DynamicChannels::new(layers, Instant::ZERO)?;
         let session = layers.packets(layers.max_rate());
@@ -148,9 +148,9 @@ impl Receiver {
     }
 
     /// Returns the status; `None` until a packet of the base channel has arrived.
-    pub fn status(&self) -> Option<Status> {
+    pub fn status(&self) -> Option<WebrcStatus> {
         let session = self.session.as_ref()?;
-        Some(Status {
+        Some(WebrcStatus {
             waves: session.nwc(),
             rate: session.trr,
             target: session.target(),
@@ -535,7 +535,7 @@ impl Session {
     }
 }
 
-impl ReceiverControl for Receiver {
+impl ReceiverControl for WebrcReceiver {
     fn start(&mut self, now: Instant) {
         if self.joined_base.is_none() {
             self.joined_base = Some(shifted(now));
@@ -587,7 +587,7 @@ impl ReceiverControl for Receiver {
     }
 
     fn status(&mut self, _now: Instant) -> control::Status {
-        let Some(Status { target, rtt, loss, .. }) = Self::status(self) else {
+        let Some(WebrcStatus { target, rtt, loss, .. }) = Self::status(self) else {
             return control::Status::default();
         };
         control::Status {

@@ -15,14 +15,14 @@ fn layers(max: u64) -> DynamicConfig {
     DynamicConfig::new(BYTES, Rate::from_kilobits(max)).with_shape(Shape::Webrc)
 }
 
-fn run(max: u64, config: ReceiverConfig, rate: u64) -> Run<Receiver> {
-    Run::new(layers(max), Receiver::new(layers(max), config).unwrap(), rate, 4, 5)
+fn run(max: u64, config: WebrcReceiverConfig, rate: u64) -> Run<WebrcReceiver> {
+    Run::new(layers(max), WebrcReceiver::new(layers(max), config).unwrap(), rate, 4, 5)
 }
 
 #[test]
 fn a_receiver_alone_uses_its_link() {
     for (link, max) in [(1_000, 4_000), (4_000, 16_000)] {
-        let mut run = run(max, ReceiverConfig::new(), link);
+        let mut run = run(max, WebrcReceiverConfig::new(), link);
         run.start();
         let (rate, loss) = measure(&mut run, 100, 500);
         assert!(rate > 0.6 * link as f64, "{rate:.0} of {link} kbit/s, loss {loss:.3}");
@@ -32,19 +32,19 @@ fn a_receiver_alone_uses_its_link() {
 
 #[test]
 fn a_cap_is_kept() {
-    let config = ReceiverConfig::new().with_max_rate(Rate::from_kilobits(500));
+    let config = WebrcReceiverConfig::new().with_max_rate(Rate::from_kilobits(500));
     keeps_a_cap(run(4_000, config, 4_000), 300.0, 60, 260);
 }
 
 #[test]
 fn a_receiver_may_come_at_any_time_and_go() {
-    comes_and_goes(run(4_000, ReceiverConfig::new(), 1_000), 500.0, 180, 280);
+    comes_and_goes(run(4_000, WebrcReceiverConfig::new(), 1_000), 500.0, 180, 280);
 }
 
 /// Packets straight from a sender to the receiver, without a path.
 struct Bench {
     sender: DynamicSender,
-    receiver: Receiver,
+    receiver: WebrcReceiver,
     held: Vec<bool>,
     now: Instant,
 }
@@ -53,7 +53,7 @@ impl Bench {
     fn new() -> Self {
         let sender = DynamicSender::new(DynamicChannels::new(layers(2_000), Instant::ZERO).unwrap());
         let held = vec![false; usize::from(sender.channels().dynamic_channels()) + 1];
-        let receiver = Receiver::new(layers(2_000), ReceiverConfig::new()).unwrap();
+        let receiver = WebrcReceiver::new(layers(2_000), WebrcReceiverConfig::new()).unwrap();
         let mut bench = Self { sender, receiver, held, now: Instant::ZERO };
         bench.receiver.start(bench.now);
         apply(&mut bench.held, &mut bench.receiver);
@@ -153,7 +153,7 @@ fn a_slot_that_was_a_lie_costs_half_a_minute() {
 #[test]
 fn a_capacity_that_falls_is_followed_by_leaving_waves() {
     let lost = |rules| {
-        let receiver = Receiver::new(layers(16_000), ReceiverConfig::new().with_rules(rules)).unwrap();
+        let receiver = WebrcReceiver::new(layers(16_000), WebrcReceiverConfig::new().with_rules(rules)).unwrap();
         let mut run = Run::new(layers(16_000), receiver, 4_000, 4, 5);
         run.start();
         run.until(at(60_000));

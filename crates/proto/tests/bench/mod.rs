@@ -1,6 +1,6 @@
 //! A receiver by itself, and packets as another sender, a bad one or a hostile one writes them.
 
-use headwater_proto::delivery::{Drops, MemoryStore, Receiver, ReceiverConfig, ReceiverEvent};
+use headwater_proto::delivery::{Drops, MemoryStore, DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent};
 use headwater_proto::{ChannelId, Datagram, Ecn, Input, Instant, Machine, Output, fixed};
 use headwater_wire::extensions::{Extensions, FdtExtension};
 use headwater_wire::fdt::{File, Instance, OtiAttributes};
@@ -8,7 +8,7 @@ use headwater_wire::{Cci, Fti, PayloadId, alc};
 
 /// A receiver under test, fed packet by packet.
 pub struct Bench {
-    pub receiver: Receiver<fixed::Receiver, MemoryStore>,
+    pub receiver: DeliveryReceiver<fixed::FixedReceiver, MemoryStore>,
     pub now: u64,
     pub events: Vec<ReceiverEvent>,
     pub holds: bool,
@@ -16,12 +16,12 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Self {
-        Self::with(ReceiverConfig::default())
+        Self::with(DeliveryReceiverConfig::default())
     }
 
-    pub fn with(config: ReceiverConfig) -> Self {
+    pub fn with(config: DeliveryReceiverConfig) -> Self {
         let store = MemoryStore::new(1 << 20);
-        let receiver = Receiver::new(config, fixed::Receiver::new(), store, Instant::ZERO);
+        let receiver = DeliveryReceiver::new(config, fixed::FixedReceiver::new(), store, Instant::ZERO);
         let mut bench = Self { receiver, now: 0, events: Vec::new(), holds: false };
         bench.wait(0);
         bench

@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 
 use headwater_proto::delivery::{
-    FileToSend, MemorySource, MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent, RelativePath,
-    Sender, SenderConfig, SenderEvent, SessionPlan,
+    FileToSend, MemorySource, MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent, RelativePath,
+    DeliverySender, DeliverySenderConfig, SenderEvent, SessionPlan,
 };
 use headwater_proto::rng::Stream;
 use headwater_proto::{
@@ -15,8 +15,8 @@ use headwater_proto::{
 };
 use rand::{Rng, RngExt};
 
-pub type FixedSender = Sender<fixed::Sender, MemorySource>;
-pub type FixedReceiver = Receiver<fixed::Receiver, MemoryStore>;
+pub type FixedSender = DeliverySender<fixed::FixedSender, MemorySource>;
+pub type FixedReceiver = DeliveryReceiver<fixed::FixedReceiver, MemoryStore>;
 
 /// Pseudo-random content of a file.
 pub fn content(seed: u64, bytes: usize) -> Vec<u8> {
@@ -26,7 +26,7 @@ pub fn content(seed: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// A plan of files `file0`, `file1`.. with these contents, and a sender of it at `rate`.
-pub fn sender(contents: &[Vec<u8>], plan: PlanConfig, config: SenderConfig, rate: Rate) -> FixedSender {
+pub fn sender(contents: &[Vec<u8>], plan: PlanConfig, config: DeliverySenderConfig, rate: Rate) -> FixedSender {
     let file = |(index, content): (usize, &Vec<u8>)| FileToSend {
         path: RelativePath::new(&format!("dir/file{index}")).unwrap(),
         bytes: content.len() as u64,
@@ -36,7 +36,7 @@ pub fn sender(contents: &[Vec<u8>], plan: PlanConfig, config: SenderConfig, rate
     let plan = SessionPlan::new(contents.iter().enumerate().map(file).collect(), plan).unwrap();
     let source = MemorySource::new(&plan, &contents.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let digests = source.digests();
-    Sender::new(config, &plan, &digests, fixed::Sender::new(rate, Instant::ZERO), source).unwrap()
+    DeliverySender::new(config, &plan, &digests, fixed::FixedSender::new(rate, Instant::ZERO), source).unwrap()
 }
 
 /// How a receiver is placed.
@@ -76,7 +76,7 @@ pub struct End {
     link: Link,
     chance: Stream,
     pub joined: bool,
-    config: ReceiverConfig,
+    config: DeliveryReceiverConfig,
     pub started: bool,
 }
 
@@ -123,14 +123,14 @@ impl Outlet<SenderEvent> for Gather {
 impl Pair {
     pub fn new(seed: Seed, sender: FixedSender, links: &[Link]) -> Self {
         let end = |(index, link): (usize, &Link)| End {
-            machine: receiver(ReceiverConfig::default(), link.joins_at),
+            machine: receiver(DeliveryReceiverConfig::default(), link.joins_at),
             events: Vec::new(),
             joins: 0,
             ended_at: None,
             link: *link,
             chance: seed.stream("link", index as u64),
             joined: false,
-            config: ReceiverConfig::default(),
+            config: DeliveryReceiverConfig::default(),
             started: false,
         };
         Self {
@@ -145,7 +145,7 @@ impl Pair {
     }
 
     /// Configures a receiver that has not come yet.
-    pub fn configure(&mut self, receiver: usize, config: ReceiverConfig) {
+    pub fn configure(&mut self, receiver: usize, config: DeliveryReceiverConfig) {
         self.receivers[receiver].config = config;
     }
 
@@ -272,8 +272,8 @@ fn corrupt(datagram: &mut [u8], chance: &mut Stream) {
     }
 }
 
-fn receiver(config: ReceiverConfig, now: Instant) -> FixedReceiver {
-    Receiver::new(config, fixed::Receiver::new(), MemoryStore::new(1 << 30), now)
+fn receiver(config: DeliveryReceiverConfig, now: Instant) -> FixedReceiver {
+    DeliveryReceiver::new(config, fixed::FixedReceiver::new(), MemoryStore::new(1 << 30), now)
 }
 
 impl End {

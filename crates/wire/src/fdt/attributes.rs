@@ -178,7 +178,7 @@ pub const CONTROL_WORD_LEN_MAX: usize = 32;
 
 /// A congestion control and its parameters for receivers. Words are of `a-z`, `0-9` and `-`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Control {
+pub struct ControlAttributes {
     name: String,
     /// In the order of writing; names are unique.
     parameters: Vec<(String, u64)>,
@@ -202,7 +202,7 @@ pub enum ControlError {
     Twice,
 }
 
-impl Control {
+impl ControlAttributes {
     /// A control without parameters.
     ///
     /// # Errors
@@ -237,14 +237,14 @@ impl Control {
     }
 }
 
-impl fmt::Display for Control {
+impl fmt::Display for ControlAttributes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         self.parameters.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
     }
 }
 
-impl FromStr for Control {
+impl FromStr for ControlAttributes {
     type Err = ControlError;
 
     fn from_str(text: &str) -> Result<Self, ControlError> {
@@ -352,7 +352,7 @@ mod control_tests {
     #[test]
     fn what_is_written_is_read() {
         let text = "m2c base-rate=120000 ratio-ppm=750000 zero=0 most=18446744073709551615";
-        let control: Control = text.parse().unwrap();
+        let control: ControlAttributes = text.parse().unwrap();
         assert_eq!(control.name(), "m2c");
         assert_eq!((control.get("base-rate"), control.get("slot-ns")), (Some(120_000), None));
         assert_eq!(control.to_string(), text);
@@ -361,7 +361,7 @@ mod control_tests {
 
     #[test]
     fn what_is_none_is_refused() {
-        let parse = str::parse::<Control>;
+        let parse = str::parse::<ControlAttributes>;
         for text in ["", "M2C", "m2c_", &"x".repeat(33)] {
             assert_eq!(parse(text), Err(ControlError::Word), "{text:?}");
         }

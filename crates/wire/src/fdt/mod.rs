@@ -13,7 +13,7 @@ mod parse;
 mod xml;
 
 pub use attributes::{
-    CONTROL_PARAMETERS_MAX, CONTROL_WORD_LEN_MAX, Control, ControlError, FileTime, FileTimeError,
+    CONTROL_PARAMETERS_MAX, CONTROL_WORD_LEN_MAX, ControlAttributes, ControlError, FileTime, FileTimeError,
     OtiAttributes,
 };
 
@@ -55,7 +55,7 @@ pub struct Instance {
     pub oti: OtiAttributes,
     /// `hw:Congestion-Control`: parameters of the session's channels for receivers; `None` for one channel of
     /// any rate.
-    pub control: Option<Control>,
+    pub control: Option<ControlAttributes>,
     /// The files, each with a different TOI.
     pub files: Vec<File>,
     /// `hw:Folder`: names of folders that contain no file of the session, URI references; at most

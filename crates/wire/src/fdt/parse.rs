@@ -16,7 +16,7 @@ use quick_xml::reader::NsReader;
 use super::attributes::{ENCODING_ID, INSTANCE_ID, MAX_BLOCK, MAX_SYMBOLS, SCHEME_SPECIFIC, SYMBOL_SIZE};
 use super::xml::is_xml_char;
 use super::{
-    ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, Control, DEPTH_MAX, DOCUMENT_LEN_MAX, FDT_NAMESPACE,
+    ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, ControlAttributes, DEPTH_MAX, DOCUMENT_LEN_MAX, FDT_NAMESPACE,
     FDT_NAMESPACE_2005, FILES_MAX, FOLDERS_MAX, FdtError, File, FileTime, HEADWATER_NAMESPACE, Headwater,
     Instance, MODE_MAX, OtiAttributes, Segment, Withdrawal,
 };
@@ -368,7 +368,7 @@ impl Value<'_> {
         self.token()?.parse().map_err(|_| self.invalid("not seconds with nine decimals"))
     }
 
-    pub(super) fn control(&self) -> Result<Control, FdtError> {
+    pub(super) fn control(&self) -> Result<ControlAttributes, FdtError> {
         self.token()?.parse().map_err(|_| self.invalid("not a name and a few numbers"))
     }
 

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::Error;
+use super::PgmPacketError;
 use crate::bytes::{Writer, be16, be32};
 
 const AFI_IPV4: u16 = 1;
@@ -31,10 +31,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub(super) fn from_code(code: u8) -> Result<Kind, Error> {
+    pub(super) fn from_code(code: u8) -> Result<Kind, PgmPacketError> {
         let all =
             [Self::Spm, Self::Odata, Self::Rdata, Self::Nak, Self::Nnak, Self::Ncf, Self::Spmr, Self::Ack];
-        all.into_iter().find(|kind| *kind as u8 == code).ok_or(Error::Type(code))
+        all.into_iter().find(|kind| *kind as u8 == code).ok_or(PgmPacketError::Type(code))
     }
 
     /// Whether packets of this type carry data.
@@ -45,7 +45,7 @@ impl Kind {
 
 /// Body of NAK, NNAK and NCF: the packet and its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Report {
+pub struct PgmReport {
     /// First requested sequence number; [`Options::nak_list`](super::Options::nak_list) may hold more.
     pub sequence: u32,
     /// Network address of the source: of the last SPM's path.
@@ -87,11 +87,11 @@ pub enum Body<'a> {
         data: &'a [u8],
     },
     /// A receiver misses packets.
-    Nak(Report),
+    Nak(PgmReport),
     /// A local repairer received NAKs and repairs the loss.
-    Nnak(Report),
+    Nnak(PgmReport),
     /// The source heard a NAK.
-    Ncf(Report),
+    Ncf(PgmReport),
     /// A receiver asks for an SPM.
     Spmr,
     /// PGMCC's acknowledgement.
@@ -163,7 +163,7 @@ pub(super) struct Head(Body<'static>);
 
 impl Head {
     /// Parses the head of a body, and returns the bytes behind the head too.
-    pub(super) fn parse(kind: Kind, bytes: &[u8]) -> Result<(Head, &[u8]), Error> {
+    pub(super) fn parse(kind: Kind, bytes: &[u8]) -> Result<(Head, &[u8]), PgmPacketError> {
         let mut reader = Reader { rest: bytes };
         let body = match kind {
             Kind::Spm => Body::Spm {
@@ -198,19 +198,19 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn take(&mut self, need: usize) -> Result<&'a [u8], Error> {
+    pub(super) fn take(&mut self, need: usize) -> Result<&'a [u8], PgmPacketError> {
         let have = self.rest.len();
-        let (taken, rest) = self.rest.split_at_checked(need).ok_or(Error::Truncated { need, have })?;
+        let (taken, rest) = self.rest.split_at_checked(need).ok_or(PgmPacketError::Truncated { need, have })?;
         self.rest = rest;
         Ok(taken)
     }
 
-    pub(super) fn word(&mut self) -> Result<u32, Error> {
+    pub(super) fn word(&mut self) -> Result<u32, PgmPacketError> {
         Ok(be32(self.take(4)?, 0))
     }
 
     /// Family, 16 bits (reserved, but for PGMCC's loss rate), address.
-    pub(super) fn address_and_field(&mut self) -> Result<(IpAddr, u16), Error> {
+    pub(super) fn address_and_field(&mut self) -> Result<(IpAddr, u16), PgmPacketError> {
         let head = self.take(4)?;
         let address = match be16(head, 0) {
             AFI_IPV4 => IpAddr::V4(Ipv4Addr::from_bits(self.word()?)),
@@ -219,17 +219,17 @@ impl<'a> Reader<'a> {
                 octets.copy_from_slice(self.take(16)?);
                 IpAddr::V6(Ipv6Addr::from(octets))
             }
-            family => return Err(Error::AddressFamily(family)),
+            family => return Err(PgmPacketError::AddressFamily(family)),
         };
         Ok((address, be16(head, 2)))
     }
 
-    fn address(&mut self) -> Result<IpAddr, Error> {
+    fn address(&mut self) -> Result<IpAddr, PgmPacketError> {
         Ok(self.address_and_field()?.0)
     }
 
-    fn report(&mut self) -> Result<Report, Error> {
-        Ok(Report { sequence: self.word()?, source: self.address()?, group: self.address()? })
+    fn report(&mut self) -> Result<PgmReport, PgmPacketError> {
+        Ok(PgmReport { sequence: self.word()?, source: self.address()?, group: self.address()? })
     }
 }
 

@@ -20,7 +20,7 @@ mod options;
 
 use crate::bytes::{Writer, be16};
 
-pub use body::{Body, Kind, Report};
+pub use body::{Body, Kind, PgmReport};
 pub use options::{
     CongestionData, CongestionFeedback, Fragment, NAK_LIST_MAX, NakList, OPTIONS_MAX, Options, Parity,
 };
@@ -36,7 +36,7 @@ const PARITY: u8 = 0x80;
 
 /// Why a datagram holds no PGM packet, or a packet cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum PgmPacketError {
     /// Fewer bytes than a field needs.
     #[error("PGM packet of {have} bytes is cut short: it needs {need}")]
     Truncated {
@@ -116,10 +116,10 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// The first error found.
-    pub fn parse(datagram: &'a [u8]) -> Result<Packet<'a>, Error> {
+    pub fn parse(datagram: &'a [u8]) -> Result<Packet<'a>, PgmPacketError> {
         let have = datagram.len();
         if have < HEADER_LEN {
-            return Err(Error::Truncated { need: HEADER_LEN, have });
+            return Err(PgmPacketError::Truncated { need: HEADER_LEN, have });
         }
         let kind = Kind::from_code(datagram[4])?;
         check(datagram, kind)?;
@@ -130,7 +130,7 @@ impl<'a> Packet<'a> {
             _ => Options::parse(rest)?,
         };
         if data.len() != said || (!kind.is_data() && said > 0) {
-            return Err(Error::DataLength { said, have: data.len() });
+            return Err(PgmPacketError::DataLength { said, have: data.len() });
         }
         let mut gsi = [0; 6];
         gsi.copy_from_slice(&datagram[8..14]);
@@ -155,9 +155,9 @@ impl<'a> Packet<'a> {
     /// # Errors
     /// [`Error::Truncated`] if the buffer is too short, [`Error::DataLength`] if the data is longer than
     /// 65535 bytes.
-    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, PgmPacketError> {
         let (need, have) = (self.buffer_len(), buffer.len());
-        let Some(packet) = buffer.get_mut(..need) else { return Err(Error::Truncated { need, have }) };
+        let Some(packet) = buffer.get_mut(..need) else { return Err(PgmPacketError::Truncated { need, have }) };
         let data = self.body.data();
         packet[need - data.len()..].copy_from_slice(data);
         self.emit_around(packet)?;
@@ -170,11 +170,11 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// As of [`Packet::emit`].
-    pub fn emit_around(&self, packet: &mut [u8]) -> Result<(), Error> {
+    pub fn emit_around(&self, packet: &mut [u8]) -> Result<(), PgmPacketError> {
         let (need, have) = (self.buffer_len() - self.body.data().len(), packet.len());
-        let data_len = have.checked_sub(need).ok_or(Error::Truncated { need, have })?;
+        let data_len = have.checked_sub(need).ok_or(PgmPacketError::Truncated { need, have })?;
         let data_len = u16::try_from(data_len)
-            .map_err(|_| Error::DataLength { said: usize::from(u16::MAX), have: data_len })?;
+            .map_err(|_| PgmPacketError::DataLength { said: usize::from(u16::MAX), have: data_len })?;
         let mut writer = Writer::new(packet);
         writer.put(&self.source_port.to_be_bytes());
         writer.put(&self.destination_port.to_be_bytes());
@@ -198,13 +198,13 @@ impl<'a> Packet<'a> {
 }
 
 /// Section 8: all packets may have a checksum, data must.
-fn check(datagram: &[u8], kind: Kind) -> Result<(), Error> {
+fn check(datagram: &[u8], kind: Kind) -> Result<(), PgmPacketError> {
     if be16(datagram, 6) == 0 {
-        return if kind.is_data() { Err(Error::Checksum) } else { Ok(()) };
+        return if kind.is_data() { Err(PgmPacketError::Checksum) } else { Ok(()) };
     }
     match sum(datagram) {
         0xFFFF => Ok(()),
-        _ => Err(Error::Checksum),
+        _ => Err(PgmPacketError::Checksum),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use core::net::IpAddr;
 
-use super::Error;
+use super::PgmPacketError;
 use super::body::{Reader, address_len, put_address_and_field, put_all};
 use crate::bytes::{Writer, be16};
 
@@ -162,12 +162,12 @@ impl Options {
     }
 
     /// Parses the options, and returns the bytes behind them too.
-    pub(super) fn parse(bytes: &[u8]) -> Result<(Options, &[u8]), Error> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<(Options, &[u8]), PgmPacketError> {
         let mut reader = Reader { rest: bytes };
         let first = reader.take(OPTION_HEAD_LEN)?;
         let total = usize::from(be16(first, 2));
         if first[0] & !END != LENGTH || first[1] != 4 || total < OPTION_HEAD_LEN {
-            return Err(Error::OptionsLength(total));
+            return Err(PgmPacketError::OptionsLength(total));
         }
         let mut is_last = first[0] & END != 0;
         let mut chain = Reader { rest: reader.take(total - OPTION_HEAD_LEN)? };
@@ -176,28 +176,28 @@ impl Options {
         while !is_last {
             count += 1;
             if count > OPTIONS_MAX {
-                return Err(Error::TooManyOptions);
+                return Err(PgmPacketError::TooManyOptions);
             }
-            let head = chain.take(OPTION_HEAD_LEN).map_err(|_| Error::OptionsLength(total))?;
+            let head = chain.take(OPTION_HEAD_LEN).map_err(|_| PgmPacketError::OptionsLength(total))?;
             let (kind, len) = (head[0] & !END, usize::from(head[1]));
             is_last = head[0] & END != 0;
-            let wrong = Error::OptionLength { kind, len };
+            let wrong = PgmPacketError::OptionLength { kind, len };
             let body = chain.take(len.checked_sub(OPTION_HEAD_LEN).ok_or(wrong)?).map_err(|_| wrong)?;
             if !options.read(kind, [head[2], head[3]], body).map_err(|error| error.unwrap_or(wrong))? {
                 // A packet that may be taken without the option is.
                 if head[2] & OPX_MASK == OPX_DISCARD {
-                    return Err(Error::UnknownOption(kind));
+                    return Err(PgmPacketError::UnknownOption(kind));
                 }
             }
         }
         match chain.rest {
             [] => Ok((options, reader.rest)),
-            _ => Err(Error::OptionsLength(total)),
+            _ => Err(PgmPacketError::OptionsLength(total)),
         }
     }
 
     /// Reads one option and returns whether the option is known. The error is `None` if the length is wrong.
-    fn read(&mut self, kind: u8, bits: [u8; 2], body: &[u8]) -> Result<bool, Option<Error>> {
+    fn read(&mut self, kind: u8, bits: [u8; 2], body: &[u8]) -> Result<bool, Option<PgmPacketError>> {
         let mut reader = Reader { rest: body };
         let mut word = || reader.word().map_err(|_| None);
         match kind {
@@ -289,9 +289,9 @@ impl Options {
     }
 }
 
-fn address(reader: &mut Reader<'_>) -> Result<(IpAddr, u16), Option<Error>> {
+fn address(reader: &mut Reader<'_>) -> Result<(IpAddr, u16), Option<PgmPacketError>> {
     reader.address_and_field().map_err(|error| match error {
-        Error::AddressFamily(_) => Some(error),
+        PgmPacketError::AddressFamily(_) => Some(error),
         _ => None,
     })
 }

@@ -1,12 +1,12 @@
 //! ALC packets as values, against packets written by hand and by the `flute` crate.
 use crate::hex::hex;
-use headwater_wire::alc::{self, Error, Repr};
+use headwater_wire::alc::{self, AlcError, Repr};
 use headwater_wire::extensions::{
     ContentEncoding, ExtensionError, Extensions, FdtExtension, Levels, Seq, Time,
 };
 use headwater_wire::{Cci, EncodingId, Fti, PayloadId};
 
-fn emit(repr: &Repr) -> Result<Vec<u8>, Error> {
+fn emit(repr: &Repr) -> Result<Vec<u8>, AlcError> {
     let mut buffer = vec![0xAA; repr.buffer_len()];
     let len = repr.emit(&mut buffer)?;
     assert_eq!(len, buffer.len());
@@ -187,9 +187,9 @@ fn every_cut_of_a_packet_is_refused() {
 #[test]
 fn malformed_packets_are_refused() {
     let parse = |digits| alc::parse(&hex(digits)).map(|_| ()).unwrap_err();
-    assert_eq!(parse("10 00 02 00 00000000"), Error::NoTsi);
-    assert_eq!(parse("10 10 03 81 00000000 0001 0001 00000000"), Error::UnknownScheme(0x81));
-    assert_eq!(parse("10 10 03 00 00000000 0001 0001 0000"), Error::PayloadTruncated(2));
+    assert_eq!(parse("10 00 02 00 00000000"), AlcError::NoTsi);
+    assert_eq!(parse("10 10 03 81 00000000 0001 0001 00000000"), AlcError::UnknownScheme(0x81));
+    assert_eq!(parse("10 10 03 00 00000000 0001 0001 0000"), AlcError::PayloadTruncated(2));
     let error = parse("10 10 04 00 00000000 0001 0001 60 01 0000");
     assert_eq!(error, ExtensionError::Length { het: 0x60, need: 6, have: 2 }.into());
     // EXT_TIME announces one word that it does not have; SCT-Low without SCT-High.
@@ -203,14 +203,14 @@ fn malformed_packets_are_refused() {
 
 #[test]
 fn values_that_no_header_holds_are_refused() {
-    let refused = |repr: Repr| matches!(emit(&repr), Err(Error::Unrepresentable { .. }));
+    let refused = |repr: Repr| matches!(emit(&repr), Err(AlcError::Unrepresentable { .. }));
     assert!(refused(Repr { tsi: 1 << 48, ..plain() }));
     assert!(refused(Repr { toi: Some(1 << 112), ..plain() }));
     assert!(refused(Repr { toi: None, tsi: 1 << 32, ..plain() }));
     assert!(refused(Repr { psi: 4, ..plain() }));
     let payload_id = Some(PayloadId { sbn: 256, esi: 0 });
-    assert!(matches!(emit(&Repr { payload_id, ..m2c() }), Err(Error::PayloadId(_))));
-    assert_eq!(emit(&Repr { codepoint: 99, ..m2c() }), Err(Error::UnknownScheme(99)));
+    assert!(matches!(emit(&Repr { payload_id, ..m2c() }), Err(AlcError::PayloadId(_))));
+    assert_eq!(emit(&Repr { codepoint: 99, ..m2c() }), Err(AlcError::UnknownScheme(99)));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn extensions_that_cannot_be_written_are_refused() {
 
 #[test]
 fn short_buffer_is_refused() {
-    assert_eq!(m2c().emit(&mut [0; 23]), Err(Error::Buffer { need: 24, have: 23 }));
+    assert_eq!(m2c().emit(&mut [0; 23]), Err(AlcError::Buffer { need: 24, have: 23 }));
 }
 
 /// Headers that the `flute` crate 1.11.7 sent, and what they say. TSI is 7 in all of them; CCI is zero.

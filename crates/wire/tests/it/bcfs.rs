@@ -1,7 +1,7 @@
 //! Messages of the Breadcrumb Forwarding Service.
 use std::net::SocketAddr;
 
-use headwater_wire::bcfs::{Error, Header, Kind, Label, Level};
+use headwater_wire::bcfs::{ExchangeError, Header, Kind, Label, Level};
 use headwater_wire::lct;
 use proptest::prelude::*;
 
@@ -60,17 +60,17 @@ fn other_datagrams_are_refused_with_the_reason() {
         bytes[at] = value;
         Header::parse(&bytes).err()
     };
-    assert_eq!(changed(2, b'T'), Some(Error::Magic), "TFMCC");
-    assert_eq!(changed(3, 0x20), Some(Error::Version(2)));
-    assert_eq!(changed(3, 0x13), Some(Error::Kind(3)));
-    assert_eq!(changed(11, 5), Some(Error::Family(5)));
-    assert_eq!(changed(11, 6), Some(Error::Length(20)), "IPv6 takes 32");
+    assert_eq!(changed(2, b'T'), Some(ExchangeError::Magic), "TFMCC");
+    assert_eq!(changed(3, 0x20), Some(ExchangeError::Version(2)));
+    assert_eq!(changed(3, 0x13), Some(ExchangeError::Kind(3)));
+    assert_eq!(changed(11, 5), Some(ExchangeError::Family(5)));
+    assert_eq!(changed(11, 6), Some(ExchangeError::Length(20)), "IPv6 takes 32");
     for (digits, lens) in [(REQUEST, 3..20), (REPLY, 3..32)] {
         for len in lens {
-            assert_eq!(Header::parse(&hex(digits)[..len]), Err(Error::Length(len)));
+            assert_eq!(Header::parse(&hex(digits)[..len]), Err(ExchangeError::Length(len)));
         }
     }
-    assert_eq!(Header::parse(&hex(&format!("{NULL}00"))), Err(Error::Length(21)), "a null has no body");
+    assert_eq!(Header::parse(&hex(&format!("{NULL}00"))), Err(ExchangeError::Length(21)), "a null has no body");
     assert!(lct::Packet::new_checked(hex(REQUEST).as_slice()).is_err(), "no receiver of LCT takes it");
 }
 
@@ -86,7 +86,7 @@ fn an_ipv4_address_has_one_form() {
 #[test]
 fn short_buffers_are_refused_and_the_highest_level_stays() {
     let header = Header::new(Kind::Reply, ipv6(), Label(1), Level(u16::MAX));
-    assert_eq!(header.emit(&mut [0; 31]), Err(Error::Length(31)));
+    assert_eq!(header.emit(&mut [0; 31]), Err(ExchangeError::Length(31)));
     assert_eq!(header.level.raised(), Level(u16::MAX));
     assert_eq!(Level::ZERO.raised(), Level::ONE);
 }

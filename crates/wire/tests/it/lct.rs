@@ -1,6 +1,6 @@
 //! The checked view over an LCT header.
 use crate::hex::hex;
-use headwater_wire::lct::{Error, Packet};
+use headwater_wire::lct::{LctError, Packet};
 
 /// C=3, PSI=2, S=1, O=3, H=1, A=0, B=1, HDR_LEN=12: every field at its longest, then the last type of
 /// extension with a length byte and the first without.
@@ -62,33 +62,33 @@ fn reserved_bits_are_ignored() {
 
 #[test]
 fn other_versions_are_refused() {
-    assert_eq!(Packet::new_checked(hex("20 10 03 00 00000000 1234 5678")).unwrap_err(), Error::Version(2));
-    assert_eq!(Packet::new_checked(hex("00 10 03 00 00000000 1234 5678")).unwrap_err(), Error::Version(0));
+    assert_eq!(Packet::new_checked(hex("20 10 03 00 00000000 1234 5678")).unwrap_err(), LctError::Version(2));
+    assert_eq!(Packet::new_checked(hex("00 10 03 00 00000000 1234 5678")).unwrap_err(), LctError::Version(0));
 }
 
 #[test]
 fn header_length_beyond_the_datagram_is_refused() {
     let error = Packet::new_checked(hex("10 10 04 00 00000000 1234 5678")).unwrap_err();
-    assert_eq!(error, Error::Truncated { need: 16, have: 12 });
+    assert_eq!(error, LctError::Truncated { need: 16, have: 12 });
 }
 
 #[test]
 fn header_length_before_the_fields_end_is_refused() {
     let error = Packet::new_checked(hex("10 10 02 00 00000000 1234 5678")).unwrap_err();
-    assert_eq!(error, Error::HeaderLength { header_len: 8, fields_len: 12 });
+    assert_eq!(error, LctError::HeaderLength { header_len: 8, fields_len: 12 });
 }
 
 #[test]
 fn extension_of_length_zero_is_refused() {
     let error = Packet::new_checked(hex("10 10 04 00 00000000 1234 5678 40 00 0000")).unwrap_err();
-    assert_eq!(error, Error::Extension { het: 0x40 });
+    assert_eq!(error, LctError::Extension { het: 0x40 });
 }
 
 #[test]
 fn extension_that_crosses_the_header_is_refused() {
     // HEL=2, but one word is left in the header; the payload behind it does not help.
     let error = Packet::new_checked(hex("10 10 04 00 00000000 1234 5678 40 02 0000 00000000")).unwrap_err();
-    assert_eq!(error, Error::Extension { het: 0x40 });
+    assert_eq!(error, LctError::Extension { het: 0x40 });
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn every_cut_of_the_header_is_refused() {
     let bytes = hex(WIDEST);
     for len in 0..48 {
         assert!(
-            matches!(Packet::new_checked(&bytes[..len]), Err(Error::Truncated { have, .. }) if have == len)
+            matches!(Packet::new_checked(&bytes[..len]), Err(LctError::Truncated { have, .. }) if have == len)
         );
     }
 }

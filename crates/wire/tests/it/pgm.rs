@@ -2,8 +2,8 @@
 use std::net::IpAddr;
 
 use headwater_wire::pgm::{
-    Body, CongestionData, CongestionFeedback, Error, Fragment, Gsi, NAK_LIST_MAX, NakList, Options, Packet,
-    Parity, Report,
+    Body, CongestionData, CongestionFeedback, PgmPacketError, Fragment, Gsi, NAK_LIST_MAX, NakList, Options, Packet,
+    Parity, PgmReport,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -27,8 +27,8 @@ fn v4(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-fn report(sequence: u32) -> Report {
-    Report { sequence, source: v4("192.0.2.1"), group: v4("239.255.72.87") }
+fn report(sequence: u32) -> PgmReport {
+    PgmReport { sequence, source: v4("192.0.2.1"), group: v4("239.255.72.87") }
 }
 
 fn down(body: Body<'_>, options: Options) -> Packet<'_> {
@@ -104,7 +104,7 @@ fn data_must_have_a_checksum_and_others_may() {
         bytes[6..8].fill(0);
         bytes
     };
-    assert_eq!(Packet::parse(&zeroed(ODATA)), Err(Error::Checksum));
+    assert_eq!(Packet::parse(&zeroed(ODATA)), Err(PgmPacketError::Checksum));
     assert!(Packet::parse(&zeroed(SPM)).is_ok());
     for digits in [SPM, ODATA, FRAGMENT, NAK, NCF, SPMR] {
         let bytes = hex(digits);
@@ -124,14 +124,14 @@ fn wrong_lengths_are_refused_with_the_reason() {
         summed(bytes)
     };
     let refused = |bytes: &[u8]| Packet::parse(bytes).expect_err("it is wrong");
-    assert_eq!(refused(&changed(ODATA, 15, 6)), Error::DataLength { said: 6, have: 5 });
-    assert_eq!(refused(&changed(SPMR, 4, 1)), Error::Type(1), "POLL");
-    assert_eq!(refused(&changed(NAK, 21, 9)), Error::AddressFamily(9));
+    assert_eq!(refused(&changed(ODATA, 15, 6)), PgmPacketError::DataLength { said: 6, have: 5 });
+    assert_eq!(refused(&changed(SPMR, 4, 1)), PgmPacketError::Type(1), "POLL");
+    assert_eq!(refused(&changed(NAK, 21, 9)), PgmPacketError::AddressFamily(9));
     let mut longer = hex(SPM);
     longer.extend([0; 4]);
-    assert_eq!(refused(&summed(longer)), Error::DataLength { said: 0, have: 4 });
+    assert_eq!(refused(&summed(longer)), PgmPacketError::DataLength { said: 0, have: 4 });
     for cut in 16..hex(SPM).len() {
-        assert!(matches!(refused(&summed(hex(SPM)[..cut].to_vec())), Error::Truncated { .. }), "{cut}");
+        assert!(matches!(refused(&summed(hex(SPM)[..cut].to_vec())), PgmPacketError::Truncated { .. }), "{cut}");
     }
 }
 
@@ -143,19 +143,19 @@ fn options_that_loop_or_overrun_are_refused() {
         changes.iter().for_each(|(offset, value)| bytes[at + offset] = *value);
         Packet::parse(&summed(bytes)).map(|packet| packet.options).expect_err("it is wrong")
     };
-    assert_eq!(changed(&[(5, 0)]), Error::OptionLength { kind: 2, len: 0 }, "it would never get on");
-    assert_eq!(changed(&[(5, 3)]), Error::OptionLength { kind: 2, len: 3 });
-    assert_eq!(changed(&[(5, 16)]), Error::OptionLength { kind: 2, len: 16 }, "beyond OPT_LENGTH");
-    assert_eq!(changed(&[(5, 8)]), Error::OptionsLength(16), "the end before the end");
-    assert_eq!(changed(&[(4, 2)]), Error::OptionsLength(16), "no end");
-    assert_eq!(changed(&[(0, 2)]), Error::OptionsLength(16), "OPT_LENGTH is not in front");
-    assert_eq!(changed(&[(3, 3)]), Error::OptionsLength(3));
-    assert_eq!(changed(&[(4, 0x83)]), Error::OptionLength { kind: 3, len: 12 });
+    assert_eq!(changed(&[(5, 0)]), PgmPacketError::OptionLength { kind: 2, len: 0 }, "it would never get on");
+    assert_eq!(changed(&[(5, 3)]), PgmPacketError::OptionLength { kind: 2, len: 3 });
+    assert_eq!(changed(&[(5, 16)]), PgmPacketError::OptionLength { kind: 2, len: 16 }, "beyond OPT_LENGTH");
+    assert_eq!(changed(&[(5, 8)]), PgmPacketError::OptionsLength(16), "the end before the end");
+    assert_eq!(changed(&[(4, 2)]), PgmPacketError::OptionsLength(16), "no end");
+    assert_eq!(changed(&[(0, 2)]), PgmPacketError::OptionsLength(16), "OPT_LENGTH is not in front");
+    assert_eq!(changed(&[(3, 3)]), PgmPacketError::OptionsLength(3));
+    assert_eq!(changed(&[(4, 0x83)]), PgmPacketError::OptionLength { kind: 3, len: 12 });
     let mut many = hex(SPM);
     many[5] = 1;
     many.extend([0, 4, 0, 4 + 4 * 16]);
     many.extend([0x0D, 4, 0, 0].repeat(16));
-    assert_eq!(Packet::parse(&summed(many)), Err(Error::TooManyOptions));
+    assert_eq!(Packet::parse(&summed(many)), Err(PgmPacketError::TooManyOptions));
 }
 
 #[test]
@@ -169,14 +169,14 @@ fn unknown_options_are_skipped_unless_the_packet_is_void_without() {
     let expected = Options { syn: true, ..Options::default() };
     assert_eq!(with(0), Ok(expected));
     assert_eq!(with(1), Ok(expected));
-    assert_eq!(with(2), Err(Error::UnknownOption(0x55)));
+    assert_eq!(with(2), Err(PgmPacketError::UnknownOption(0x55)));
 }
 
 #[test]
 fn a_buffer_that_is_too_short_is_left_alone() {
     let packet = down(Body::Odata { sequence: 1, trail: 1, data: b"x" }, Options::default());
     let mut buffer = [0; 24];
-    assert_eq!(packet.emit(&mut buffer), Err(Error::Truncated { need: 25, have: 24 }));
+    assert_eq!(packet.emit(&mut buffer), Err(PgmPacketError::Truncated { need: 25, have: 24 }));
     assert_eq!(buffer, [0; 24]);
 }
 
@@ -186,12 +186,12 @@ fn data_that_is_there_already_is_packed_where_it_stands() {
     let whole = down(body, Options { join: Some(3), ..Options::default() });
     let bare = Packet { body: Body::Rdata { sequence: 7, trail: 3, data: &[] }, ..whole };
     let mut around = vec![0xAA; bare.buffer_len()];
-    assert_eq!(bare.emit_around(&mut around[1..]), Err(Error::Truncated { need: 36, have: 35 }));
+    assert_eq!(bare.emit_around(&mut around[1..]), Err(PgmPacketError::Truncated { need: 36, have: 35 }));
     around.extend(b"hello");
     assert_eq!(bare.emit_around(&mut around), Ok(()));
     assert_eq!(around, emitted(&whole));
     let mut long = vec![0; bare.buffer_len() + 65_536];
-    assert_eq!(bare.emit_around(&mut long), Err(Error::DataLength { said: 65_535, have: 65_536 }));
+    assert_eq!(bare.emit_around(&mut long), Err(PgmPacketError::DataLength { said: 65_535, have: 65_536 }));
 }
 
 fn address() -> impl Strategy<Value = IpAddr> {
@@ -223,7 +223,7 @@ prop_compose! {
 
 fn body(data: &[u8]) -> impl Strategy<Value = Body<'_>> {
     let report = || {
-        (any::<u32>(), address(), address()).prop_map(|(sequence, source, group)| Report {
+        (any::<u32>(), address(), address()).prop_map(|(sequence, source, group)| PgmReport {
             sequence,
             source,
             group,

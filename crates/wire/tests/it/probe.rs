@@ -1,6 +1,6 @@
 //! Probes of `headwater doctor`.
 use headwater_wire::lct;
-use headwater_wire::probe::{BYTES, Error, Message, ProbeArrival, Request};
+use headwater_wire::probe::{BYTES, ExchangeError, Message, ProbeArrival, Request};
 use proptest::prelude::*;
 
 use crate::hex::hex;
@@ -36,14 +36,14 @@ fn other_datagrams_are_refused_with_the_reason() {
         bytes[at] = value;
         Message::parse(&bytes)
     };
-    assert_eq!(changed(0, 0x10), Err(Error::Magic));
-    assert_eq!(changed(3, 0x20), Err(Error::Version(2)));
-    assert_eq!(changed(3, 0x12), Err(Error::Kind(2)));
-    assert_eq!(Message::parse(&[]), Err(Error::Magic));
+    assert_eq!(changed(0, 0x10), Err(ExchangeError::Magic));
+    assert_eq!(changed(3, 0x20), Err(ExchangeError::Version(2)));
+    assert_eq!(changed(3, 0x12), Err(ExchangeError::Kind(2)));
+    assert_eq!(Message::parse(&[]), Err(ExchangeError::Magic));
     for bytes_wrong in [3, 4, BYTES - 1, BYTES + 1] {
         let mut datagram = hex(REQUEST);
         datagram.resize(bytes_wrong, 0);
-        assert_eq!(Message::parse(&datagram), Err(Error::Length(bytes_wrong)));
+        assert_eq!(Message::parse(&datagram), Err(ExchangeError::Length(bytes_wrong)));
     }
 }
 

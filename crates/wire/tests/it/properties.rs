@@ -1,7 +1,7 @@
 //! What is written is what is read, for any value; and no bytes make the parsers panic.
 use headwater_wire::alc::{self, Repr};
 use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension, Levels, Seq, Time};
-use headwater_wire::fdt::{Control, File, FileTime, Headwater, Instance, OtiAttributes, Segment, Withdrawal};
+use headwater_wire::fdt::{ControlAttributes, File, FileTime, Headwater, Instance, OtiAttributes, Segment, Withdrawal};
 use headwater_wire::fti::Ldpc;
 use headwater_wire::{Cci, EncodingId, Fti, PayloadId, lct};
 use proptest::collection::vec;
@@ -184,9 +184,9 @@ prop_compose! {
     }
 }
 
-fn control() -> impl Strategy<Value = Control> {
+fn control() -> impl Strategy<Value = ControlAttributes> {
     ("[a-z0-9-]{1,32}", vec(("[a-z0-9-]{1,32}", any::<u64>()), 0..8)).prop_map(|(name, parameters)| {
-        let mut control = Control::new(&name).expect("a word");
+        let mut control = ControlAttributes::new(&name).expect("a word");
         for (name, value) in parameters {
             // One that comes twice is left out.
             let _twice = control.put(&name, value);

@@ -1,6 +1,6 @@
 //! Round-trip questions.
 use headwater_wire::lct;
-use headwater_wire::rtt::{BYTES, Error, Message};
+use headwater_wire::rtt::{BYTES, ExchangeError, Message};
 use proptest::prelude::*;
 
 use crate::hex::hex;
@@ -25,14 +25,14 @@ fn other_datagrams_are_refused_with_the_reason() {
         bytes[at] = value;
         Message::parse(&bytes)
     };
-    assert_eq!(changed(0, 0x10), Err(Error::Magic));
-    assert_eq!(changed(2, b'D'), Err(Error::Magic), "a probe of the doctor");
-    assert_eq!(changed(3, 0x20), Err(Error::Version(2)));
-    assert_eq!(changed(3, 0x12), Err(Error::Kind(2)));
+    assert_eq!(changed(0, 0x10), Err(ExchangeError::Magic));
+    assert_eq!(changed(2, b'D'), Err(ExchangeError::Magic), "a probe of the doctor");
+    assert_eq!(changed(3, 0x20), Err(ExchangeError::Version(2)));
+    assert_eq!(changed(3, 0x12), Err(ExchangeError::Kind(2)));
     for bytes_wrong in [3, 4, BYTES - 1, BYTES + 1] {
         let mut datagram = hex(QUESTION);
         datagram.resize(bytes_wrong, 0);
-        assert_eq!(Message::parse(&datagram), Err(Error::Length(bytes_wrong)));
+        assert_eq!(Message::parse(&datagram), Err(ExchangeError::Length(bytes_wrong)));
     }
 }
 

@@ -1,6 +1,6 @@
 //! SIM's congestion control information and feedback.
 use headwater_wire::lct;
-use headwater_wire::sim::{Data, Error, Group, Holding, REPORT_BYTES, Report};
+use headwater_wire::sim::{Data, SimPacketError, Group, Holding, REPORT_BYTES, SimReport};
 use proptest::prelude::*;
 
 use crate::hex::hex;
@@ -13,8 +13,8 @@ const fn data() -> Data {
     Data { rank: 3, request: 0xFFFE, timestamp: 100_000, sequence: 0x0102_0304 }
 }
 
-const fn report() -> Report {
-    Report {
+const fn report() -> SimReport {
+    SimReport {
         is_last: true,
         request: 0xFFFE,
         source: 0x0A0B_0C0D,
@@ -34,7 +34,7 @@ fn data_and_reports_are_these_bytes() {
     assert_eq!(data().to_cci().as_bytes(), hex(DATA));
     assert_eq!(Data::parse(&hex(DATA)), Ok(data()));
     assert_eq!(report().emit().as_slice(), hex(REPORT));
-    assert_eq!(Report::parse(&hex(REPORT)), Ok(report()));
+    assert_eq!(SimReport::parse(&hex(REPORT)), Ok(report()));
 }
 
 #[test]
@@ -42,8 +42,8 @@ fn a_holding_is_these_bytes() {
     let holding = Holding { session: 0x0012_3456, groups: 3 };
     assert_eq!(holding.emit().as_slice(), hex("01 03 0000 123456 00"));
     assert_eq!(Holding::parse(&hex("01 03 ffff 123456 ff")), Ok(holding), "what means nothing yet");
-    assert_eq!(Holding::parse(&hex("02 03 0000 123456 00")), Err(Error::Version(2)));
-    assert_eq!(Holding::parse(&hex("01 03 0000 123456")), Err(Error::Length(7)));
+    assert_eq!(Holding::parse(&hex("02 03 0000 123456 00")), Err(SimPacketError::Version(2)));
+    assert_eq!(Holding::parse(&hex("01 03 0000 123456")), Err(SimPacketError::Length(7)));
     assert!(lct::Packet::new_checked(holding.emit().as_slice()).is_err());
 }
 
@@ -52,22 +52,22 @@ fn other_bytes_are_refused_with_the_reason() {
     let changed = |at: usize, value: u8| {
         let mut bytes = hex(REPORT);
         bytes[at] = value;
-        Report::parse(&bytes)
+        SimReport::parse(&bytes)
     };
-    assert_eq!(changed(0, 2), Err(Error::Version(2)));
+    assert_eq!(changed(0, 2), Err(SimPacketError::Version(2)));
     assert_eq!(changed(1, 0xFF), Ok(report()), "unknown flags");
-    assert_eq!(changed(15, 0), Err(Error::Counts { congested: 2, reports: 0, population: 4 }));
-    assert_eq!(changed(19, 4), Err(Error::Counts { congested: 4, reports: 3, population: 4 }));
-    assert_eq!(changed(23, 2), Err(Error::Counts { congested: 2, reports: 3, population: 2 }));
-    assert_eq!(changed(28, 0xFF), Ok(Report { max_rate: 0xFF00_C350, ..report() }));
-    assert_eq!(changed(24, 0xFF), Err(Error::Rates { min: 0xFF00_2710, max: 50_000 }));
+    assert_eq!(changed(15, 0), Err(SimPacketError::Counts { congested: 2, reports: 0, population: 4 }));
+    assert_eq!(changed(19, 4), Err(SimPacketError::Counts { congested: 4, reports: 3, population: 4 }));
+    assert_eq!(changed(23, 2), Err(SimPacketError::Counts { congested: 2, reports: 3, population: 2 }));
+    assert_eq!(changed(28, 0xFF), Ok(SimReport { max_rate: 0xFF00_C350, ..report() }));
+    assert_eq!(changed(24, 0xFF), Err(SimPacketError::Rates { min: 0xFF00_2710, max: 50_000 }));
     for len in [0, REPORT_BYTES - 1, REPORT_BYTES + 1] {
         let mut datagram = hex(REPORT);
         datagram.resize(len, 0);
-        assert_eq!(Report::parse(&datagram), Err(Error::Length(len)));
-        assert_eq!(Data::parse(&datagram), Err(Error::Length(len)));
+        assert_eq!(SimReport::parse(&datagram), Err(SimPacketError::Length(len)));
+        assert_eq!(Data::parse(&datagram), Err(SimPacketError::Length(len)));
     }
-    assert_eq!(Data::parse(&[2; 12]), Err(Error::Version(2)));
+    assert_eq!(Data::parse(&[2; 12]), Err(SimPacketError::Version(2)));
     assert!(lct::Packet::new_checked(hex(REPORT).as_slice()).is_err(), "no receiver of LCT takes it");
 }
 
@@ -89,9 +89,9 @@ proptest! {
         for (place, count) in counts.into_iter().enumerate() {
             bytes[12 + 4 * place..16 + 4 * place].copy_from_slice(&[0, 0, 0, count]);
         }
-        if let Ok(report) = Report::parse(&bytes) {
+        if let Ok(report) = SimReport::parse(&bytes) {
             prop_assert!(report.congested <= report.reports && report.reports <= report.population);
-            prop_assert_eq!(Report::parse(&report.emit()), Ok(report));
+            prop_assert_eq!(SimReport::parse(&report.emit()), Ok(report));
         }
     }
 }

@@ -26,7 +26,7 @@ mod window;
 
 use core::net::IpAddr;
 
-use headwater_proto::pgm::Session;
+use headwater_proto::pgm::PgmSession;
 use headwater_proto::time::Duration;
 
 pub use receiver::{PgmccReceiver, PgmccReceiverCounters};
@@ -66,7 +66,7 @@ impl Acker {
 /// Configuration of a [`super::PgmccSender`].
 #[derive(Clone, Copy, Debug)]
 pub struct PgmccSenderConfig {
-    pub(super) session: Session,
+    pub(super) session: PgmSession,
     pub(super) packet_bytes: u16,
     pub(super) threshold: f64,
     pub(super) timeout_margin: Duration,
@@ -79,7 +79,7 @@ impl PgmccSenderConfig {
 
     /// Creates a configuration with packets of `packet_bytes` bytes of UDP payload, PGM's headers included,
     /// clamped to 128 to 8192.
-    pub fn new(session: Session, packet_bytes: u16) -> Self {
+    pub fn new(session: PgmSession, packet_bytes: u16) -> Self {
         Self {
             session,
             packet_bytes: packet_bytes.clamp(128, 8_192),

@@ -3,7 +3,7 @@
 use core::convert::Infallible;
 use core::net::SocketAddr;
 
-use headwater_wire::pgm::{Body, CongestionData, CongestionFeedback, Gsi, Options, Packet, Report};
+use headwater_wire::pgm::{Body, CongestionData, CongestionFeedback, Gsi, Options, Packet, PgmReport};
 
 use super::PgmccReceiverConfig;
 use super::sender::NOBODY;
@@ -183,7 +183,7 @@ impl PgmccReceiver {
             let (_, sequence) = self.nak.filter(|(due, _)| *due <= now)?;
             self.nak = None;
             self.counters.naks += 1;
-            Body::Nak(Report { sequence, source: peer.address.ip(), group: self.config.group })
+            Body::Nak(PgmReport { sequence, source: peer.address.ip(), group: self.config.group })
         };
         let (data, at) = peer.last;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]

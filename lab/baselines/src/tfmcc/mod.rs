@@ -25,7 +25,7 @@ use headwater_proto::time::Duration;
 use headwater_wire::bytes::{Writer, be, be16, be32};
 use headwater_wire::exchange;
 
-pub use headwater_wire::exchange::{Error, VERSION};
+pub use headwater_wire::exchange::{ExchangeError, VERSION};
 pub use receiver::{TfmccReceiver, TfmccReceiverCounters};
 pub use sender::ECHOES_MAX;
 pub use sender::{Clr, TfmccSender, TfmccSenderCounters};
@@ -162,14 +162,14 @@ impl TfmccMessage {
     ///
     /// # Errors
     /// [`Error`], if the datagram is not a TFMCC datagram of this version.
-    pub fn parse(datagram: &[u8]) -> Result<TfmccMessage, Error> {
+    pub fn parse(datagram: &[u8]) -> Result<TfmccMessage, ExchangeError> {
         match exchange::kind(datagram, MAGIC)? {
             KIND_DATA if datagram.len() >= DATA_BYTES => Ok(TfmccMessage::Data(Data::read(datagram))),
             KIND_REPORT if datagram.len() == REPORT_BYTES => {
                 Ok(TfmccMessage::Report(TfmccReport::read(datagram)))
             }
-            KIND_DATA | KIND_REPORT => Err(Error::Length(datagram.len())),
-            kind => Err(Error::Kind(kind)),
+            KIND_DATA | KIND_REPORT => Err(ExchangeError::Length(datagram.len())),
+            kind => Err(ExchangeError::Kind(kind)),
         }
     }
 }

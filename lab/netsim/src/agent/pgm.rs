@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headwater_proto::pgm::{Deliver, Source, SourceEvent};
+use headwater_proto::pgm::{Deliver, PgmSource, SourceEvent};
 use headwater_proto::{Duration, Ecn, Input, Instant, InterfaceId, Machine, Output};
-use headwater_wire::pgm::{Body, Options, Packet, Report};
+use headwater_wire::pgm::{Body, Options, Packet, PgmReport};
 
 use super::{Agent, Arrival, Outbox};
 
@@ -16,14 +16,14 @@ const READY: u32 = 4;
 /// A PGM source that never runs out of messages.
 #[derive(Clone, Debug)]
 pub struct GreedySource {
-    source: Source,
+    source: PgmSource,
     message: Vec<u8>,
     packets_max: Option<u64>,
 }
 
 impl GreedySource {
     /// Sends messages of `bytes` zeros through `source`; a message should fit in a packet.
-    pub fn new(source: Source, bytes: u16) -> Self {
+    pub fn new(source: PgmSource, bytes: u16) -> Self {
         let mut greedy = Self { source, message: vec![0; bytes.into()], packets_max: None };
         greedy.refill();
         greedy
@@ -43,7 +43,7 @@ impl GreedySource {
     }
 
     /// The source.
-    pub const fn source(&self) -> &Source {
+    pub const fn source(&self) -> &PgmSource {
         &self.source
     }
 
@@ -109,7 +109,7 @@ impl NakAggregator {
         self.absorbed
     }
 
-    fn nak(&mut self, report: Report, packet: &Packet<'_>, way: (InterfaceId, Ecn), outbox: &mut Outbox<'_>) {
+    fn nak(&mut self, report: PgmReport, packet: &Packet<'_>, way: (InterfaceId, Ecn), outbox: &mut Outbox<'_>) {
         let now = outbox.now();
         self.expire(now);
         let list = packet.options.nak_list.as_slice();
@@ -130,7 +130,7 @@ impl NakAggregator {
             outbox.pass(ingress, ecn);
             return;
         }
-        let rest = Packet { options, body: Body::Nak(Report { sequence, ..report }), ..*packet };
+        let rest = Packet { options, body: Body::Nak(PgmReport { sequence, ..report }), ..*packet };
         if let Ok(bytes) = rest.emit(outbox.room()) {
             outbox.rewrite(bytes, ecn);
         }

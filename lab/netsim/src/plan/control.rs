@@ -273,7 +273,7 @@ pub trait ViewedControl: ReceiverControl {
     }
 }
 
-impl ViewedControl for fixed::Receiver {}
+impl ViewedControl for fixed::FixedReceiver {}
 
 impl ViewedControl for m2c::Receiver {
     fn view(&self, now: Instant) -> View {
@@ -288,7 +288,7 @@ impl ViewedControl for m2c::Receiver {
     }
 }
 
-impl ViewedControl for webrc::Receiver {
+impl ViewedControl for webrc::WebrcReceiver {
     fn view(&self, _now: Instant) -> View {
         let Some(status) = self.status() else { return View::default() };
         let (fair_rate, rtt) = (status.target, status.rtt);
@@ -298,7 +298,7 @@ impl ViewedControl for webrc::Receiver {
     }
 }
 
-impl ViewedControl for flid::Receiver {
+impl ViewedControl for flid::FlidReceiver {
     fn view(&self, now: Instant) -> View {
         let Some(status) = self.clone().status(now) else { return View::default() };
         View { level: status.levels, ..View::default() }
@@ -318,18 +318,18 @@ impl ViewedControl for rlm::RlmReceiver {
     }
 }
 
-impl ViewedControl for sim::Receiver {
+impl ViewedControl for sim::SimReceiver {
     fn view(&self, _now: Instant) -> View {
         View { level: self.held().saturating_sub(1), ..View::default() }
     }
 }
 
 fn fixed_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
-    Ok(Box::new(fixed::Sender::new(parameters.max_rate, start)))
+    Ok(Box::new(fixed::FixedSender::new(parameters.max_rate, start)))
 }
 
 fn fixed_receiver(_: &Parameters, _: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
-    Ok(Box::new(fixed::Receiver::new()))
+    Ok(Box::new(fixed::FixedReceiver::new()))
 }
 
 fn dynamic(parameters: &Parameters) -> DynamicConfig {
@@ -369,14 +369,14 @@ fn webrc_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender,
 }
 
 fn webrc_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
-    let config = webrc::ReceiverConfig::new().with_rules(limits.rules.unwrap_or_default());
+    let config = webrc::WebrcReceiverConfig::new().with_rules(limits.rules.unwrap_or_default());
     let config = limits.max_rate.map_or(config, |rate| config.with_max_rate(rate));
     let receiver =
-        webrc::Receiver::new(dynamic(&of_webrc(parameters)), config).map_err(|error| error.to_string())?;
+        webrc::WebrcReceiver::new(dynamic(&of_webrc(parameters)), config).map_err(|error| error.to_string())?;
     Ok(Box::new(receiver))
 }
 
-fn flid(base: fn(u16, Rate) -> flid::Config, parameters: &Parameters) -> flid::Config {
+fn flid(base: fn(u16, Rate) -> flid::FlidConfig, parameters: &Parameters) -> flid::FlidConfig {
     let config = base(parameters.packet_bytes, parameters.max_rate);
     let config = parameters.base_rate.map_or(config, |rate| config.with_base_rate(rate));
     let config = parameters.ratio.map_or(config, |ratio| config.with_ratio(ratio));
@@ -385,32 +385,32 @@ fn flid(base: fn(u16, Rate) -> flid::Config, parameters: &Parameters) -> flid::C
     parameters.deaf_slots.map_or(config, |slots| config.with_deaf_slots(slots))
 }
 
-fn flid_sender(config: &flid::Config, start: Instant) -> Result<ChosenSender, String> {
+fn flid_sender(config: &flid::FlidConfig, start: Instant) -> Result<ChosenSender, String> {
     let layers = flid::Layers::new(config, start).map_err(|error| error.to_string())?;
-    Ok(Box::new(flid::Sender::new(layers)))
+    Ok(Box::new(flid::FlidSender::new(layers)))
 }
 
-fn flid_receiver(config: flid::Config, limits: &Limits) -> Result<ChosenReceiver, String> {
-    let own = flid::ReceiverConfig::new();
+fn flid_receiver(config: flid::FlidConfig, limits: &Limits) -> Result<ChosenReceiver, String> {
+    let own = flid::FlidReceiverConfig::new();
     let own = limits.max_rate.map_or(own, |rate| own.with_max_rate(rate));
-    let receiver = flid::Receiver::new(config, own).map_err(|error| error.to_string())?;
+    let receiver = flid::FlidReceiver::new(config, own).map_err(|error| error.to_string())?;
     Ok(Box::new(receiver))
 }
 
 fn flid_dl_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
-    flid_sender(&flid(flid::Config::dynamic_layers, parameters), start)
+    flid_sender(&flid(flid::FlidConfig::dynamic_layers, parameters), start)
 }
 
 fn flid_dl_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
-    flid_receiver(flid(flid::Config::dynamic_layers, parameters), limits)
+    flid_receiver(flid(flid::FlidConfig::dynamic_layers, parameters), limits)
 }
 
 fn flid_sl_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
-    flid_sender(&flid(flid::Config::static_layers, parameters), start)
+    flid_sender(&flid(flid::FlidConfig::static_layers, parameters), start)
 }
 
 fn flid_sl_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
-    flid_receiver(flid(flid::Config::static_layers, parameters), limits)
+    flid_receiver(flid(flid::FlidConfig::static_layers, parameters), limits)
 }
 
 /// Configuration of RLC; the default base rate is ten packets per second, as in FLID.
@@ -436,9 +436,9 @@ fn rlc_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<Cho
 /// Default number of groups of a session of SIM.
 const SIM_GROUPS: u16 = 5;
 
-fn sim(parameters: &Parameters) -> sim::Config {
+fn sim(parameters: &Parameters) -> sim::SimConfig {
     let own = parameters.sim;
-    let mut config = sim::Config::new(own.groups.unwrap_or(SIM_GROUPS), parameters.packet_bytes)
+    let mut config = sim::SimConfig::new(own.groups.unwrap_or(SIM_GROUPS), parameters.packet_bytes)
         .with_max_rate(parameters.max_rate)
         .with_menu(own.menu.unwrap_or(true));
     if let Some(rate) = parameters.base_rate {
@@ -486,9 +486,9 @@ fn rlm_receiver(parameters: &Parameters, _: &Limits, seed: Seed) -> Result<Chose
 }
 
 fn sim_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
-    Ok(Box::new(sim::Sender::new(sim(parameters), start)))
+    Ok(Box::new(sim::SimSender::new(sim(parameters), start)))
 }
 
 fn sim_receiver(parameters: &Parameters, _: &Limits, seed: Seed) -> Result<ChosenReceiver, String> {
-    Ok(Box::new(sim::Receiver::new(sim(parameters), seed)))
+    Ok(Box::new(sim::SimReceiver::new(sim(parameters), seed)))
 }

@@ -13,7 +13,7 @@ mod bare;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    End, FileToSend, MemorySource, PlanConfig, Receiver, ReceiverConfig, RelativePath, Sender, SenderConfig,
+    End, FileToSend, MemorySource, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, RelativePath, DeliverySender, DeliverySenderConfig,
     SessionPlan,
 };
 use headwater_proto::queue::{LossConfig, QueueConfig};
@@ -104,7 +104,7 @@ impl Fleet {
             network.link(&format!("last{number}"), hub, node, lossy.clone(), link.clone());
             let store = KnownStore::new(&originals);
             let machine =
-                Receiver::new(ReceiverConfig::default(), fixed::Receiver::new(), store, Instant::ZERO);
+                DeliveryReceiver::new(DeliveryReceiverConfig::default(), fixed::FixedReceiver::new(), store, Instant::ZERO);
             network.agent(&format!("receiver{number}"), node, Hosted::new(machine, ports))
         };
         let receivers = (0..receivers).map(receiver).collect();
@@ -119,7 +119,7 @@ impl Fleet {
     pub fn whole(&self) -> usize {
         let is_whole = |receiver: &&AgentId| {
             self.run
-                .agent::<Hosted<Receiver<fixed::Receiver, KnownStore>>>(**receiver)
+                .agent::<Hosted<DeliveryReceiver<fixed::FixedReceiver, KnownStore>>>(**receiver)
                 .is_some_and(|hosted| hosted.machine().store().finished().eq([FILE]))
         };
         self.receivers.iter().filter(is_whole).count()
@@ -132,7 +132,7 @@ fn content(bytes: usize) -> Vec<u8> {
     content
 }
 
-fn sender(content: &[u8], start: Instant) -> Sender<fixed::Sender, MemorySource> {
+fn sender(content: &[u8], start: Instant) -> DeliverySender<fixed::FixedSender, MemorySource> {
     let file = FileToSend {
         path: RelativePath::new(FILE).expect("a plain name"),
         bytes: content.len() as u64,
@@ -150,8 +150,8 @@ fn sender(content: &[u8], start: Instant) -> Sender<fixed::Sender, MemorySource>
     let plan = SessionPlan::new(vec![file], config).expect("one file of a plain name");
     let source = MemorySource::new(&plan, &[content]);
     let digests = source.digests();
-    let config = SenderConfig::new(1).with_end(End::Passes(PASSES));
-    Sender::new(config, &plan, &digests, fixed::Sender::new(rate, start), source).expect("a plan of one file")
+    let config = DeliverySenderConfig::new(1).with_end(End::Passes(PASSES));
+    DeliverySender::new(config, &plan, &digests, fixed::FixedSender::new(rate, start), source).expect("a plan of one file")
 }
 
 /// Ready to run: 17 greedy SACK connections of profile `ns2005`, 1040 bytes a segment on the wire, over 34

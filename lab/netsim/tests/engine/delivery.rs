@@ -5,8 +5,8 @@ use headwater_netsim::agent::{Hosted, KnownStore, Originals, Ports, UDP_HEADER_B
 use headwater_netsim::engine::Run;
 use headwater_netsim::network::{AgentId, Builder, Event, FlowId, Impairments, LinkConfig, LinkId, Session};
 use headwater_proto::delivery::{
-    End, FileToSend, MemorySource, MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent,
-    RelativePath, Sender, SenderConfig, SessionPlan, Store,
+    End, FileToSend, MemorySource, MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent,
+    RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan, Store,
 };
 use headwater_proto::queue::LossConfig;
 use headwater_proto::{Duration, Instant, Rate, Seed, fixed};
@@ -14,7 +14,7 @@ use rand::Rng;
 
 use crate::script::millis;
 
-type FixedReceiver<S> = Hosted<Receiver<fixed::Receiver, S>>;
+type FixedReceiver<S> = Hosted<DeliveryReceiver<fixed::FixedReceiver, S>>;
 
 const NAME: &str = "file";
 
@@ -24,7 +24,7 @@ fn content(bytes: usize) -> Vec<u8> {
     content
 }
 
-fn sender(content: &[u8], scheme: Scheme) -> Sender<fixed::Sender, MemorySource> {
+fn sender(content: &[u8], scheme: Scheme) -> DeliverySender<fixed::FixedSender, MemorySource> {
     let rate = Rate::from_kilobits(4_000);
     let file = FileToSend {
         path: RelativePath::new(NAME).unwrap(),
@@ -36,12 +36,12 @@ fn sender(content: &[u8], scheme: Scheme) -> Sender<fixed::Sender, MemorySource>
     let plan = SessionPlan::new(vec![file], config).unwrap();
     let source = MemorySource::new(&plan, &[content]);
     let digests = source.digests();
-    let config = SenderConfig::new(1).with_end(End::Never);
-    Sender::new(config, &plan, &digests, fixed::Sender::new(rate, Instant::ZERO), source).unwrap()
+    let config = DeliverySenderConfig::new(1).with_end(End::Never);
+    DeliverySender::new(config, &plan, &digests, fixed::FixedSender::new(rate, Instant::ZERO), source).unwrap()
 }
 
-fn receiver<S: Store>(store: S, at: Instant) -> Receiver<fixed::Receiver, S> {
-    Receiver::new(ReceiverConfig::default(), fixed::Receiver::new(), store, at)
+fn receiver<S: Store>(store: S, at: Instant) -> DeliveryReceiver<fixed::FixedReceiver, S> {
+    DeliveryReceiver::new(DeliveryReceiverConfig::default(), fixed::FixedReceiver::new(), store, at)
 }
 
 struct Star {

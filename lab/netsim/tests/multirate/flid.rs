@@ -2,23 +2,23 @@
 
 use headwater_netsim::measure::jain;
 use headwater_netsim::network::FlowId;
-use headwater_proto::flid::{Config, Kind, Layers, Receiver, ReceiverConfig, Sender};
+use headwater_proto::flid::{FlidConfig, FlidKind, Layers, FlidReceiver, FlidReceiverConfig, FlidSender};
 use headwater_proto::{Duration, Instant, Rate, Seed};
 
 use super::bed::{Bed, PAYLOAD, Place, mean, rates};
 
-fn config(kind: Kind, bottleneck_kbps: u64) -> Config {
+fn config(kind: FlidKind, bottleneck_kbps: u64) -> FlidConfig {
     let max = Rate::from_kilobits(4 * bottleneck_kbps);
     match kind {
-        Kind::Static => Config::static_layers(PAYLOAD, max),
-        Kind::Dynamic => Config::dynamic_layers(PAYLOAD, max),
+        FlidKind::Static => FlidConfig::static_layers(PAYLOAD, max),
+        FlidKind::Dynamic => FlidConfig::dynamic_layers(PAYLOAD, max),
     }
 }
 
-fn join(bed: &mut Bed, name: &str, config: Config, start: Duration) -> FlowId {
+fn join(bed: &mut Bed, name: &str, config: FlidConfig, start: Duration) -> FlowId {
     let layers = Layers::new(&config, Instant::ZERO).expect("sound");
-    let receiver = Receiver::new(config, ReceiverConfig::new()).expect("sound");
-    bed.one(name, Sender::new(layers), receiver, start).0
+    let receiver = FlidReceiver::new(config, FlidReceiverConfig::new()).expect("sound");
+    bed.one(name, FlidSender::new(layers), receiver, start).0
 }
 
 /// A bed of so many milliseconds of round trip, where joins take 5 ms.
@@ -27,7 +27,7 @@ fn bed(seed: u64, kbps: u64, round_trip: u64) -> Bed {
 }
 
 /// FLID's part of a link beside one TCP, over two runs.
-fn share(kind: Kind, kbps: u64, round_trip: u64) -> f64 {
+fn share(kind: FlidKind, kbps: u64, round_trip: u64) -> f64 {
     mean(2, |seed| {
         let mut bed = bed(seed, kbps, round_trip);
         let flows = [
@@ -45,20 +45,20 @@ fn share(kind: Kind, kbps: u64, round_trip: u64) -> f64 {
 #[test]
 fn dynamic_layers_share_with_a_tcp_of_a_long_way() {
     let shares = [(1_000, 8), (4_000, 200), (4_000, 400), (4_000, 8)]
-        .map(|(kbps, round_trip)| share(Kind::Dynamic, kbps, round_trip));
+        .map(|(kbps, round_trip)| share(FlidKind::Dynamic, kbps, round_trip));
     assert!(shares[..3].iter().all(|share| (0.35..=0.70).contains(share)), "{shares:.3?}");
     assert!((0.08..0.35).contains(&shares[3]), "{shares:.3?}: a short way favours TCP, it starves nobody");
 }
 
 #[test]
 fn static_layers_share_with_a_tcp_of_a_long_way() {
-    let shares = [(1_000, 8), (4_000, 400)].map(|(kbps, round_trip)| share(Kind::Static, kbps, round_trip));
+    let shares = [(1_000, 8), (4_000, 400)].map(|(kbps, round_trip)| share(FlidKind::Static, kbps, round_trip));
     assert!(shares.iter().all(|share| (0.30..=0.70).contains(share)), "{shares:.3?}");
 }
 
 #[test]
 fn two_sessions_share() {
-    for kind in [Kind::Static, Kind::Dynamic] {
+    for kind in [FlidKind::Static, FlidKind::Dynamic] {
         for kbps in [1_000, 4_000] {
             let index = mean(2, |seed| {
                 let mut bed = bed(seed, kbps, 8);

@@ -8,7 +8,7 @@ use headwater_netsim::network::{AgentId, LinkId};
 use headwater_netsim::plan::run::{Outcome, Watch};
 use headwater_netsim::trace::{AgentEvent, LinkEvent, Observer, OnLink};
 use headwater_proto::{Instant, Seed};
-use headwater_wire::sim::Report;
+use headwater_wire::sim::SimReport;
 
 use crate::{parse, spoilt};
 
@@ -123,7 +123,7 @@ struct Wire {
 
 impl Observer for Wire {
     fn on_link(&mut self, _at: Instant, what: &OnLink<'_>) {
-        let (LinkEvent::Taken, Ok(report)) = (what.event, Report::parse(what.payload)) else { return };
+        let (LinkEvent::Taken, Ok(report)) = (what.event, SimReport::parse(what.payload)) else { return };
         if !self.up.contains(&what.link) {
             self.below.insert(report.source);
             return;

@@ -9,7 +9,7 @@ use headwater_netsim::chance::uniform_duration;
 use headwater_netsim::engine::Run;
 use headwater_netsim::network::{AgentId, Builder, FlowId, LinkConfig, NodeId};
 use headwater_netsim::tcp::{AckPolicy, Data, Profile};
-use headwater_proto::pgm::Session;
+use headwater_proto::pgm::PgmSession;
 use headwater_proto::queue::{LossConfig, QueueConfig};
 use headwater_proto::{Duration, Instant, Machine, Rate, Seed};
 use headwater_wire::pgm::Gsi;
@@ -145,7 +145,7 @@ impl Bed {
             }
             Kind::Pgmcc => {
                 let session =
-                    Session { gsi: Gsi([1; 6]), source_port: 40_000, destination_port: PORT, group: GROUP };
+                    PgmSession { gsi: Gsi([1; 6]), source_port: 40_000, destination_port: PORT, group: GROUP };
                 let machine = pgmcc::PgmccSender::new(pgmcc::PgmccSenderConfig::new(session, PACKET));
                 self.agent(&agent, node, machine, ports, start)
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use headwater_netsim::plan::flow::{Flow, LeSbcc, Member, Receivers, Session, Transfer};
 use headwater_netsim::plan::run::{Criteria, EndResults, FlowOutcome, MemberOutcome, SessionOutcome};
 use headwater_proto::controls::{Control, Network};
-use headwater_proto::le_sbcc::{Config, Epoch, Samples, Stages};
+use headwater_proto::le_sbcc::{LeSbccConfig, Epoch, Samples, Stages};
 use headwater_proto::pgm::Mode;
 
 use super::content;
@@ -314,7 +314,7 @@ impl SessionFlow {
 
 /// The configuration that a testbed can realise, for comparison with a plan's.
 fn plain(planned: &LeSbcc) -> LeSbcc {
-    let chain = Config::new(planned.payload_bytes + PGM_HEADER_BYTES)
+    let chain = LeSbccConfig::new(planned.payload_bytes + PGM_HEADER_BYTES)
         .with_stages(Stages::ALL)
         .with_module(planned.chain.module())
         .with_epoch(Epoch::Code)

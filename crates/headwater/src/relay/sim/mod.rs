@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use headwater_proto::Seed;
 use headwater_proto::queue::ParameterError;
-use headwater_proto::sim::relay::{LINKS_MAX, Relay, RelayConfig, RelayCounters, SESSIONS_MAX, Shape};
+use headwater_proto::sim::relay::{LINKS_MAX, Relay, RelayConfig, RelayCounters, SESSIONS_MAX, EgressShape};
 
 use self::port::Ports;
 use crate::congestion_control::SIM_GROUPS_DEFAULT;
@@ -119,7 +119,7 @@ pub struct SimLink {
     /// Interface, by name or address.
     pub interface: String,
     /// Rate and queue of the link; `None`: packets are forwarded at once and never marked.
-    pub shape: Option<Shape>,
+    pub shape: Option<EgressShape>,
 }
 
 /// Options of a relay of SIM.

@@ -36,12 +36,12 @@ use core::net::{IpAddr, SocketAddr};
 use headwater_wire::bcfs::{Header, Kind};
 use serde::Serialize;
 
-pub use crate::egress::{EgressCounters, Shape, WAITING_MAX};
+pub use crate::egress::{EgressCounters, EgressShape, WAITING_MAX};
 
 use neighbours::Neighbours;
 
 use super::canonical;
-use super::{BreadcrumbRouter, Counters, RouterConfig};
+use super::{BreadcrumbRouter, RouterCounters, RouterConfig};
 use crate::egress::Egress;
 use crate::machine::{
     ChannelId, DATAGRAM_BYTES_MAX, Datagram, Input, InterfaceId, Machine, Output, RouterOutput, Transmit,
@@ -54,7 +54,7 @@ use crate::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct RelayCounters {
     /// Counters of the router.
-    pub router: Counters,
+    pub router: RouterCounters,
     /// Counters of the egress links.
     pub egress: EgressCounters,
     /// Messages refused by the relay, by reason; messages dropped by the router are counted in `router`.
@@ -266,7 +266,7 @@ pub struct RelayConfig {
     pub(super) links: Vec<MulticastLink>,
     pub(super) neighbours: usize,
     pub(super) requests_per_second: u32,
-    pub(super) shape: Option<Shape>,
+    pub(super) shape: Option<EgressShape>,
     pub(super) seed: Seed,
 }
 
@@ -346,7 +346,7 @@ impl RelayConfig {
 
     /// Sets the shape of each link below. Default: every reply is forwarded at once.
     #[must_use]
-    pub const fn with_shape(mut self, shape: Option<Shape>) -> Self {
+    pub const fn with_shape(mut self, shape: Option<EgressShape>) -> Self {
         self.shape = shape;
         self
     }

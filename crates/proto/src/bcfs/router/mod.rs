@@ -70,7 +70,7 @@ pub struct BreadcrumbRouter<R> {
     routes: R,
     config: RouterConfig,
     table: Table,
-    counters: Counters,
+    counters: RouterCounters,
     recent: Recent,
     upward: Upward,
     /// Cached reply to the current request, if any.
@@ -110,7 +110,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
             recent: Recent::new(config.recent),
             config,
             table,
-            counters: Counters::default(),
+            counters: RouterCounters::default(),
             answer: None,
             upward: Upward::new(),
             now: Instant::ZERO,
@@ -120,7 +120,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
     }
 
     /// Returns the router's counters.
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &RouterCounters {
         &self.counters
     }
 
@@ -459,7 +459,7 @@ impl RouterConfig {
 /// Counts since the router was created. Each message received is counted in exactly one of `requests`,
 /// `answered`, `nulls`, `replies` and `dropped`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Counters {
+pub struct RouterCounters {
     /// Requests accepted, but not answered from the cache.
     pub requests: u64,
     /// Requests answered from the cache.

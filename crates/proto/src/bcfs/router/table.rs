@@ -107,7 +107,7 @@ impl Of {
         Self { address: address_words(source.ip()), label, port: source.port() }
     }
 
-    fn hash(&self, key: Key) -> u32 {
+    fn hash(&self, key: HashKey) -> u32 {
         let [high, low] = self.address;
         folded(hash(key, [high, low, u64::from(self.port) << 32 | u64::from(self.label.0)]))
     }
@@ -156,7 +156,7 @@ pub(super) struct Place(u32);
 
 #[derive(Debug)]
 pub(super) struct Table {
-    key: Key,
+    key: HashKey,
     entries: Slab<Entry>,
     /// Links that do not fit in their entries.
     more: Slab<Link>,
@@ -167,7 +167,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(key: Key, entries_max: usize, links_max: usize) -> Self {
+    pub(super) fn new(key: HashKey, entries_max: usize, links_max: usize) -> Self {
         let (entries, more) = (Slab::new(entries_max), Slab::new(links_max));
         let ahead = Ahead { wanted: Vec::with_capacity(EXPECTED_MAX), next: 0 };
         Self { key, entries, more, links: 0, links_max, order: Order::new(entries_max), ahead }
@@ -463,7 +463,7 @@ impl Table {
     }
 }
 
-fn link_hash(key: Key, place: Place, interface: InterfaceId) -> u32 {
+fn link_hash(key: HashKey, place: Place, interface: InterfaceId) -> u32 {
     folded(hash(key, [u64::from(place.0) << 32 | u64::from(interface.0)]))
 }
 
@@ -473,7 +473,7 @@ const fn folded(hash: u64) -> u32 {
 }
 
 /// Hash key, drawn at random by the creator of a router or a source, and secret to the network.
-pub(crate) type Key = [u64; 2];
+pub(crate) type HashKey = [u64; 2];
 
 /// Returns the high and the low 64 bits of an address, with IPv4 mapped to IPv6.
 pub(crate) fn address_words(address: IpAddr) -> [u64; 2] {
@@ -488,7 +488,7 @@ pub(crate) fn address_words(address: IpAddr) -> [u64; 2] {
 
 /// Returns the SipHash-1-3 (Aumasson, Bernstein 2012) of `words`: without the key, an attacker cannot choose
 /// labels that share a bucket. The words are concatenated in little-endian form.
-pub(crate) fn hash<const N: usize>(key: Key, words: [u64; N]) -> u64 {
+pub(crate) fn hash<const N: usize>(key: HashKey, words: [u64; N]) -> u64 {
     let mut state = [
         key[0] ^ 0x736F_6D65_7073_6575,
         key[1] ^ 0x646F_7261_6E64_6F6D,

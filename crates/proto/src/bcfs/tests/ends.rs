@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use headwater_wire::bcfs::{Header, Kind};
 
-use crate::bcfs::{Asked, BINDINGS_MAX, Client, Label, Level, ReplyTo, ReturnPath, Source, TooManyBindings};
+use crate::bcfs::{Asked, BINDINGS_MAX, Client, Label, Level, ReplyTo, ReturnPath, BcfsSource, TooManyBindings};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 use crate::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ fn datagram(source: SocketAddr, payload: &[u8]) -> Datagram<'_> {
     Datagram { source, channel: None, ecn: Ecn::NotCapable, payload }
 }
 
-fn source() -> Source {
-    let mut source = Source::new(Some(address(1)), ReplyTo::Peer);
+fn source() -> BcfsSource {
+    let mut source = BcfsSource::new(Some(address(1)), ReplyTo::Peer);
     source.bind(LABEL, 0xFF00_0000).unwrap();
     source
 }
@@ -42,7 +42,7 @@ fn a_request_comes_to_the_source_and_its_reply_to_the_client() {
     assert_eq!((label, level, is_null, wants_reply, body), (LABEL, Level(3), false, true, &b"what"[..]));
 
     let mut buffer = [0; 1_500];
-    Source::body(&path, &mut buffer)[..3].copy_from_slice(b"yes");
+    BcfsSource::body(&path, &mut buffer)[..3].copy_from_slice(b"yes");
     let transmit = source.reply(now, &path, label, level, 3, &mut buffer);
     assert_eq!(transmit.destination, Destination::Unicast(address(9)));
     let reply = client.receive(&datagram(address(9), &buffer[..transmit.bytes])).unwrap();
@@ -54,7 +54,7 @@ fn a_null_is_answered_only_where_no_reply_was_of_late() {
     let (client, mut source, second) =
         (Client::new(address(1), address(9)), source(), Duration::from_secs(1));
     let (null, _) = asked(&client, LABEL, None);
-    let at = |source: &mut Source, now| source.receive(now, &datagram(address(9), &null)).unwrap();
+    let at = |source: &mut BcfsSource, now| source.receive(now, &datagram(address(9), &null)).unwrap();
     let start = Instant::ZERO + second;
     let first = at(&mut source, start);
     assert!(first.is_null && first.wants_reply && first.body.is_empty());
@@ -92,7 +92,7 @@ fn each_takes_what_is_for_it() {
     assert!(client.receive(&by_group).is_some(), "routers reply to groups");
     assert_eq!(client.ignored(), 4);
 
-    let to = |source: &mut Source, bytes: &[u8]| source.receive(now, &datagram(address(9), bytes)).is_some();
+    let to = |source: &mut BcfsSource, bytes: &[u8]| source.receive(now, &datagram(address(9), bytes)).is_some();
     assert!(to(&mut source, &message(Kind::Request, address(1), Label(0x01FF_FFFF))), "by the mask");
     assert!(!to(&mut source, &message(Kind::Request, address(1), Label(0x0200_0007))), "by the mask");
     assert!(!to(&mut source, &message(Kind::Request, address(2), LABEL)), "another source");

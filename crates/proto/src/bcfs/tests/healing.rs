@@ -1,7 +1,7 @@
 //! Whatever is lost, who asks again with a higher level is served.
 
 use super::bed::{Arrival, Bed, Place, address};
-use crate::bcfs::{Client, Label, Level, ReplyTo, Source};
+use crate::bcfs::{Client, Label, Level, ReplyTo, BcfsSource};
 use crate::machine::{Datagram, Ecn};
 use crate::rng::{Seed, unit};
 use crate::time::{Duration, Instant};
@@ -32,14 +32,14 @@ impl Asker {
 
 struct Play<F> {
     bed: Bed,
-    source: Source,
+    source: BcfsSource,
     askers: Vec<Asker>,
     is_lost: F,
 }
 
 impl<F: FnMut(u64) -> bool> Play<F> {
     fn new(above: &[usize], clients: &[usize], is_lost: F) -> Self {
-        let mut source = Source::new(Some(address(Place::Source)), ReplyTo::Peer);
+        let mut source = BcfsSource::new(Some(address(Place::Source)), ReplyTo::Peer);
         source.bind(LABEL, u32::MAX).expect("one");
         let askers = clients.iter().enumerate().map(|(number, router)| Asker::new(number, *router));
         Self { bed: Bed::new(above, clients), source, askers: askers.collect(), is_lost }

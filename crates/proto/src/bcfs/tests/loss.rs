@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use headwater_wire::bcfs::{HOPS, Header, Kind};
 use proptest::prelude::*;
 
-use crate::bcfs::{BreadcrumbRouter, Label, Level, ReplyTo, RouterConfig, Source};
+use crate::bcfs::{BreadcrumbRouter, Label, Level, ReplyTo, RouterConfig, BcfsSource};
 use crate::machine::{Datagram, Ecn, Input, InterfaceId, Machine, Output, RouterOutput};
 use crate::time::Instant;
 
@@ -39,7 +39,7 @@ enum Step {
 /// were asked for.
 struct Above {
     router: BreadcrumbRouter<InterfaceId>,
-    source: Source,
+    source: BcfsSource,
     relays: u8,
     replies: VecDeque<Vec<u8>>,
     lost: u32,
@@ -55,7 +55,7 @@ fn datagram(payload: &[u8]) -> Datagram<'_> {
 
 impl Above {
     fn new(relays: u8) -> Self {
-        let mut source = Source::new(None, ReplyTo::Peer);
+        let mut source = BcfsSource::new(None, ReplyTo::Peer);
         source.bind(Label(0), 0).expect("the first binding");
         let config = RouterConfig::default().with_entries(100).with_recent(4_096);
         let router = BreadcrumbRouter::new(config, UPSTREAM);

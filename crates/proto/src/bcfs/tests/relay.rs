@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use headwater_wire::bcfs::{Header, Kind};
 
-use crate::bcfs::relay::{MulticastLink, Relay, RelayConfig, Shape, Upstream};
+use crate::bcfs::relay::{MulticastLink, Relay, RelayConfig, EgressShape, Upstream};
 use crate::bcfs::{Label, Level, RouterConfig};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output};
 use crate::queue::QueueConfig;
@@ -269,7 +269,7 @@ fn a_link_of_many_receivers_gets_one_reply_for_all() {
 fn a_link_with_a_rate_queues_and_drops() {
     let queue = QueueConfig::drop_tail(5);
     // 1000 bytes with their headers each 10 ms.
-    let shape = Shape { rate: Rate::from_bits(800_000).expect("above 0"), queue };
+    let shape = EgressShape { rate: Rate::from_bits(800_000).expect("above 0"), queue };
     let mut relay = relay(config().with_shape(Some(shape)));
     for from in [10, 11] {
         for label in 0..10 {
@@ -293,7 +293,7 @@ fn a_link_with_a_rate_queues_and_drops() {
 #[test]
 fn what_waits_at_slow_links_stops_no_others() {
     let shape =
-        Shape { rate: Rate::from_bits(8_000).expect("above 0"), queue: QueueConfig::drop_tail(20_000) };
+        EgressShape { rate: Rate::from_bits(8_000).expect("above 0"), queue: QueueConfig::drop_tail(20_000) };
     let mut relay = relay(config().with_shape(Some(shape)));
     play(&mut relay, START, 10, &message(Kind::Request, 1, 0, 4));
     let mut now = START;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::bed::{Arrival, Bed, Place, address};
-use crate::bcfs::{Client, Label, Level, ReplyTo, ReturnPath, Source};
+use crate::bcfs::{Client, Label, Level, ReplyTo, ReturnPath, BcfsSource};
 use crate::machine::{Datagram, Ecn};
 use crate::time::Duration;
 
@@ -26,7 +26,7 @@ fn replies(above: &[usize], clients: &[(usize, u16)]) -> Vec<u16> {
         bed.send(Place::Client(number), transmit, &buffer, &mut lost);
         ends.push(client);
     }
-    let mut source = Source::new(None, ReplyTo::Peer);
+    let mut source = BcfsSource::new(None, ReplyTo::Peer);
     source.bind(LABEL, u32::MAX).expect("one");
     let (mut wanted, mut end) = (0, bed.now + Duration::from_secs(1));
     while let Some(arrival) = bed.next(end, &mut lost) {

@@ -6,7 +6,7 @@ use headwater_wire::{Fti, PayloadId, alc};
 
 use super::block::{Block, BlockState};
 use super::catalogue::{Admitted, Announced, FileOutcome, Refusal};
-use super::{Receiver, ReceiverEvent, SessionEvent};
+use super::{DeliveryReceiver, ReceiverEvent, SessionEvent};
 use crate::control::ReceiverControl;
 use crate::delivery::fdt::Heard;
 use crate::delivery::name::RelativePath;
@@ -17,7 +17,7 @@ use crate::time::Instant;
 /// instances that announce changes. The instance numbers of a restarted session follow the time in seconds.
 const INSTANCES_OF_SESSION: u32 = 32;
 
-impl<C: ReceiverControl, S: Store> Receiver<C, S> {
+impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     pub(super) fn on_fdt(&mut self, now: Instant, header: &alc::Repr, id: PayloadId, payload: &[u8]) {
         let heard = self.hearing.hear(header, id, payload);
         self.stats.fdt_packets += u64::from(!matches!(heard, Heard::Bad));

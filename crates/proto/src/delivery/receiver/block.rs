@@ -2,7 +2,7 @@
 
 use headwater_wire::{PayloadId, alc};
 
-use super::Receiver;
+use super::DeliveryReceiver;
 use super::catalogue::Announced;
 use super::pending::BlockId;
 use super::pending::PendingPacket;
@@ -265,7 +265,7 @@ fn words(symbols: u32) -> usize {
     (symbols as usize).div_ceil(64)
 }
 
-impl<C: ReceiverControl, S: Store> Receiver<C, S> {
+impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     pub(super) fn on_symbol(
         &mut self,
         now: Instant,

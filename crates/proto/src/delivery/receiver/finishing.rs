@@ -3,7 +3,7 @@
 use super::block::BlockState;
 use super::catalogue::FileOutcome;
 use super::pending::BlockId;
-use super::{Receiver, ReceiverEvent};
+use super::{DeliveryReceiver, ReceiverEvent};
 use crate::control::ReceiverControl;
 use crate::delivery::object::{file_digest, short};
 use crate::delivery::store::{
@@ -18,7 +18,7 @@ const STRIKES_MAX: u8 = 8;
 /// per missing symbol.
 const JOBS_MAX: usize = 8;
 
-impl<C: ReceiverControl, S: Store> Receiver<C, S> {
+impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     /// Queues a block that has enough symbols for the store.
     pub(super) fn queue_block(&mut self, block: BlockId) {
         let Some(state) = self.under_way(block) else { return };

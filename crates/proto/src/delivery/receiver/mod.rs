@@ -9,7 +9,7 @@ mod report;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use headwater_wire::fdt::Control;
+use headwater_wire::fdt::ControlAttributes;
 
 use self::catalogue::{Catalogue, FileOutcome};
 use self::pending::Pending;
@@ -35,19 +35,19 @@ pub const BLOCK_STATE_BYTES: usize = 104 << 20;
 pub const DECODING_BYTES: u64 = 88 << 20;
 /// Configuration of a receiver.
 #[derive(Clone, Copy, Debug)]
-pub struct ReceiverConfig {
+pub struct DeliveryReceiverConfig {
     wanted: Wanted,
     pending_bytes: usize,
 }
 
-impl Default for ReceiverConfig {
+impl Default for DeliveryReceiverConfig {
     /// The first session heard, from any sender; 16 MiB for packets that arrive before the FDT.
     fn default() -> Self {
         Self { wanted: Wanted::default(), pending_bytes: PENDING_BYTES }
     }
 }
 
-impl ReceiverConfig {
+impl DeliveryReceiverConfig {
     wanted_setters!();
 
     /// Sets the maximum memory for packets that arrive before the FDT describes their object, in bytes.
@@ -66,14 +66,14 @@ impl ReceiverConfig {
 /// per block that waits for a digest; some 500 and the name per object (at most [`super::OBJECTS_MAX`], all
 /// names at most [`super::FDT_BYTES_MAX`]), [`PENDING_BYTES`], and two FDTs in reassembly.
 #[derive(Debug)]
-pub struct Receiver<C, S> {
+pub struct DeliveryReceiver<C, S> {
     front: Front<C, ReceiverEvent>,
     store: S,
     hearing: Hearing,
     /// Whether to ask the store for the FDT that an earlier receiver kept.
     may_recall: bool,
     /// Control description of the FDT that an earlier receiver kept, until the FDT itself arrives.
-    recalled: Option<Option<Control>>,
+    recalled: Option<Option<ControlAttributes>>,
     catalogue: Catalogue,
     pending: Pending,
     room: Room,
@@ -100,9 +100,9 @@ pub struct Receiver<C, S> {
     stats: ReceiverStats,
 }
 
-impl<C: ReceiverControl, S: Store> Receiver<C, S> {
+impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     /// Creates a receiver that listens from `now` on.
-    pub fn new(config: ReceiverConfig, control: C, store: S, now: Instant) -> Self {
+    pub fn new(config: DeliveryReceiverConfig, control: C, store: S, now: Instant) -> Self {
         Self {
             front: Front::new(config.wanted, control, now),
             store,
@@ -246,7 +246,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     }
 }
 
-impl<C: ReceiverControl, S: Store> Machine for Receiver<C, S> {
+impl<C: ReceiverControl, S: Store> Machine for DeliveryReceiver<C, S> {
     type Event = ReceiverEvent;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {

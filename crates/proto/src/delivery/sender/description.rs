@@ -5,7 +5,7 @@ use core::ops::Range;
 use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
 use headwater_wire::fdt::{File, Instance, Withdrawal};
 
-use super::SenderConfig;
+use super::DeliverySenderConfig;
 use crate::delivery::carousel::bisecting_offsets;
 use crate::delivery::fdt::{FdtCarousel, FdtSymbol, FdtTooLarge, check_room};
 use crate::delivery::object::{Digest, short};
@@ -221,7 +221,7 @@ impl Description {
     }
 
     /// Makes a new instance if anything is unannounced, regardless of the time.
-    pub(crate) fn bring_up_to_date(&mut self, now: Instant, config: SenderConfig) {
+    pub(crate) fn bring_up_to_date(&mut self, now: Instant, config: DeliverySenderConfig) {
         if !self.is_told() {
             self.remake(now, config);
         }
@@ -238,7 +238,7 @@ impl Description {
     /// once a second. Digests alone wait until their number has doubled, so that all instances together carry
     /// at most twice the digests. While files are withdrawn one after another, the minimum lifetime of slow
     /// instances doubles each time: receivers must receive an instance whole.
-    pub(crate) fn refresh(&mut self, now: Instant, config: SenderConfig) {
+    pub(crate) fn refresh(&mut self, now: Instant, config: DeliverySenderConfig) {
         let has_grown = self.digests > self.digests_sent && self.digests >= 2 * self.digests_sent;
         let is_heard = self.is_stale && self.rounds_of_instance >= HOLD_ROUNDS;
         let may_be_soon = has_grown || self.has_completed || is_heard;
@@ -342,7 +342,7 @@ impl Description {
     }
 
     /// Replaces the current instance by a new instance.
-    fn remake(&mut self, now: Instant, config: SenderConfig) {
+    fn remake(&mut self, now: Instant, config: DeliverySenderConfig) {
         let lived = now.since(self.made);
         self.hold = if lived < self.hold + self.hold { self.hold + self.hold } else { INTERVAL };
         self.hold = self.hold.min(HOLD_MAX);
@@ -418,7 +418,7 @@ fn turns(carousel: &FdtCarousel, levels: u16) -> Vec<Turn> {
 }
 
 /// Returns the expiry of an instance sent at `now`, in NTP seconds.
-pub(crate) fn expires(config: SenderConfig, now: Instant) -> u32 {
+pub(crate) fn expires(config: DeliverySenderConfig, now: Instant) -> u32 {
     let seconds = now.since(Instant::ZERO).as_nanos() / 1_000_000_000 + LIFETIME.as_nanos() / 1_000_000_000;
     // NTP's era wraps in 2036; receivers compare modulo 2^32.
     config.ntp_at_zero.wrapping_add(u32::try_from(seconds & u64::from(u32::MAX)).expect("32 bits are left"))
@@ -437,7 +437,7 @@ mod tests {
         let files = (1..=12).map(|toi| File { toi, transfer_length: Some(1 << 20), ..File::default() });
         let instance = Instance { complete: true, files: files.collect(), ..Instance::default() };
         let mut description = Description::new(instance, 0, 1_408, 1, 0).unwrap();
-        let config = SenderConfig::new(1);
+        let config = DeliverySenderConfig::new(1);
         let (mut changed, mut waited_max) = (None, Duration::ZERO);
         for packet in 0..4_000_u64 {
             // 100 packets a second, of which a file changes every 3 s.

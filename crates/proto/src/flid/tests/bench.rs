@@ -6,8 +6,8 @@ use crate::layering::path::apply;
 
 /// Packets straight from the sender to the receiver, without a path.
 struct Bench {
-    sender: Sender,
-    receiver: Receiver,
+    sender: FlidSender,
+    receiver: FlidReceiver,
     held: Vec<bool>,
     now: Instant,
     slot: u64,
@@ -16,10 +16,10 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(kind: Kind) -> Self {
-        let sender = Sender::new(layers(kind, 8_000));
+    fn new(kind: FlidKind) -> Self {
+        let sender = FlidSender::new(layers(kind, 8_000));
         let held = vec![false; sender.channels().into()];
-        let receiver = Receiver::new(config(kind, 8_000), ReceiverConfig::new()).unwrap();
+        let receiver = FlidReceiver::new(config(kind, 8_000), FlidReceiverConfig::new()).unwrap();
         let mut bench = Self { sender, receiver, held, now: Instant::ZERO, slot: 0, base: 0 };
         bench.receiver.start(bench.now);
         apply(&mut bench.held, &mut bench.receiver);
@@ -74,7 +74,7 @@ impl Bench {
 /// slots.
 #[test]
 fn a_lossy_slot_costs_a_level() {
-    for kind in [Kind::Static, Kind::Dynamic] {
+    for kind in [FlidKind::Static, FlidKind::Dynamic] {
         let mut bench = Bench::new(kind);
         bench.slots_without_loss(40);
         let before = bench.level();
@@ -84,15 +84,15 @@ fn a_lossy_slot_costs_a_level() {
         assert_eq!(bench.level(), before - 1);
         bench.slot_with_loss();
         bench.slot(|_| true);
-        let expected = if kind == Kind::Dynamic { before - 2 } else { before - 1 };
+        let expected = if kind == FlidKind::Dynamic { before - 2 } else { before - 1 };
         assert_eq!(bench.level(), expected);
-        assert_eq!(bench.receiver.status(bench.now).unwrap().is_deaf, kind == Kind::Static);
+        assert_eq!(bench.receiver.status(bench.now).unwrap().is_deaf, kind == FlidKind::Static);
     }
 }
 
 #[test]
 fn one_burst_over_the_end_of_a_slot_is_answered_once() {
-    let mut bench = Bench::new(Kind::Dynamic);
+    let mut bench = Bench::new(FlidKind::Dynamic);
     bench.slots_without_loss(40);
     let before = bench.level();
     // The last packet of the base in a slot and one in its middle: the hole of the last one shows in the next
@@ -106,7 +106,7 @@ fn one_burst_over_the_end_of_a_slot_is_answered_once() {
 #[test]
 fn late_packets_and_duplicates_are_losses() {
     for strange in [0_u16, 1] {
-        let mut bench = Bench::new(Kind::Dynamic);
+        let mut bench = Bench::new(FlidKind::Dynamic);
         bench.slots_without_loss(40);
         let before = bench.level();
         bench.slot(|_| true);
@@ -122,14 +122,14 @@ fn late_packets_and_duplicates_are_losses() {
 /// It begins from the base with dynamic layers, whose channels are elsewhere now.
 #[test]
 fn a_sender_that_is_started_anew_is_followed() {
-    for kind in [Kind::Static, Kind::Dynamic] {
+    for kind in [FlidKind::Static, FlidKind::Dynamic] {
         let mut bench = Bench::new(kind);
         bench.slots_without_loss(40);
         let before = bench.level();
         let restarted = bench.now;
         let layers = Layers::new(&config(kind, 8_000), restarted).unwrap();
         let slot = layers.slot();
-        bench.sender = Sender::new(layers);
+        bench.sender = FlidSender::new(layers);
         let mut least = before;
         let mut pass = |bench: &mut Bench, slots: u64| {
             let end = bench.now + slot.saturating_mul(slots);
@@ -146,7 +146,7 @@ fn a_sender_that_is_started_anew_is_followed() {
         pass(&mut bench, 3);
         pass(&mut bench, 60);
         assert!(bench.level() > before, "{kind:?}: {} after {before}", bench.level());
-        assert_eq!(least, if kind == Kind::Dynamic { 0 } else { before });
+        assert_eq!(least, if kind == FlidKind::Dynamic { 0 } else { before });
         assert_eq!(bench.receiver.reception().lost, 0);
     }
 }
@@ -155,7 +155,7 @@ fn a_sender_that_is_started_anew_is_followed() {
 #[test]
 fn a_sender_that_paused_is_followed() {
     for (pause, stays) in [(3, true), (40, false), (200, false)] {
-        let mut bench = Bench::new(Kind::Dynamic);
+        let mut bench = Bench::new(FlidKind::Dynamic);
         bench.slots_without_loss(40);
         let before = bench.level();
         bench.slot += pause;
@@ -178,7 +178,7 @@ fn a_sender_that_paused_is_followed() {
 
 #[test]
 fn without_the_base_channel_the_others_go_on() {
-    for kind in [Kind::Static, Kind::Dynamic] {
+    for kind in [FlidKind::Static, FlidKind::Dynamic] {
         let mut bench = Bench::new(kind);
         bench.slots_without_loss(40);
         let before = bench.level();
@@ -192,7 +192,7 @@ fn without_the_base_channel_the_others_go_on() {
 /// Whatever is written in packets: no panic, no channel twice, and the session goes on.
 #[test]
 fn packets_that_lie_change_little() {
-    for kind in [Kind::Static, Kind::Dynamic] {
+    for kind in [FlidKind::Static, FlidKind::Dynamic] {
         let mut bench = Bench::new(kind);
         bench.slots_without_loss(40);
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
@@ -220,7 +220,7 @@ fn packets_that_lie_change_little() {
 /// A forged sequence number makes all that follow look late; eight in a row are believed.
 #[test]
 fn a_sequence_number_that_was_a_lie_costs_little() {
-    for kind in [Kind::Static, Kind::Dynamic] {
+    for kind in [FlidKind::Static, FlidKind::Dynamic] {
         let mut bench = Bench::new(kind);
         bench.slots_without_loss(40);
         let before = bench.level();

@@ -1,14 +1,14 @@
 //! The stages in a row: when the rate falls, pauses and rises.
 
 use super::*;
-use crate::le_sbcc::{Chain, Config, Epoch, Indication, Module, Samples, Stage, Stages};
+use crate::le_sbcc::{Chain, LeSbccConfig, Epoch, Indication, Module, Samples, Stage, Stages};
 use crate::measure::throughput_with_timeout;
 use crate::rate::Rate;
 
 const SEGMENT: u16 = 560;
 
 /// A chain whose round-trip time is 100 ms without deviation.
-fn chain(config: Config) -> (Chain, Instant) {
+fn chain(config: LeSbccConfig) -> (Chain, Instant) {
     let mut chain = Chain::new(config.with_rtt(ms(100)), stream(1), Instant::ZERO);
     let mut now = Instant::ZERO;
     for _ in 0..500 {
@@ -29,8 +29,8 @@ fn indication(receiver: u32, sent: Instant) -> Indication {
     Indication { receiver: address(receiver), sent, noticed: Some(sent) }
 }
 
-fn config() -> Config {
-    Config::new(SEGMENT).with_initial_rate(Rate::from_kilobits(8_000))
+fn config() -> LeSbccConfig {
+    LeSbccConfig::new(SEGMENT).with_initial_rate(Rate::from_kilobits(8_000))
 }
 
 fn bits(chain: &Chain) -> f64 {
@@ -147,7 +147,7 @@ fn tfrc_sends_what_the_equation_says() {
 
 #[test]
 fn tfrc_doubles_until_the_first_event_and_then_halves() {
-    let config = Config::new(SEGMENT).with_rtt(ms(100)).with_module(Module::Tfrc);
+    let config = LeSbccConfig::new(SEGMENT).with_rtt(ms(100)).with_module(Module::Tfrc);
     let mut chain = Chain::new(config, stream(1), Instant::ZERO);
     let mut now = Instant::ZERO;
     for doubling in 1..=4 {
@@ -171,7 +171,7 @@ fn tfrc_doubles_until_the_first_event_and_then_halves() {
 
 #[test]
 fn aimd_may_start_as_tcp_does() {
-    let config = Config::new(SEGMENT).with_rtt(ms(100)).with_doubling_at_start(true).with_assumed_rtt(true);
+    let config = LeSbccConfig::new(SEGMENT).with_rtt(ms(100)).with_doubling_at_start(true).with_assumed_rtt(true);
     let most = Rate::from_kilobits(1_000);
     let mut chain = Chain::new(config.with_max_rate(most), stream(1), Instant::ZERO);
     let mut now = Instant::ZERO;

@@ -2,7 +2,7 @@
 //! then.
 
 use super::*;
-use crate::le_sbcc::{Chain, Config, Indication, Module, Stage};
+use crate::le_sbcc::{Chain, LeSbccConfig, Indication, Module, Stage};
 use crate::rate::Rate;
 use crate::rng::unit;
 
@@ -10,11 +10,11 @@ const SEGMENT: u16 = 1_000;
 /// A packet in 200 ms.
 const FIRST: f64 = 40_000.0;
 
-fn config(module: Module) -> Config {
-    Config::new(SEGMENT).with_module(module).with_doubling_at_start(true).with_assumed_rtt(true)
+fn config(module: Module) -> LeSbccConfig {
+    LeSbccConfig::new(SEGMENT).with_module(module).with_doubling_at_start(true).with_assumed_rtt(true)
 }
 
-fn chain(config: Config) -> Chain {
+fn chain(config: LeSbccConfig) -> Chain {
     Chain::new(config, stream(1), Instant::ZERO)
 }
 
@@ -88,7 +88,7 @@ fn a_loss_told_late_counts_for_the_rate_of_its_time() {
 
 #[test]
 fn a_chain_without_a_start_of_its_own_halves_what_it_has() {
-    let mut chain = Chain::new(Config::new(SEGMENT), stream(1), Instant::ZERO);
+    let mut chain = Chain::new(LeSbccConfig::new(SEGMENT), stream(1), Instant::ZERO);
     run(&mut chain, at(10_000));
     let before = chain.rate().as_bits() as f64;
     chain.indication(at(10_000), &missed(1, 100, None));

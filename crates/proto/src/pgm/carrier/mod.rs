@@ -21,9 +21,9 @@ use headwater_wire::cci::WebrcCci;
 use headwater_wire::pgm::{Body, Packet};
 use headwater_wire::{Cci, fdt};
 
-pub use receiver::{MISSING_MAX, Opener, Receiver, ReceiverConfig};
+pub use receiver::{MISSING_MAX, Opener, PgmCarrierReceiver, PgmCarrierReceiverConfig};
 
-use super::{Answers, Control, Mode, Session, Source, SourceConfig};
+use super::{Answers, SourceControl, Mode, PgmSession, PgmSource, SourceConfig};
 use crate::control::{Departure, Overload, SenderControl, SenderEnvelope, Value};
 use crate::le_sbcc::Chain;
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
@@ -67,23 +67,23 @@ const SOURCE_PORT_MIN: u16 = 0x8000;
 /// `window_packets` packets; each packet takes 64 bytes. Confirmations are paid out of the rate, at most
 /// eight between two packets.
 #[derive(Clone, Debug)]
-pub struct Sender {
-    source: Source,
+pub struct PgmCarrierSender {
+    source: PgmSource,
     envelope_bytes: usize,
 }
 
-impl Sender {
+impl PgmCarrierSender {
     /// Creates a sender at the unicast address `path`, the destination of NAKs. The first packet leaves at
     /// `now`. The highest bit of the source port is set, which makes the port 32768 or more.
     /// `window_packets`, as in [`SourceConfig::with_window_packets`], covers the packets sent in the maximum
     /// time from a packet to the NAK for the packet.
-    pub fn new(session: Session, path: IpAddr, window_packets: u32, chain: Chain, now: Instant) -> Self {
-        let session = Session { source_port: session.source_port | SOURCE_PORT_MIN, ..session };
+    pub fn new(session: PgmSession, path: IpAddr, window_packets: u32, chain: Chain, now: Instant) -> Self {
+        let session = PgmSession { source_port: session.source_port | SOURCE_PORT_MIN, ..session };
         let config = SourceConfig::new(session, path, 1)
             .with_mode(Mode::Lean)
             .with_answers(Answers::Confirmations)
             .with_window_packets(window_packets);
-        let mut source = Source::new(config, Control::LeSbcc(Box::new(chain)), now);
+        let mut source = PgmSource::new(config, SourceControl::LeSbcc(Box::new(chain)), now);
         // Files always have another symbol.
         source.set_backlogged(true);
         Self { source, envelope_bytes: Self::envelope_bytes() }
@@ -96,7 +96,7 @@ impl Sender {
     }
 
     /// Returns the PGM source, which receives NAKs.
-    pub const fn source(&self) -> &Source {
+    pub const fn source(&self) -> &PgmSource {
         &self.source
     }
 
@@ -107,7 +107,7 @@ impl Sender {
     }
 }
 
-impl SenderControl for Sender {
+impl SenderControl for PgmCarrierSender {
     fn channels(&self) -> u16 {
         1
     }
@@ -116,8 +116,8 @@ impl SenderControl for Sender {
         1
     }
 
-    fn description(&self) -> Option<fdt::Control> {
-        fdt::Control::new(NAME).ok()
+    fn description(&self) -> Option<fdt::ControlAttributes> {
+        fdt::ControlAttributes::new(NAME).ok()
     }
 
     fn next_departure(&self) -> Option<Instant> {
@@ -172,7 +172,7 @@ impl SenderControl for Sender {
     }
 }
 
-impl SenderEnvelope for Sender {
+impl SenderEnvelope for PgmCarrierSender {
     fn bytes(&self) -> usize {
         self.envelope_bytes
     }

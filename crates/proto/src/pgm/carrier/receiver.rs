@@ -1,6 +1,6 @@
 use core::net::{IpAddr, SocketAddr};
 
-use headwater_wire::pgm::{Body, Gsi, Options, Packet, Report};
+use headwater_wire::pgm::{Body, Gsi, Options, Packet, PgmReport};
 
 use super::{Opened, open};
 use crate::control::{
@@ -9,7 +9,7 @@ use crate::control::{
 use crate::fixed;
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::pgm::receive_window::{GREETING_SPACING, GREETINGS, Missing, State, back_off};
-use crate::pgm::{ReceiverConfig as PgmConfig, ahead};
+use crate::pgm::{PgmReceiverConfig as PgmConfig, ahead};
 use crate::rng::{Seed, Stream};
 use crate::time::{Duration, Instant};
 
@@ -25,13 +25,13 @@ const NCF_WAIT: Duration = Duration::from_millis(500);
 
 /// Configuration of a [`Receiver`].
 #[derive(Clone, Copy, Debug)]
-pub struct ReceiverConfig {
+pub struct PgmCarrierReceiverConfig {
     group: IpAddr,
     seed: Seed,
     back_off: Duration,
 }
 
-impl ReceiverConfig {
+impl PgmCarrierReceiverConfig {
     /// Creates the configuration of a receiver for the session on `group` (the base channel's address), which
     /// NAKs name. `seed` draws the back-offs: receivers of a session must not share a seed.
     pub fn new(group: IpAddr, seed: Seed) -> Self {
@@ -52,9 +52,9 @@ impl ReceiverConfig {
 ///
 /// Memory: some 200 bytes for each of at most [`MISSING_MAX`] missing packets.
 #[derive(Clone, Debug)]
-pub struct Receiver {
+pub struct PgmCarrierReceiver {
     config: PgmConfig,
-    channel: fixed::Receiver,
+    channel: fixed::FixedReceiver,
     draw: Stream,
     /// Whether the receiver is between start and stop. Packets may arrive after the stop, out of a socket's
     /// buffer.
@@ -137,17 +137,17 @@ struct Source {
     behind: u32,
 }
 
-impl Receiver {
+impl PgmCarrierReceiver {
     /// Creates a receiver that is not started.
-    pub fn new(config: ReceiverConfig) -> Self {
-        let ReceiverConfig { group, seed, back_off } = config;
+    pub fn new(config: PgmCarrierReceiverConfig) -> Self {
+        let PgmCarrierReceiverConfig { group, seed, back_off } = config;
         let config = PgmConfig::new(0, group)
             .with_back_off(back_off)
             .with_waits(NCF_WAIT, NCF_WAIT)
             .with_retries(RETRIES, 0);
         Self {
             config,
-            channel: fixed::Receiver::new(),
+            channel: fixed::FixedReceiver::new(),
             draw: seed.stream("nak", 0),
             is_held: false,
             opener: Opener::default(),
@@ -213,7 +213,7 @@ impl Receiver {
         }
     }
 
-    fn on_ncf(&mut self, address: SocketAddr, packet: &Packet<'_>, report: &Report) {
+    fn on_ncf(&mut self, address: SocketAddr, packet: &Packet<'_>, report: &PgmReport) {
         let sender = (SessionKey::new(packet), address);
         if self.source.is_some_and(|source| (source.session, source.address) == sender) {
             self.missing.remove(report.sequence);
@@ -222,7 +222,7 @@ impl Receiver {
     }
 }
 
-impl ReceiverEnvelope for Receiver {
+impl ReceiverEnvelope for PgmCarrierReceiver {
     fn open<'a>(&mut self, _now: Instant, datagram: &Datagram<'a>) -> EnvelopeContent<'a> {
         let (content, message) = self.opener.read(datagram);
         if let Some(packet) = message
@@ -235,7 +235,7 @@ impl ReceiverEnvelope for Receiver {
     }
 }
 
-impl ReceiverControl for Receiver {
+impl ReceiverControl for PgmCarrierReceiver {
     fn start(&mut self, now: Instant) {
         self.is_held = true;
         self.channel.start(now);
@@ -269,7 +269,7 @@ impl ReceiverControl for Receiver {
             (Options::default(), Body::Spmr)
         } else {
             let (sequence, nak_list) = self.missing.due(now, &self.config, &mut self.draw)?;
-            let report = Report { sequence, source: source.address.ip(), group: self.config.group };
+            let report = PgmReport { sequence, source: source.address.ip(), group: self.config.group };
             self.naks += 1;
             (Options { nak_list, ..Options::default() }, Body::Nak(report))
         };

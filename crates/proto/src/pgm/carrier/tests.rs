@@ -10,9 +10,9 @@ use super::*;
 use crate::control::{
     Arrival, EnvelopeContent, Membership, ReceiverControl, ReceiverEnvelope, SenderControl, SenderEnvelope,
 };
-use crate::le_sbcc::{Chain, Config};
+use crate::le_sbcc::{Chain, LeSbccConfig};
 use crate::machine::{ChannelId, DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn};
-use crate::pgm::Session;
+use crate::pgm::PgmSession;
 use crate::rate::Rate;
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
@@ -31,23 +31,23 @@ fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
 
-fn sender() -> Sender {
-    let config = Config::new(124).with_initial_rate(Rate::from_kilobits(400)).with_doubling_at_start(true);
+fn sender() -> PgmCarrierSender {
+    let config = LeSbccConfig::new(124).with_initial_rate(Rate::from_kilobits(400)).with_doubling_at_start(true);
     let config = config.with_max_rate(Rate::from_kilobits(1_000));
     let chain = Chain::new(config, Seed(1).stream("chain", 0), Instant::ZERO);
-    let session = Session { gsi: Gsi([7; 6]), source_port: 9, destination_port: 7_500, group: GROUP };
-    Sender::new(session, SOURCE.ip(), 1_024, chain, Instant::ZERO)
+    let session = PgmSession { gsi: Gsi([7; 6]), source_port: 9, destination_port: 7_500, group: GROUP };
+    PgmCarrierSender::new(session, SOURCE.ip(), 1_024, chain, Instant::ZERO)
 }
 
-fn receiver(seed: u64) -> Receiver {
-    let mut receiver = Receiver::new(ReceiverConfig::new(GROUP, Seed(seed)).with_back_off(BACK_OFF));
+fn receiver(seed: u64) -> PgmCarrierReceiver {
+    let mut receiver = PgmCarrierReceiver::new(PgmCarrierReceiverConfig::new(GROUP, Seed(seed)).with_back_off(BACK_OFF));
     receiver.start(Instant::ZERO);
     assert_eq!(receiver.poll_membership(), Some(Membership::Join(ChannelId::BASE)));
     receiver
 }
 
 /// The next datagram of content, when it is due.
-fn departs(sender: &mut Sender) -> (Instant, Vec<u8>) {
+fn departs(sender: &mut PgmCarrierSender) -> (Instant, Vec<u8>) {
     loop {
         let now = sender.next_departure().expect("it sends on").min(sender.poll_timeout().expect("a chain"));
         sender.timeout(now);
@@ -57,7 +57,7 @@ fn departs(sender: &mut Sender) -> (Instant, Vec<u8>) {
     }
 }
 
-fn depart(sender: &mut Sender, now: Instant) -> Vec<u8> {
+fn depart(sender: &mut PgmCarrierSender, now: Instant) -> Vec<u8> {
     let mut datagram = vec![0xEE; sender.bytes()];
     datagram.extend(CONTENT);
     sender.seal(now, &mut datagram);
@@ -65,7 +65,7 @@ fn depart(sender: &mut Sender, now: Instant) -> Vec<u8> {
     datagram
 }
 
-fn give(receiver: &mut Receiver, now: Instant, from: SocketAddr, datagram: &[u8]) {
+fn give(receiver: &mut PgmCarrierReceiver, now: Instant, from: SocketAddr, datagram: &[u8]) {
     let head =
         Datagram { source: from, channel: Some(ChannelId::BASE), ecn: Ecn::NotCapable, payload: datagram };
     match receiver.open(now, &head) {
@@ -86,12 +86,12 @@ fn arrival(source: SocketAddr, cci: &Cci) -> Arrival<'_> {
     Arrival { source, channel: ChannelId::BASE, cci, ecn: Ecn::NotCapable, bytes: 124 }
 }
 
-fn rate(sender: &Sender) -> Rate {
+fn rate(sender: &PgmCarrierSender) -> Rate {
     sender.source().rate()
 }
 
 /// NAKs due until `end`, each with its time and the numbers it asks for.
-fn naks(receiver: &mut Receiver, end: Instant) -> Vec<(Instant, Vec<u8>, Vec<u32>)> {
+fn naks(receiver: &mut PgmCarrierReceiver, end: Instant) -> Vec<(Instant, Vec<u8>, Vec<u32>)> {
     let mut naks = Vec::new();
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     while let Some(now) = receiver.poll_timeout().filter(|now| *now <= end) {
@@ -113,12 +113,12 @@ fn naks(receiver: &mut Receiver, end: Instant) -> Vec<(Instant, Vec<u8>, Vec<u32
     naks
 }
 
-fn hear(sender: &mut Sender, now: Instant, from: SocketAddr, payload: &[u8]) -> Vec<Vec<u8>> {
+fn hear(sender: &mut PgmCarrierSender, now: Instant, from: SocketAddr, payload: &[u8]) -> Vec<Vec<u8>> {
     sender.feedback(now, &Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload });
     confirmations(sender, now)
 }
 
-fn confirmations(sender: &mut Sender, now: Instant) -> Vec<Vec<u8>> {
+fn confirmations(sender: &mut PgmCarrierSender, now: Instant) -> Vec<Vec<u8>> {
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let mut datagrams = Vec::new();
     while let Some(transmit) = sender.poll_transmit(now, &mut buffer) {
@@ -288,7 +288,7 @@ fn no_flood_of_naks_stops_the_data_or_takes_it_below_the_floor() {
     }
     assert!(answers <= 8 * 1_000, "{answers}");
     let (begun, ended) = (departs(&mut sender).0, departs(&mut sender).0);
-    assert!(ended.since(begun) <= Config::new(124).floor_period().saturating_mul(2));
+    assert!(ended.since(begun) <= LeSbccConfig::new(124).floor_period().saturating_mul(2));
     // Nobody lies any more: it recovers.
     let before = rate(&sender);
     (0..300).for_each(|_| _ = departs(&mut sender));
@@ -296,7 +296,7 @@ fn no_flood_of_naks_stops_the_data_or_takes_it_below_the_floor() {
 }
 
 fn nak(sequence: u32, list: impl IntoIterator<Item = u32>) -> Vec<u8> {
-    let report = headwater_wire::pgm::Report { sequence, source: SOURCE.ip(), group: GROUP };
+    let report = headwater_wire::pgm::PgmReport { sequence, source: SOURCE.ip(), group: GROUP };
     let mut packet = Packet::new(7_500, 0x8009, Gsi([7; 6]), Body::Nak(report));
     list.into_iter().for_each(|number| _ = packet.options.nak_list.push(number));
     let mut bytes = vec![0; packet.buffer_len()];
@@ -318,10 +318,10 @@ fn a_rate_that_is_not_used_does_not_rise() {
 
 #[test]
 fn a_source_is_greeted_thrice_and_then_its_rate_doubles() {
-    let config = Config::new(124).with_doubling_at_start(true).with_blind_doubling(None);
+    let config = LeSbccConfig::new(124).with_doubling_at_start(true).with_blind_doubling(None);
     let chain = Chain::new(config, Seed(1).stream("chain", 0), Instant::ZERO);
-    let session = Session { gsi: Gsi([7; 6]), source_port: 9, destination_port: 7_500, group: GROUP };
-    let mut sender = Sender::new(session, SOURCE.ip(), 1_024, chain, Instant::ZERO);
+    let session = PgmSession { gsi: Gsi([7; 6]), source_port: 9, destination_port: 7_500, group: GROUP };
+    let mut sender = PgmCarrierSender::new(session, SOURCE.ip(), 1_024, chain, Instant::ZERO);
     let mut receiver = receiver(1);
     let (first, packet) = departs(&mut sender);
     give(&mut receiver, first, SOURCE, &packet);

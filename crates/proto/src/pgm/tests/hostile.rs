@@ -6,7 +6,7 @@ use super::*;
 /// link: it holds the rate down, to the floor at most, and for no longer than it goes on.
 #[test]
 fn a_liar_holds_the_rate_down_to_the_floor_at_most_and_while_it_lies() {
-    let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(100), 10);
     let feed = |bed: &mut Bed, millis: u64, lies: bool| {
@@ -29,7 +29,7 @@ fn a_liar_holds_the_rate_down_to_the_floor_at_most_and_while_it_lies() {
 
 #[test]
 fn forged_data_and_path_messages_cannot_make_a_receiver_grow() {
-    let mut receiver = Receiver::new(receiver_config(), Messages::default(), Seed(1).stream("receiver", 0));
+    let mut receiver = PgmReceiverMachine::new(receiver_config(), Messages::default(), Seed(1).stream("receiver", 0));
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let mut draw = Seed(2).stream("forger", 0);
     for step in 0..3_000_u32 {
@@ -67,7 +67,7 @@ proptest! {
         seed in any::<u64>(), share in 0.0..0.5_f64, first in any::<u32>(), window in 16..600_u32,
     ) {
         let config = config(Mode::Pgm).with_first_sequence(first).with_window_packets(window);
-        let mut bed = Bed::new(Source::new(config, le_sbcc(), Instant::ZERO), 2, random(Seed(seed).stream("loss", 0), share));
+        let mut bed = Bed::new(PgmSource::new(config, le_sbcc(), Instant::ZERO), 2, random(Seed(seed).stream("loss", 0), share));
         let sent: Vec<_> = (0..120_u8).map(|number| vec![number; 20 + usize::from(number)]).collect();
         bed.send_all(&sent, 5);
         bed.loss = lossless();

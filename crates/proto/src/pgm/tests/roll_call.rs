@@ -4,10 +4,10 @@ use super::*;
 
 fn called(receivers: usize, loss: Loss) -> Bed {
     let control =
-        Config::new(200).with_doubling_at_start(true).with_assumed_rtt(true).with_blind_doubling(None);
+        LeSbccConfig::new(200).with_doubling_at_start(true).with_assumed_rtt(true).with_blind_doubling(None);
     let chain = Chain::new(control, Seed(5).stream("source", 0), Instant::ZERO);
     let config = config(Mode::Pgm).with_roll_call(true).with_first_sequence(u32::MAX);
-    let source = Source::new(config, Control::LeSbcc(Box::new(chain)), Instant::ZERO);
+    let source = PgmSource::new(config, SourceControl::LeSbcc(Box::new(chain)), Instant::ZERO);
     Bed::new(source, receivers, loss)
 }
 
@@ -123,7 +123,7 @@ fn a_close_in_the_middle_sends_what_was_told_of() {
     bed.source.close();
     bed.run(Duration::from_secs(2));
     assert!(bed.messages(0) == &sent[..1]);
-    assert_eq!(bed.events[0].last(), Some(&ReceiverEvent::Finished));
+    assert_eq!(bed.events[0].last(), Some(&PgmReceiverEvent::Finished));
     assert_eq!(bed.receivers[0].counters().lost, 0);
 }
 
@@ -131,7 +131,7 @@ fn a_close_in_the_middle_sends_what_was_told_of() {
 /// before new data.
 #[test]
 fn a_long_loss_is_repaired_sooner_than_new_data_goes_on() {
-    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(100)), Instant::ZERO);
+    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(100)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(1), 1);
     bed.loss = Box::new(|_, is_down, _| is_down);

@@ -34,11 +34,11 @@ use std::collections::BTreeMap;
 
 use headwater_wire::bcfs::Label;
 
-pub use receiver::{Receiver, ReceiverConfig};
-pub use sender::{RequestCounters, Sender, SenderConfig};
+pub use receiver::{RainbowCarrierReceiver, RainbowCarrierReceiverConfig};
+pub use sender::{RequestCounters, RainbowCarrierSender, RainbowCarrierSenderConfig};
 
 use crate::bcfs::relay::Limit;
-use crate::bcfs::{Key, address_words, hash};
+use crate::bcfs::{HashKey, address_words, hash};
 use crate::time::{Duration, Instant};
 
 /// Name of Rainbow over BCFS in a session's FDT.
@@ -91,7 +91,7 @@ pub(super) enum Refusal {
 /// Addresses with proven reception. Memory: some 100 bytes for each of [`PEERS_MAX`].
 #[derive(Clone, Debug)]
 pub(super) struct Peers {
-    key: Key,
+    key: HashKey,
     limit: Limit,
     unproven: Limit,
     proven: BTreeMap<SocketAddr, Peer>,
@@ -110,7 +110,7 @@ impl Peers {
     /// Creates an empty table with a secret `key`. A proven address may send `per_second` requests, with
     /// bursts of a tenth of a second; all unproven addresses together `unproven` requests, with bursts of a
     /// fifth of a second.
-    pub(super) fn new(key: Key, per_second: u32, unproven: u32) -> Self {
+    pub(super) fn new(key: HashKey, per_second: u32, unproven: u32) -> Self {
         Self {
             key,
             limit: Limit::new(per_second, (per_second / 10).max(64)),

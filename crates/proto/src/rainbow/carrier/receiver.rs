@@ -11,7 +11,7 @@ use crate::control::{
 };
 use crate::machine::{ChannelId, Datagram, Transmit};
 use crate::rainbow::WindowConfig;
-use crate::rainbow::window::{Ask, Window};
+use crate::rainbow::window::{Ask, RainbowWindow};
 use crate::time::{Duration, Instant};
 
 /// Interval after which the FDT is requested again, if incomplete although all symbols have been sent.
@@ -19,14 +19,14 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Configuration of a [`Receiver`].
 #[derive(Clone, Copy, Debug)]
-pub struct ReceiverConfig {
+pub struct RainbowCarrierReceiverConfig {
     source: SocketAddr,
     upstream: SocketAddr,
     window: WindowConfig,
     channel: Option<ChannelId>,
 }
 
-impl ReceiverConfig {
+impl RainbowCarrierReceiverConfig {
     /// Creates the configuration of a receiver of a source's session. Requests go to `upstream`: a relay, or
     /// the source itself.
     pub const fn new(source: SocketAddr, upstream: SocketAddr) -> Self {
@@ -52,10 +52,10 @@ impl ReceiverConfig {
 ///
 /// Only packets of the session answer a request. Memory: the window's, and 8 bytes for each possible label.
 #[derive(Debug)]
-pub struct Receiver {
-    config: ReceiverConfig,
+pub struct RainbowCarrierReceiver {
+    config: RainbowCarrierReceiverConfig,
     client: Client,
-    window: Window,
+    window: RainbowWindow,
     is_held: bool,
     /// Whether the last packet closed the session.
     is_dismissed: bool,
@@ -90,16 +90,16 @@ struct Description {
     asked: Box<[Option<u32>]>,
 }
 
-impl Receiver {
+impl RainbowCarrierReceiver {
     /// Creates a receiver without requests.
-    pub fn new(config: ReceiverConfig) -> Self {
+    pub fn new(config: RainbowCarrierReceiverConfig) -> Self {
         let mut client = Client::new(config.source, config.upstream);
         client.bind(Label(0), 0).expect("the first binding of a client");
         let asked = vec![None; config.window.labels_max.into()].into();
         Self {
             config,
             client,
-            window: Window::new(config.window),
+            window: RainbowWindow::new(config.window),
             is_held: false,
             is_dismissed: false,
             wishes: Wishes::default(),
@@ -111,7 +111,7 @@ impl Receiver {
     }
 
     /// Returns the window.
-    pub const fn window(&self) -> &Window {
+    pub const fn window(&self) -> &RainbowWindow {
         &self.window
     }
 
@@ -124,7 +124,7 @@ impl Receiver {
     fn begin(&mut self, now: Instant) {
         self.is_dismissed = false;
         self.reception.lost = self.lost();
-        self.window = Window::new(self.config.window);
+        self.window = RainbowWindow::new(self.config.window);
         self.window.start(now);
     }
 
@@ -181,7 +181,7 @@ impl Description {
     }
 }
 
-impl ReceiverControl for Receiver {
+impl ReceiverControl for RainbowCarrierReceiver {
     fn start(&mut self, now: Instant) {
         self.hold(true);
         self.begin(now);
@@ -260,7 +260,7 @@ impl ReceiverControl for Receiver {
     }
 }
 
-impl ReceiverEnvelope for Receiver {
+impl ReceiverEnvelope for RainbowCarrierReceiver {
     fn open<'a>(&mut self, _now: Instant, datagram: &Datagram<'a>) -> EnvelopeContent<'a> {
         self.reply = None;
         let Some(reply) = self.client.receive(datagram) else { return EnvelopeContent::Malformed };
@@ -281,7 +281,7 @@ impl ReceiverEnvelope for Receiver {
     }
 }
 
-impl Requester for Receiver {
+impl Requester for RainbowCarrierReceiver {
     fn on_close(&mut self, _now: Instant) {
         // Each further request would be answered by another close flag. A later packet without the flag
         // reopens the session.
@@ -290,9 +290,9 @@ impl Requester for Receiver {
     }
 }
 
-impl DescribedControl for Receiver {
-    fn on_description(&mut self, _now: Instant, control: Option<&fdt::Control>) -> Result<(), String> {
-        let name = control.map_or("fixed", fdt::Control::name);
+impl DescribedControl for RainbowCarrierReceiver {
+    fn on_description(&mut self, _now: Instant, control: Option<&fdt::ControlAttributes>) -> Result<(), String> {
+        let name = control.map_or("fixed", fdt::ControlAttributes::name);
         if name != NAME {
             return Err(format!(
                 "the source sends a session of congestion control '{name}', which nobody can ask for"

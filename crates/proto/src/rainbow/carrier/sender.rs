@@ -6,7 +6,7 @@ use headwater_wire::{Cci, fdt};
 use super::{NAME, Wanted};
 use super::{Peers, Refusal, UNPROVEN_PER_SECOND};
 use crate::bcfs::relay::REQUESTS_PER_SECOND;
-use crate::bcfs::{self, Key, ReplyTo, ReturnPath};
+use crate::bcfs::{self, HashKey, ReplyTo, ReturnPath};
 use crate::control::{Departure, Overload, Request, Responder, SenderControl, SenderEnvelope, Value};
 use crate::machine::{ChannelId, Datagram, Ecn};
 use crate::pacing::{BURST, Pacer, RateCap};
@@ -21,14 +21,14 @@ const PENDING_MIN: u64 = 16;
 
 /// Configuration of a [`Sender`].
 #[derive(Clone, Copy, Debug)]
-pub struct SenderConfig {
-    key: Key,
+pub struct RainbowCarrierSenderConfig {
+    key: HashKey,
     /// Maximum rate, and bytes of a packet.
     max_rate: Option<(Rate, u16)>,
     requests_per_second: u32,
 }
 
-impl SenderConfig {
+impl RainbowCarrierSenderConfig {
     /// Creates the configuration of a sender that answers on any address of the host, at the rate of the
     /// requests. `key` must be secret: addresses prove reception by tokens made with the key.
     pub const fn new(key: [u64; 2]) -> Self {
@@ -96,8 +96,8 @@ pub struct RequestCounters {
 ///
 /// CCI: a token of four bytes, made for the address that the packet goes to.
 #[derive(Debug)]
-pub struct Sender {
-    bcfs: bcfs::Source,
+pub struct RainbowCarrierSender {
+    bcfs: bcfs::BcfsSource,
     peers: Peers,
     pending: VecDeque<Pending>,
     pending_max: u64,
@@ -116,10 +116,10 @@ struct Pending {
     asked: Instant,
 }
 
-impl Sender {
+impl RainbowCarrierSender {
     /// Creates a sender without requests.
-    pub fn new(config: SenderConfig) -> Self {
-        let mut source = bcfs::Source::new(None, ReplyTo::Peer);
+    pub fn new(config: RainbowCarrierSenderConfig) -> Self {
+        let mut source = bcfs::BcfsSource::new(None, ReplyTo::Peer);
         source.bind(Label(0), 0).expect("the first binding of a source");
         Self {
             bcfs: source,
@@ -144,7 +144,7 @@ impl Sender {
     }
 }
 
-impl SenderControl for Sender {
+impl SenderControl for RainbowCarrierSender {
     fn channels(&self) -> u16 {
         1
     }
@@ -153,8 +153,8 @@ impl SenderControl for Sender {
         1
     }
 
-    fn description(&self) -> Option<fdt::Control> {
-        fdt::Control::new(NAME).ok()
+    fn description(&self) -> Option<fdt::ControlAttributes> {
+        fdt::ControlAttributes::new(NAME).ok()
     }
 
     fn envelope(&mut self) -> Option<&mut dyn SenderEnvelope> {
@@ -232,14 +232,14 @@ impl SenderControl for Sender {
     }
 }
 
-impl SenderEnvelope for Sender {
+impl SenderEnvelope for RainbowCarrierSender {
     fn bytes(&self) -> usize {
-        self.pending.front().map_or(0, |pending| bcfs::Source::header_bytes(&pending.path))
+        self.pending.front().map_or(0, |pending| bcfs::BcfsSource::header_bytes(&pending.path))
     }
 
     fn seal(&mut self, now: Instant, datagram: &mut [u8]) {
         let Some(Pending { path, label, level, .. }) = self.pending.front() else { return };
-        let body_bytes = datagram.len().saturating_sub(bcfs::Source::header_bytes(path));
+        let body_bytes = datagram.len().saturating_sub(bcfs::BcfsSource::header_bytes(path));
         self.bcfs.reply(now, path, *label, *level, body_bytes, datagram);
         if Wanted::of(*label) == Wanted::Content {
             mark_any(datagram);
@@ -247,7 +247,7 @@ impl SenderEnvelope for Sender {
     }
 }
 
-impl Responder for Sender {
+impl Responder for RainbowCarrierSender {
     fn request(&self) -> Option<Request> {
         let pending = self.pending.front()?;
         let description = match Wanted::of(pending.label) {

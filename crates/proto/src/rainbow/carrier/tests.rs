@@ -24,8 +24,8 @@ const SYMBOL: u16 = 256;
 /// One way.
 const DELAY: Duration = Duration::from_millis(20);
 
-type FileSender = delivery::Sender<Sender, MemorySource>;
-type FileReceiver = delivery::Receiver<Receiver, MemoryStore>;
+type FileSender = delivery::DeliverySender<RainbowCarrierSender, MemorySource>;
+type FileReceiver = delivery::DeliveryReceiver<RainbowCarrierReceiver, MemoryStore>;
 
 fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
@@ -39,15 +39,15 @@ fn host(number: u16) -> SocketAddr {
     SocketAddr::new([10, 0, 1, 1].into(), 1_000 + number)
 }
 
-fn sender(files: &[&[u8]], config: SenderConfig, session: delivery::SenderConfig) -> FileSender {
+fn sender(files: &[&[u8]], config: RainbowCarrierSenderConfig, session: delivery::DeliverySenderConfig) -> FileSender {
     sender_by(Scheme::RaptorQ, files, config, session)
 }
 
 fn sender_by(
     scheme: Scheme,
     files: &[&[u8]],
-    config: SenderConfig,
-    session: delivery::SenderConfig,
+    config: RainbowCarrierSenderConfig,
+    session: delivery::DeliverySenderConfig,
 ) -> FileSender {
     let plan = files.iter().enumerate().map(|(number, bytes)| FileToSend {
         path: RelativePath::new(&format!("file-{number}")).unwrap(),
@@ -60,7 +60,7 @@ fn sender_by(
     let plan = SessionPlan::new(plan.collect(), config_of_plan).unwrap();
     let source = MemorySource::new(&plan, files);
     let digests = source.digests();
-    delivery::Sender::new(session, &plan, &digests, Sender::new(config), source).unwrap()
+    delivery::DeliverySender::new(session, &plan, &digests, RainbowCarrierSender::new(config), source).unwrap()
 }
 
 fn content(bytes: usize) -> Vec<u8> {
@@ -93,9 +93,9 @@ impl Bed {
     }
 
     fn receiver_with(&mut self, store: MemoryStore) -> usize {
-        let config = ReceiverConfig::new(source(), source()).with_channel(Some(ChannelId::BASE));
-        let control = Receiver::new(config);
-        let machine = delivery::Receiver::new(delivery::ReceiverConfig::default(), control, store, self.now);
+        let config = RainbowCarrierReceiverConfig::new(source(), source()).with_channel(Some(ChannelId::BASE));
+        let control = RainbowCarrierReceiver::new(config);
+        let machine = delivery::DeliveryReceiver::new(delivery::DeliveryReceiverConfig::default(), control, store, self.now);
         self.receivers.push((machine, Vec::new()));
         self.drain(Some(self.receivers.len() - 1));
         self.receivers.len() - 1
@@ -202,8 +202,8 @@ impl Bed {
     }
 }
 
-fn config() -> SenderConfig {
-    SenderConfig::new([1, 2])
+fn config() -> RainbowCarrierSenderConfig {
+    RainbowCarrierSenderConfig::new([1, 2])
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn whoever_asks_whenever_gets_all_and_nothing_twice() {
     for loss in [0.0, 0.05] {
         let (one, other) = (content(300_000), content(7_000));
         let files = [&one[..], &other, &[]];
-        let mut bed = Bed::new(sender(&files, config(), delivery::SenderConfig::new(7)), loss);
+        let mut bed = Bed::new(sender(&files, config(), delivery::DeliverySenderConfig::new(7)), loss);
         bed.receiver();
         bed.run(at(400));
         bed.receiver();
@@ -240,7 +240,7 @@ fn a_long_description_is_asked_for_symbol_by_symbol() {
     let contents: Vec<_> = (0..300).map(|bytes| content(1 + bytes)).collect();
     let files: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
     for loss in [0.0, 0.1] {
-        let mut bed = Bed::new(sender(&files, config(), delivery::SenderConfig::new(7)), loss);
+        let mut bed = Bed::new(sender(&files, config(), delivery::DeliverySenderConfig::new(7)), loss);
         bed.receiver();
         bed.run(at(120_000));
         bed.receiver();
@@ -260,7 +260,7 @@ fn a_long_description_is_asked_for_symbol_by_symbol() {
 #[test]
 fn files_without_content_come_although_packets_are_lost() {
     let files = vec![&[][..]; 3_000];
-    let mut bed = Bed::new(sender(&files, config(), delivery::SenderConfig::new(7)), 0.1);
+    let mut bed = Bed::new(sender(&files, config(), delivery::DeliverySenderConfig::new(7)), 0.1);
     bed.receiver();
     bed.run(at(60_000));
     assert!(matches!(bed.receivers[0].1.last(), Some(ReceiverEvent::SessionCompleted { refused: 0 })));
@@ -274,7 +274,7 @@ fn files_without_content_come_although_packets_are_lost() {
 fn what_others_ask_of_the_description_does_not_end_it() {
     let contents: Vec<_> = (0..300).map(|bytes| content(1 + bytes)).collect();
     let files: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-    let mut bed = Bed::new(sender(&files, config(), delivery::SenderConfig::new(7)), 0.0);
+    let mut bed = Bed::new(sender(&files, config(), delivery::DeliverySenderConfig::new(7)), 0.0);
     bed.receiver();
     let reply = reply_to(&mut bed.sender, DESCRIPTIONS + 100_000);
     for step in 1..48 {
@@ -290,7 +290,7 @@ fn what_others_ask_of_the_description_does_not_end_it() {
 fn each_receiver_gets_every_symbol_of_a_cycle_once() {
     let file = content(200_000);
     for scheme in [Scheme::NoCode, Scheme::ReedSolomon] {
-        let sender = sender_by(scheme, &[&file], config(), delivery::SenderConfig::new(7));
+        let sender = sender_by(scheme, &[&file], config(), delivery::DeliverySenderConfig::new(7));
         let mut bed = Bed::new(sender, 0.0);
         for _ in 0..3 {
             bed.receiver();
@@ -333,11 +333,11 @@ fn hear_on_group(bed: &mut Bed, payload: &[u8]) {
 #[test]
 fn a_description_that_was_kept_is_not_taken_for_one_that_was_not_seen() {
     let (old, new) = (content(60_000), content(90_000));
-    let mut first = Bed::new(sender(&[&old], config(), delivery::SenderConfig::new(7)), 0.0);
+    let mut first = Bed::new(sender(&[&old], config(), delivery::DeliverySenderConfig::new(7)), 0.0);
     first.receiver();
     first.run(at(90));
     let store = first.receivers.remove(0).0.into_store().interrupted();
-    let session = delivery::SenderConfig::new(7).with_ntp_at_zero(60);
+    let session = delivery::DeliverySenderConfig::new(7).with_ntp_at_zero(60);
     let mut bed = Bed::new(sender(&[&new], config(), session), 0.0);
     bed.receiver_with(store);
     let reply = reply_to(&mut bed.sender, 1);
@@ -351,7 +351,7 @@ fn a_description_that_was_kept_is_not_taken_for_one_that_was_not_seen() {
 #[test]
 fn a_description_that_does_not_become_whole_is_asked_for_again() {
     let file = content(400_000);
-    let mut bed = Bed::new(sender(&[&file], config(), delivery::SenderConfig::new(7)), 0.0);
+    let mut bed = Bed::new(sender(&[&file], config(), delivery::DeliverySenderConfig::new(7)), 0.0);
     bed.receiver();
     bed.run(at(20) + Duration::from_micros(1));
     // The FDT comes with its last byte changed.
@@ -369,7 +369,7 @@ fn a_session_that_is_closed_tells_who_asks_and_ends() {
     let file = content(3_000_000);
     // At the low rate a whole window waits at the source.
     for config in [config(), config().with_max_rate(Some(Rate::from_kilobits(50)), 300)] {
-        let mut bed = Bed::new(sender(&[&file], config, delivery::SenderConfig::new(7)), 0.0);
+        let mut bed = Bed::new(sender(&[&file], config, delivery::DeliverySenderConfig::new(7)), 0.0);
         bed.receiver();
         bed.run(at(2_000));
         let before = bed.sender.stats().packets;
@@ -389,7 +389,7 @@ fn a_session_that_is_closed_tells_who_asks_and_ends() {
         assert_eq!(bed.receivers[0].1.last(), Some(&ReceiverEvent::SessionClosed));
     }
     // Nobody asks: it ends all the same.
-    let config_of_session = delivery::SenderConfig::new(7).with_end(End::At(at(5_000)));
+    let config_of_session = delivery::DeliverySenderConfig::new(7).with_end(End::At(at(5_000)));
     let mut alone = sender(&[&file], config(), config_of_session);
     let mut room = vec![0; DATAGRAM_BYTES_MAX];
     assert_eq!(alone.poll_timeout(), Some(at(5_000)));
@@ -405,7 +405,7 @@ fn a_session_that_is_closed_tells_who_asks_and_ends() {
 #[test]
 fn one_packet_that_closes_does_not_end_a_session_that_goes_on() {
     let file = content(3_000_000);
-    let mut bed = Bed::new(sender(&[&file], config(), delivery::SenderConfig::new(7)), 0.0);
+    let mut bed = Bed::new(sender(&[&file], config(), delivery::DeliverySenderConfig::new(7)), 0.0);
     bed.receiver();
     bed.run(at(1_000));
     let mut reply = reply_to(&mut bed.sender, 1);
@@ -423,10 +423,10 @@ fn one_packet_that_closes_does_not_end_a_session_that_goes_on() {
 #[test]
 fn another_session_of_the_source_takes_over_after_a_silence() {
     let file = content(3_000_000);
-    let mut bed = Bed::new(sender(&[&file], config(), delivery::SenderConfig::new(7)), 0.0);
+    let mut bed = Bed::new(sender(&[&file], config(), delivery::DeliverySenderConfig::new(7)), 0.0);
     bed.receiver();
     bed.run(at(500));
-    bed.sender = sender(&[&file], config(), delivery::SenderConfig::new(8));
+    bed.sender = sender(&[&file], config(), delivery::DeliverySenderConfig::new(8));
     // What was under way has come.
     bed.run(at(530));
     let answered = bed.receivers[0].0.control().window().counters().answered;
@@ -444,7 +444,7 @@ fn another_session_of_the_source_takes_over_after_a_silence() {
 fn a_source_that_is_started_again_sends_other_symbols() {
     let file = content(100_000);
     let symbols = |key, tsi, word: &[u8]| {
-        let mut sender = sender(&[&file], SenderConfig::new(key), delivery::SenderConfig::new(tsi));
+        let mut sender = sender(&[&file], RainbowCarrierSenderConfig::new(key), delivery::DeliverySenderConfig::new(tsi));
         let mut room = vec![0; DATAGRAM_BYTES_MAX];
         let sent = |label| {
             let payload = asking(label, word);
@@ -476,7 +476,7 @@ fn a_source_that_is_started_again_sends_other_symbols() {
 #[test]
 fn replies_of_others_and_bytes_at_random_do_nothing() {
     let file = content(50_000);
-    let mut bed = Bed::new(sender(&[&file], config(), delivery::SenderConfig::new(7)), 0.0);
+    let mut bed = Bed::new(sender(&[&file], config(), delivery::DeliverySenderConfig::new(7)), 0.0);
     bed.receiver();
     bed.run(at(60));
     let (_, (_, reply)) = bed.under_way.last_key_value().unwrap();
@@ -504,7 +504,7 @@ fn replies_of_others_and_bytes_at_random_do_nothing() {
 }
 
 /// A request of an address, that brings this.
-fn request(sender: &mut Sender, now: Instant, from: SocketAddr, label: u32, body: &[u8]) -> Option<[u8; 4]> {
+fn request(sender: &mut RainbowCarrierSender, now: Instant, from: SocketAddr, label: u32, body: &[u8]) -> Option<[u8; 4]> {
     let payload = asking(label, body);
     sender.feedback(now, &Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload: &payload });
     let departure = sender.departure(now)?;
@@ -522,8 +522,8 @@ fn forged(step: u64) -> SocketAddr {
 #[test]
 fn made_up_addresses_do_not_take_all_of_a_low_rate() {
     let rate = Rate::from_kilobits(1_000);
-    let mut sender = Sender::new(config().with_max_rate(Some(rate), 1_444));
-    let ask = |sender: &mut Sender, now, from, body: &[u8]| {
+    let mut sender = RainbowCarrierSender::new(config().with_max_rate(Some(rate), 1_444));
+    let ask = |sender: &mut RainbowCarrierSender, now, from, body: &[u8]| {
         let payload = asking(1, body);
         sender.feedback(
             now,
@@ -554,7 +554,7 @@ fn made_up_addresses_do_not_take_all_of_a_low_rate() {
 
 #[test]
 fn made_up_addresses_are_answered_slowly_and_cannot_hold_up_who_hears() {
-    let mut sender = Sender::new(config());
+    let mut sender = RainbowCarrierSender::new(config());
     let word = request(&mut sender, at(0), host(1), 1, &[]).unwrap();
     assert!(request(&mut sender, at(0), host(1), 1, &word).is_some());
     let (mut answered, mut served) = (0, 0);
@@ -579,7 +579,7 @@ fn made_up_addresses_are_answered_slowly_and_cannot_hold_up_who_hears() {
 
 #[test]
 fn an_address_that_hears_may_ask_so_fast() {
-    let mut sender = Sender::new(config().with_requests_per_second(1_000));
+    let mut sender = RainbowCarrierSender::new(config().with_requests_per_second(1_000));
     let word = request(&mut sender, at(0), host(1), 1, &[]).unwrap();
     let answered =
         (0..50_000).filter(|step| request(&mut sender, at(step / 10), host(1), 1, &word).is_some()).count();
@@ -590,7 +590,7 @@ fn an_address_that_hears_may_ask_so_fast() {
 #[test]
 fn a_highest_rate_is_kept_and_few_requests_wait() {
     let rate = Rate::from_kilobits(1_000);
-    let mut sender = Sender::new(config().with_max_rate(Some(rate), 500));
+    let mut sender = RainbowCarrierSender::new(config().with_max_rate(Some(rate), 500));
     let word = request(&mut sender, at(0), host(1), 1, &[]).unwrap();
     let mut sent = 0;
     let payload = asking(1, &word);
@@ -614,7 +614,7 @@ fn a_highest_rate_is_kept_and_few_requests_wait() {
 
 /// Answers requests, of which twenty always wait, for 30 s from `begin` with a driver that takes `packet_ms`
 /// for each packet. Returns how many packets left in the last 10 s.
-fn answered(sender: &mut Sender, begin: Instant, packet_ms: u64) -> u32 {
+fn answered(sender: &mut RainbowCarrierSender, begin: Instant, packet_ms: u64) -> u32 {
     let (mut word, mut waiting, mut answered) = (Vec::new(), 0, 0);
     let (mut now, end) = (begin, begin + Duration::from_secs(30));
     while now < end {
@@ -641,7 +641,7 @@ fn answered(sender: &mut Sender, begin: Instant, packet_ms: u64) -> u32 {
 fn a_highest_rate_settles_below_what_the_driver_sends() {
     // A packet each 10 ms.
     let rate = Rate::from_kilobits(400);
-    let mut sender = Sender::new(config().with_max_rate(Some(rate), 500));
+    let mut sender = RainbowCarrierSender::new(config().with_max_rate(Some(rate), 500));
     assert!((990..=1_010).contains(&answered(&mut sender, at(1_000), 1)));
     assert_eq!(sender.overload(), None);
     let answered = answered(&mut sender, at(31_000), 25);
@@ -653,7 +653,7 @@ fn a_highest_rate_settles_below_what_the_driver_sends() {
 /// Without requests nothing is late.
 #[test]
 fn few_requests_are_no_overload() {
-    let mut sender = Sender::new(config().with_max_rate(Some(Rate::from_kilobits(400)), 500));
+    let mut sender = RainbowCarrierSender::new(config().with_max_rate(Some(Rate::from_kilobits(400)), 500));
     for step in 0..600 {
         request(&mut sender, at(100 * step), host(0), 1, &[]).expect("answered at once");
         assert_eq!(sender.overload(), None);
@@ -663,7 +663,7 @@ fn few_requests_are_no_overload() {
 #[test]
 fn symbols_of_the_description_are_named_by_labels() {
     let file = content(10_000);
-    let mut machine = sender(&[&file], config(), delivery::SenderConfig::new(7));
+    let mut machine = sender(&[&file], config(), delivery::DeliverySenderConfig::new(7));
     let mut room = vec![0; DATAGRAM_BYTES_MAX];
     for (label, is_description) in [
         (DESCRIPTIONS, true),
@@ -691,7 +691,7 @@ fn symbols_of_the_description_are_named_by_labels() {
 #[test]
 fn a_session_that_is_sent_unasked_is_refused() {
     use crate::control::{DescribedControl, ReceiverControl};
-    let mut receiver = Receiver::new(ReceiverConfig::new(source(), source()));
+    let mut receiver = RainbowCarrierReceiver::new(RainbowCarrierReceiverConfig::new(source(), source()));
     assert!(receiver.on_description(at(0), None).is_err());
     assert!(
         receiver
@@ -709,7 +709,7 @@ fn a_session_that_is_sent_unasked_is_refused() {
             )
             .is_ok()
     );
-    let mut unasked = crate::described::Receiver::new(crate::described::ReceiverConfig::new());
+    let mut unasked = crate::described::DescribedReceiver::new(crate::described::DescribedReceiverConfig::new());
     unasked.start(at(0));
     assert!(
         unasked

@@ -8,7 +8,7 @@ use crate::Seed;
 use crate::bcfs::ReplyTo;
 use crate::machine::{ChannelId, Datagram, Ecn, Input, Machine, Output};
 use crate::rainbow::{
-    Basin, Numbers, Receiver, ReceiverConfig, ReceiverEvent, SessionLabels, Source, SourceConfig, Tally,
+    Basin, Numbers, RainbowReceiver, RainbowReceiverConfig, RainbowReceiverEvent, SessionLabels, RainbowSource, SourceConfig, Tally,
 };
 use crate::rng::Coin;
 use crate::time::{Duration, Instant};
@@ -35,8 +35,8 @@ fn input(source: SocketAddr, payload: &[u8]) -> Input<'_> {
 }
 
 struct Pair {
-    receiver: Receiver<Tally>,
-    source: Source<Numbers>,
+    receiver: RainbowReceiver<Tally>,
+    source: RainbowSource<Numbers>,
     /// To the source or to the receiver, in the order of arrival.
     wire: VecDeque<(Instant, bool, Vec<u8>)>,
     now: Instant,
@@ -46,10 +46,10 @@ struct Pair {
 impl Pair {
     fn new(wanted: u64) -> Self {
         let labels = SessionLabels::new(7);
-        let config = ReceiverConfig::new(address(1), address(1), labels);
+        let config = RainbowReceiverConfig::new(address(1), address(1), labels);
         Self {
-            receiver: Receiver::new(config, Tally::new(Some(wanted))),
-            source: Source::new(SourceConfig::new(labels).with_reply_to(ReplyTo::Peer), Numbers::new(472)),
+            receiver: RainbowReceiver::new(config, Tally::new(Some(wanted))),
+            source: RainbowSource::new(SourceConfig::new(labels).with_reply_to(ReplyTo::Peer), Numbers::new(472)),
             wire: VecDeque::new(),
             now: at(0),
             completed: 0,
@@ -124,9 +124,9 @@ fn what_is_not_the_sessions_is_not_heard() {
     let before = (*pair.receiver.counters(), *pair.source.counters());
     // Another session's source and receiver, and noise.
     let other = SessionLabels::new(8);
-    let mut stranger = Receiver::new(ReceiverConfig::new(address(1), address(1), other), Tally::new(None));
+    let mut stranger = RainbowReceiver::new(RainbowReceiverConfig::new(address(1), address(1), other), Tally::new(None));
     let ask = sent(&mut stranger, pair.now, &mut 0).remove(0);
-    let mut alien = Source::new(SourceConfig::new(other), Numbers::new(472));
+    let mut alien = RainbowSource::new(SourceConfig::new(other), Numbers::new(472));
     alien.handle(pair.now, input(address(2), &ask));
     let reply = sent(&mut alien, pair.now, &mut 0).remove(0);
     for bytes in [ask.as_slice(), &reply, b"noise", &[0; 600]] {
@@ -135,7 +135,7 @@ fn what_is_not_the_sessions_is_not_heard() {
     }
     assert_eq!((*pair.receiver.counters(), *pair.source.counters()), before);
     // A reply in the source's name from elsewhere.
-    let mut twin = Source::new(SourceConfig::new(SessionLabels::new(7)), Numbers::new(472));
+    let mut twin = RainbowSource::new(SourceConfig::new(SessionLabels::new(7)), Numbers::new(472));
     let own =
         pair.wire.iter().find(|(_, to_source, _)| *to_source).expect("requests are under way").2.clone();
     twin.handle(pair.now, input(address(2), &own));
@@ -156,23 +156,23 @@ fn a_flood_of_requests_is_answered_up_to_a_bound() {
 }
 
 /// All that a receiver says now: joins, leaves, requests and events.
-fn said(receiver: &mut Receiver<Tally>, now: Instant) -> Vec<&'static str> {
+fn said(receiver: &mut RainbowReceiver<Tally>, now: Instant) -> Vec<&'static str> {
     let mut buffer = [0; 9_000];
     core::iter::from_fn(|| receiver.poll_output(now, &mut buffer))
         .map(|output| match output {
             Output::Join(ChannelId(3)) => "join",
             Output::Leave(ChannelId(3)) => "leave",
             Output::Transmit(_) => "request",
-            Output::Event(ReceiverEvent::Completed) => "completed",
+            Output::Event(RainbowReceiverEvent::Completed) => "completed",
             other => panic!("{other:?}"),
         })
         .collect()
 }
 
-fn on_a_channel(wanted: u64) -> Receiver<Tally> {
+fn on_a_channel(wanted: u64) -> RainbowReceiver<Tally> {
     let config =
-        ReceiverConfig::new(address(1), address(1), SessionLabels::new(7)).with_channel(ChannelId(3));
-    Receiver::new(config, Tally::new(Some(wanted)))
+        RainbowReceiverConfig::new(address(1), address(1), SessionLabels::new(7)).with_channel(ChannelId(3));
+    RainbowReceiver::new(config, Tally::new(Some(wanted)))
 }
 
 #[test]
@@ -202,5 +202,5 @@ fn being_full_is_told_once() {
     pair.run(at(10_000), || false);
     let mut buffer = [0; 9_000];
     assert_eq!(pair.completed, 1);
-    assert_eq!(pair.receiver.poll_output(pair.now, &mut buffer), None::<Output<ReceiverEvent>>);
+    assert_eq!(pair.receiver.poll_output(pair.now, &mut buffer), None::<Output<RainbowReceiverEvent>>);
 }

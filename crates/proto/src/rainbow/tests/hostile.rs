@@ -2,10 +2,10 @@
 
 use super::{asks, at};
 use crate::rainbow::WindowConfig;
-use crate::rainbow::window::{Mode, Window};
+use crate::rainbow::window::{Mode, RainbowWindow};
 
-fn begun() -> Window {
-    let mut window = Window::new(WindowConfig::new());
+fn begun() -> RainbowWindow {
+    let mut window = RainbowWindow::new(WindowConfig::new());
     window.start(at(0));
     assert_eq!(asks(&mut window), [(1, 1)]);
     window

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{asks, at};
-use crate::rainbow::{Overtaking, Window, WindowConfig};
+use crate::rainbow::{Overtaking, RainbowWindow, WindowConfig};
 use crate::time::{Duration, Instant};
 
 /// Nineteen of twenty requests are answered by a relay beside the receiver, the others by the source, 60 ms
@@ -11,7 +11,7 @@ use crate::time::{Duration, Instant};
 #[test]
 fn what_goes_up_is_not_held_to_be_lost_when_most_is_answered_at_once() {
     let config = WindowConfig::new().with_labels_max(40).with_overtaking(Overtaking::Longest);
-    let mut window = Window::new(config);
+    let mut window = RainbowWindow::new(config);
     let (mut under_way, mut asked) = (BTreeSet::<(Instant, u32, u16, u16)>::new(), 0_u32);
     window.start(at(0));
     for ms in 0..10_000 {
@@ -38,7 +38,7 @@ fn what_goes_up_is_not_held_to_be_lost_when_most_is_answered_at_once() {
 /// and none of what was asked for before a cut.
 #[test]
 fn a_loss_that_a_relay_tells_of_cuts_once_in_a_round_trip_time() {
-    let mut window = Window::new(WindowConfig::new().with_overtaking(Overtaking::Longest));
+    let mut window = RainbowWindow::new(WindowConfig::new().with_overtaking(Overtaking::Longest));
     window.start(at(0));
     let mut answer = |ms: u64, label: u16, is_loss: bool| {
         if is_loss {

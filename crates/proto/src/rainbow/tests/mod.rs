@@ -4,7 +4,7 @@ mod kept;
 mod properties;
 mod trace;
 
-use super::window::{Ask, Window};
+use super::window::{Ask, RainbowWindow};
 use crate::time::{Duration, Instant};
 
 fn at(ms: u64) -> Instant {
@@ -12,6 +12,6 @@ fn at(ms: u64) -> Instant {
 }
 
 /// What the window asks for now: label and level.
-fn asks(window: &mut Window) -> Vec<(u16, u16)> {
+fn asks(window: &mut RainbowWindow) -> Vec<(u16, u16)> {
     core::iter::from_fn(|| window.poll_ask()).map(|Ask { label, level }| (label, level)).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{asks, at};
-use crate::rainbow::window::{Mode, Window};
+use crate::rainbow::window::{Mode, RainbowWindow};
 use crate::rainbow::{Overtaking, WindowConfig};
 use crate::rng;
 use crate::time::{Duration, Instant};
@@ -25,7 +25,7 @@ struct Witness {
 
 impl Witness {
     /// Checks what a call made the window ask for.
-    fn asked(&mut self, window: &Window, asks: &[(u16, u16)]) {
+    fn asked(&mut self, window: &RainbowWindow, asks: &[(u16, u16)]) {
         for (label, level) in asks {
             assert!((1..=window.size()).contains(label), "{label} is outside of {}", window.size());
             let before = self.open.insert(*label, *level);
@@ -60,7 +60,7 @@ proptest! {
         threshold in 0_u8..4,
         labels in prop_oneof![Just(1_u16), Just(7), Just(256)],
     ) {
-        let mut window = Window::new(config(threshold, labels));
+        let mut window = RainbowWindow::new(config(threshold, labels));
         let (mut witness, mut now) = (Witness::default(), at(0));
         window.start(now);
         let first = asks(&mut window);
@@ -93,7 +93,7 @@ proptest! {
     #[test]
     fn nothing_stays_stuck(seed: u64, loss in 0.0..0.6_f64, jitter in 0_u64..80, threshold in 0_u8..4) {
         let mut draw = Seed(seed).stream("path", 0);
-        let mut window = Window::new(config(threshold, 64));
+        let mut window = RainbowWindow::new(config(threshold, 64));
         let mut under_way: BTreeMap<(Instant, u64), Ask> = BTreeMap::new();
         let (mut now, mut count) = (at(0), 0);
         window.start(now);
@@ -131,7 +131,7 @@ proptest! {
 /// Without loss each label is asked for at level 1, and never twice before its reply.
 #[test]
 fn a_perfect_path_is_filled() {
-    let mut window = Window::new(WindowConfig::new().with_labels_max(40));
+    let mut window = RainbowWindow::new(WindowConfig::new().with_labels_max(40));
     let mut under_way = std::collections::VecDeque::new();
     let mut now = at(0);
     window.start(now);

@@ -1,15 +1,15 @@
 //! The window by hand (Yano and McCanne 1999, Rainbow receiver).
 
 use super::{asks, at};
-use crate::rainbow::window::{Mode, Window};
+use crate::rainbow::window::{Mode, RainbowWindow};
 use crate::rainbow::{Overtaking, WindowConfig};
 
 /// A window that has begun at 0, and what it does with replies.
-struct Bench(Window);
+struct Bench(RainbowWindow);
 
 impl Bench {
     fn new(config: WindowConfig) -> Self {
-        let mut window = Window::new(config);
+        let mut window = RainbowWindow::new(config);
         window.start(at(0));
         assert_eq!(asks(&mut window), [(1, 1)]);
         Self(window)

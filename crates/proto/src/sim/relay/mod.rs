@@ -25,10 +25,10 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
 use headwater_wire::lct;
-use headwater_wire::sim::{Data, Holding, Report};
+use headwater_wire::sim::{Data, Holding, SimReport};
 use serde::Serialize;
 
-pub use crate::egress::Shape;
+pub use crate::egress::EgressShape;
 
 use super::selection::{EVERY, Teller};
 use super::{AggregationRouter, GROUPS_MAX, RouterConfig, Trust};
@@ -69,11 +69,11 @@ pub const fn place(channel: ChannelId) -> (usize, u16) {
 }
 
 /// Makes a priority queue tell groups apart by the relay's channels, regardless of the groups' addresses.
-fn ranked(shape: Shape) -> Shape {
+fn ranked(shape: EgressShape) -> EgressShape {
     match shape.queue {
         QueueConfig::Priority(config) => {
             let config = PriorityConfig { rank_bits: RANK_BITS, ..config };
-            Shape { queue: QueueConfig::Priority(config), ..shape }
+            EgressShape { queue: QueueConfig::Priority(config), ..shape }
         }
         _ => shape,
     }
@@ -113,7 +113,7 @@ pub struct RelayCounters {
 #[derive(Debug)]
 pub struct Relay {
     config: RelayConfig,
-    sessions: Vec<Session>,
+    sessions: Vec<SimRelaySession>,
     members: Members,
     /// Number of groups that links carry, by link and session.
     tops: Vec<Vec<u16>>,
@@ -134,7 +134,7 @@ impl Relay {
         for (link, shape) in config.links.iter().enumerate() {
             egress.set_shape(below(link), shape.map(ranked))?;
         }
-        let session = |_| Session::new(&config);
+        let session = |_| SimRelaySession::new(&config);
         let mut relay = Self {
             sessions: (0..config.sessions).map(session).collect(),
             members: Members::default(),
@@ -216,7 +216,7 @@ impl Relay {
 
     /// Handles a datagram from a downstream link.
     fn feedback(&mut self, now: Instant, link: usize, datagram: &Datagram<'_>) {
-        if let Ok(report) = Report::parse(datagram.payload) {
+        if let Ok(report) = SimReport::parse(datagram.payload) {
             self.report(now, link, datagram, &report);
         } else if let Ok(holding) = Holding::parse(datagram.payload) {
             self.holding(now, link, datagram, holding);
@@ -225,7 +225,7 @@ impl Relay {
         }
     }
 
-    fn report(&mut self, now: Instant, link: usize, datagram: &Datagram<'_>, report: &Report) {
+    fn report(&mut self, now: Instant, link: usize, datagram: &Datagram<'_>, report: &SimReport) {
         let Some(block) = self.block_of(report.group.session) else {
             self.counters.refused += 1;
             return;
@@ -363,7 +363,7 @@ impl Machine for Relay {
 pub struct RelayConfig {
     pub(super) sessions: usize,
     pub(super) groups: u16,
-    pub(super) links: Vec<Option<Shape>>,
+    pub(super) links: Vec<Option<EgressShape>>,
     pub(super) trust: Trust,
     pub(super) seed: Seed,
 }
@@ -372,7 +372,7 @@ impl RelayConfig {
     /// Creates a configuration for `sessions` blocks of groups, 1 to [`SESSIONS_MAX`], each for a session of
     /// at most `groups` groups, 1 to [`GROUPS_MAX`]. `links` are the downstream links with their shapes, at
     /// most [`LINKS_MAX`]. A link without a shape forwards packets at once.
-    pub fn new(sessions: usize, groups: u16, mut links: Vec<Option<Shape>>, seed: Seed) -> Self {
+    pub fn new(sessions: usize, groups: u16, mut links: Vec<Option<EgressShape>>, seed: Seed) -> Self {
         links.truncate(LINKS_MAX);
         Self {
             sessions: sessions.clamp(1, SESSIONS_MAX),
@@ -404,7 +404,7 @@ struct Heard {
 }
 
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct SimRelaySession {
     heard: Option<Heard>,
     pub router: AggregationRouter,
     pub teller: Teller,
@@ -412,7 +412,7 @@ pub(super) struct Session {
     pub held: u16,
 }
 
-impl Session {
+impl SimRelaySession {
     pub fn new(config: &RelayConfig) -> Self {
         Self { heard: None, router: aggregation(config, 0), teller: Teller::new(0), held: 0 }
     }

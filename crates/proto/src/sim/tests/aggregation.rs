@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use headwater_wire::sim::{Data, Group, Report};
+use headwater_wire::sim::{Data, Group, SimReport};
 use proptest::prelude::*;
 
 use super::report;
@@ -35,19 +35,19 @@ impl Bed {
         Self { router: AggregationRouter::new(RouterConfig::new(0, 5).with_routers(routers), Seed(3)) }
     }
 
-    fn give(&mut self, now: Instant, ingress: InterfaceId, datagram: Datagram<'_>) -> (bool, Vec<Report>) {
+    fn give(&mut self, now: Instant, ingress: InterfaceId, datagram: Datagram<'_>) -> (bool, Vec<SimReport>) {
         self.router.handle(now, Input::Routed(ingress, datagram));
         self.drain(now)
     }
 
-    fn drain(&mut self, now: Instant) -> (bool, Vec<Report>) {
+    fn drain(&mut self, now: Instant) -> (bool, Vec<SimReport>) {
         let (mut passed, mut reports, mut buffer) = (false, Vec::new(), [0; 9_000]);
         while let Some(output) = self.router.poll_output(now, &mut buffer) {
             match output {
                 Output::Router(RouterOutput::Pass { .. }) => passed = true,
                 Output::Router(RouterOutput::Transmit { egress, transmit }) => {
                     assert_eq!(egress, UP);
-                    reports.push(Report::parse(&buffer[..transmit.bytes]).unwrap());
+                    reports.push(SimReport::parse(&buffer[..transmit.bytes]).unwrap());
                 }
                 other => panic!("{other:?}"),
             }
@@ -72,7 +72,7 @@ impl Bed {
         assert!(passed && reports.is_empty());
     }
 
-    fn report(&mut self, ms: u64, ingress: InterfaceId, from: u8, report: Report) -> Vec<Report> {
+    fn report(&mut self, ms: u64, ingress: InterfaceId, from: u8, report: SimReport) -> Vec<SimReport> {
         self.report_of(ms, ingress, host(from), report)
     }
 
@@ -81,8 +81,8 @@ impl Bed {
         ms: u64,
         ingress: InterfaceId,
         source: SocketAddr,
-        report: Report,
-    ) -> Vec<Report> {
+        report: SimReport,
+    ) -> Vec<SimReport> {
         let payload = report.emit();
         let datagram = Datagram { source, channel: None, ecn: Ecn::NotCapable, payload: &payload };
         let (passed, reports) = self.give(at(ms), ingress, datagram);
@@ -91,13 +91,13 @@ impl Bed {
     }
 
     /// A request at `ms`, which the one on the left answers after 10 ms.
-    fn ask(&mut self, ms: u64, request: u16) -> (u32, Vec<Report>) {
+    fn ask(&mut self, ms: u64, request: u16) -> (u32, Vec<SimReport>) {
         let stamp = u32::try_from(10 * ms).unwrap();
         self.data(ms, request);
         (stamp, self.report(ms + 10, LEFT, 1, report(request, 0, false, 1, stamp)))
     }
 
-    fn wait(&mut self, ms: u64) -> Vec<Report> {
+    fn wait(&mut self, ms: u64) -> Vec<SimReport> {
         self.router.handle(at(ms), Input::Timeout);
         self.drain(at(ms)).1
     }
@@ -253,14 +253,14 @@ fn who_was_late_once_is_in_time_again() {
 #[test]
 fn what_was_late_gives_way_to_what_is_told_anew() {
     let mut bed = Bed::new(vec![RIGHT]);
-    let whole = |request, echo| Report { reports: 5, population: 5, ..report(request, 0, false, 1, echo) };
+    let whole = |request, echo| SimReport { reports: 5, population: 5, ..report(request, 0, false, 1, echo) };
     for request in 0..20_u16 {
         let ms = 80 * u64::from(request);
         let (stamp, mut sent) = bed.ask(ms, request);
         if request % 4 == 3 {
             // In time; then one more that was late below.
             sent.extend(bed.report(ms + 12, RIGHT, 2, whole(request, stamp)));
-            let late = Report { group: Group { session: 0, rank: 1 }, ..report(request, 0, true, 1, stamp) };
+            let late = SimReport { group: Group { session: 0, rank: 1 }, ..report(request, 0, true, 1, stamp) };
             sent.extend(bed.wait(ms + 70));
             sent.extend(bed.report(ms + 75, RIGHT, 2, late));
         } else {
@@ -346,13 +346,13 @@ fn round_trip_times_count_from_the_packet_that_is_echoed() {
     collector.begin(at(0), 1, 0);
     collector.passes(1, 600);
     let early = report(1, 1, false, 1, 0);
-    let late = Report { hold: 20, ..report(1, 0, false, 1, 600) };
+    let late = SimReport { hold: 20, ..report(1, 0, false, 1, 600) };
     assert_eq!(collector.took(at(100), &early), Some(Duration::from_millis(100)));
     assert_eq!(collector.took(at(100), &late), Some(Duration::from_millis(38)));
     collector.begin(at(110), 2, 1_100);
     assert_eq!(collector.took(at(120), &late), Some(Duration::from_millis(58)), "of the request before");
-    assert_eq!(collector.took(at(120), &Report { echo: 5_000, ..late }), None, "nothing was sent then");
-    assert_eq!(collector.took(at(120), &Report { hold: u32::MAX, ..late }), None);
+    assert_eq!(collector.took(at(120), &SimReport { echo: 5_000, ..late }), None, "nothing was sent then");
+    assert_eq!(collector.took(at(120), &SimReport { hold: u32::MAX, ..late }), None);
 }
 
 #[test]
@@ -478,7 +478,7 @@ fn what_is_kept_for_other_requests_is_bounded() {
     assert_eq!(told(&mut collector, 2, 0..1), 0, "an answer in time needs no room");
 }
 
-fn any_report() -> impl Strategy<Value = Report> {
+fn any_report() -> impl Strategy<Value = SimReport> {
     (any::<[u32; 4]>(), 0_u16..4, 0_u8..7, 0_u32..3, any::<bool>(), 0_u32..200).prop_map(
         |([source, counts, rates, hold], request, rank, echo, is_last, scale)| {
             let population = counts.max(1);
@@ -488,7 +488,7 @@ fn any_report() -> impl Strategy<Value = Report> {
             let hold = if scale % 2 == 0 { hold % 50 } else { hold };
             let group = Group { session: u32::from(scale == 199), rank };
             let echo = if scale % 5 == 0 { source } else { echo * 100 };
-            Report {
+            SimReport {
                 is_last,
                 request,
                 source,
@@ -516,7 +516,7 @@ proptest! {
         let tallies: Vec<Tally> = parts
             .iter()
             .map(|(rate, echo, arrived, hold)| {
-                Tally::of(&Report { hold: *hold, ..report(1, 0, rate % 3 == 0, *rate, *echo) }, 1_000 + arrived)
+                Tally::of(&SimReport { hold: *hold, ..report(1, 0, rate % 3 == 0, *rate, *echo) }, 1_000 + arrived)
             })
             .collect();
         let merge = |tallies: &[Tally]| tallies.iter().copied().reduce(Tally::merge);
@@ -561,7 +561,7 @@ proptest! {
                     }
                     None => {
                         sent.extend(bed.report(start + ms, LEFT, 1, report(request, 1, is_congested, 40, echo)));
-                        let router = Report { reports: 9, congested: 3, population: 9, ..report(request, 1, false, 40, echo) };
+                        let router = SimReport { reports: 9, congested: 3, population: 9, ..report(request, 1, false, 40, echo) };
                         sent.extend(bed.report(start + ms, RIGHT, 2, router));
                     }
                 }

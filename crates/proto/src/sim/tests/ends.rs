@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use headwater_wire::sim::{Data, Report};
+use headwater_wire::sim::{Data, SimReport};
 use proptest::prelude::*;
 
 use super::report;
@@ -11,7 +11,7 @@ use crate::machine::{ChannelId, Datagram, Ecn};
 use crate::rng::Seed;
 use crate::sim::schedule::clock;
 use crate::sim::selection::Measured;
-use crate::sim::{Config, Receiver, Sender};
+use crate::sim::{SimConfig, SimReceiver, SimSender};
 use crate::time::{Duration, Instant};
 
 const SENDER: ([u8; 4], u16) = ([192, 0, 2, 1], 4_242);
@@ -25,7 +25,7 @@ fn host(number: u8) -> SocketAddr {
 }
 
 /// Drives a sender up to an instant, and shows each packet.
-fn run(sender: &mut Sender, until: Instant, mut see: impl FnMut(Instant, Data)) {
+fn run(sender: &mut SimSender, until: Instant, mut see: impl FnMut(Instant, Data)) {
     loop {
         let next = sender.next_departure().into_iter().chain(sender.poll_timeout()).min().unwrap();
         if next > until {
@@ -39,7 +39,7 @@ fn run(sender: &mut Sender, until: Instant, mut see: impl FnMut(Instant, Data)) 
     }
 }
 
-fn say(sender: &mut Sender, now: Instant, from: u8, report: &Report) {
+fn say(sender: &mut SimSender, now: Instant, from: u8, report: &SimReport) {
     let payload = report.emit();
     sender.feedback(
         now,
@@ -49,8 +49,8 @@ fn say(sender: &mut Sender, now: Instant, from: u8, report: &Report) {
 
 #[test]
 fn requests_follow_each_other_and_wrap() {
-    let mut sender = Sender::new(
-        Config::new(5, 1_000).with_rtt_bounds(Duration::from_millis(1), Duration::from_millis(1)),
+    let mut sender = SimSender::new(
+        SimConfig::new(5, 1_000).with_rtt_bounds(Duration::from_millis(1), Duration::from_millis(1)),
         at(0),
     );
     let mut last = None;
@@ -79,11 +79,11 @@ fn requests_follow_each_other_and_wrap() {
 
 /// Answers each request as `answer` says: what to report, in ms after the request's first packet.
 fn answered(
-    config: Config,
+    config: SimConfig,
     until: Instant,
-    mut answer: impl FnMut(&Sender, u16) -> Vec<(u8, u8, bool)>,
-) -> Sender {
-    let mut sender = Sender::new(config, at(0));
+    mut answer: impl FnMut(&SimSender, u16) -> Vec<(u8, u8, bool)>,
+) -> SimSender {
+    let mut sender = SimSender::new(config, at(0));
     let mut last = None;
     let mut now = at(0);
     while now < until {
@@ -111,7 +111,7 @@ fn answered(
 
 #[test]
 fn a_rate_rises_by_four_tenths_of_a_packet_a_request_and_falls_by_an_eighth_at_most_once_in_three() {
-    let config = Config::new(5, 1_000)
+    let config = SimConfig::new(5, 1_000)
         .with_rtt(Duration::from_millis(40))
         .with_rtt_bounds(Duration::from_millis(40), Duration::from_secs(1));
     let calm = answered(config.clone(), at(4_010), |_, _| vec![(1, 0, false)]);
@@ -132,7 +132,7 @@ fn a_rate_rises_by_four_tenths_of_a_packet_a_request_and_falls_by_an_eighth_at_m
 /// in no time at all.
 fn times(first_ms: u64, until: Instant, groups: impl Fn(u16) -> Vec<u8>) -> Vec<f64> {
     let ms = Duration::from_millis;
-    let config = Config::new(5, 1_000).with_rtt(ms(first_ms)).with_rtt_bounds(ms(50), ms(1_000));
+    let config = SimConfig::new(5, 1_000).with_rtt(ms(first_ms)).with_rtt_bounds(ms(50), ms(1_000));
     let mut times = Vec::new();
     answered(config, until, |sender, request| {
         times.push(sender.rtt_max());
@@ -164,7 +164,7 @@ fn the_round_trip_time_stays_while_a_group_is_missed() {
 
 #[test]
 fn groups_open_when_receivers_come_and_close_when_they_are_gone() {
-    let config = Config::new(3, 1_000);
+    let config = SimConfig::new(3, 1_000);
     let mut sizes = Vec::new();
     let sender = answered(config, at(10_000), |sender, request| {
         sizes.push(sender.cumulative(2) - sender.cumulative(1));
@@ -178,7 +178,7 @@ fn groups_open_when_receivers_come_and_close_when_they_are_gone() {
 
 #[test]
 fn without_any_report_it_falls_back_to_the_least() {
-    let sender = answered(Config::new(5, 1_000), at(20_000), |_, request| {
+    let sender = answered(SimConfig::new(5, 1_000), at(20_000), |_, request| {
         if request < 40 { vec![(1, 0, false), (2, 1, false), (3, 4, false)] } else { Vec::new() }
     });
     assert!((sender.cumulative(4) - 100e3).abs() < 1.0, "{}", sender.cumulative(4));
@@ -188,7 +188,7 @@ fn without_any_report_it_falls_back_to_the_least() {
 #[test]
 fn silence_raises_no_rate() {
     let config =
-        Config::new(1, 1_000).with_rtt_bounds(Duration::from_millis(400), Duration::from_millis(400));
+        SimConfig::new(1, 1_000).with_rtt_bounds(Duration::from_millis(400), Duration::from_millis(400));
     let mut rates = Vec::new();
     answered(config, at(30_000), |sender, request| {
         rates.push(sender.cumulative(0));
@@ -210,8 +210,8 @@ fn without_answers_the_round_trip_time_doubles_and_the_first_answer_takes_its_pl
 #[test]
 fn a_receiver_that_is_far_away_is_heard() {
     let ms = Duration::from_millis;
-    let config = Config::new(1, 1_000).with_rtt(ms(40)).with_rtt_bounds(ms(40), ms(2_000));
-    let mut sender = Sender::new(config, at(0));
+    let config = SimConfig::new(1, 1_000).with_rtt(ms(40)).with_rtt_bounds(ms(40), ms(2_000));
+    let mut sender = SimSender::new(config, at(0));
     let mut far = std::collections::VecDeque::new();
     let (mut last, mut now) = (None, at(0));
     let mut most = 0.0_f64;
@@ -276,8 +276,8 @@ fn a_group_that_is_closed_counts_no_more_and_one_that_opens_again_is_measured_an
 fn after_a_leave(
     is_lost: impl Fn(u64, bool) -> bool,
     bottom: impl Fn(u16) -> (u64, bool),
-) -> (Receiver, Vec<u32>, Vec<u32>) {
-    let mut receiver = Receiver::new(Config::new(3, 1_000), Seed(1));
+) -> (SimReceiver, Vec<u32>, Vec<u32>) {
+    let mut receiver = SimReceiver::new(SimConfig::new(3, 1_000), Seed(1));
     receiver.start(at(0));
     let (mut buffer, mut above, mut after) = ([0; 9_000], Vec::new(), Vec::new());
     let (mut sequences, mut left) = ([0; 2], None);
@@ -300,7 +300,7 @@ fn after_a_leave(
                 let (source, channel) = (SENDER.into(), ChannelId(rank.into()));
                 receiver.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes: 1_000 });
                 if let Some(transmit) = receiver.poll_transmit(now, &mut buffer) {
-                    let report = Report::parse(&buffer[..transmit.bytes]).unwrap();
+                    let report = SimReport::parse(&buffer[..transmit.bytes]).unwrap();
                     match (report.group.rank, left) {
                         (0, Some(_)) => after.push(report.congested),
                         (0, None) => {}
@@ -356,11 +356,11 @@ fn who_left_a_full_queue_joins_nothing_for_it() {
 /// A receiver fed by a sender that it alone answers, with nothing lost. `see` gives what a packet carries,
 /// and its bytes.
 fn feed(
-    receiver: &mut Receiver,
-    sender: &mut Sender,
+    receiver: &mut SimReceiver,
+    sender: &mut SimSender,
     until: Instant,
     see: impl Fn(&Data) -> (Ecn, usize),
-) -> Vec<Report> {
+) -> Vec<SimReport> {
     let mut reports = Vec::new();
     let mut buffer = [0; 9_000];
     let mut packets = Vec::new();
@@ -371,7 +371,7 @@ fn feed(
         let arrival = Arrival { source: SENDER.into(), channel, cci: &data.to_cci(), ecn, bytes };
         receiver.arrived(now, &arrival);
         while let Some(transmit) = receiver.poll_transmit(now, &mut buffer) {
-            reports.push(Report::parse(&buffer[..transmit.bytes]).unwrap());
+            reports.push(SimReport::parse(&buffer[..transmit.bytes]).unwrap());
         }
     }
     reports
@@ -379,9 +379,9 @@ fn feed(
 
 #[test]
 fn each_request_is_answered_once_and_marks_are_told() {
-    let config = Config::new(5, 1_000);
-    let mut sender = Sender::new(config.clone(), at(0));
-    let mut receiver = Receiver::new(config, Seed(1));
+    let config = SimConfig::new(5, 1_000);
+    let mut sender = SimSender::new(config.clone(), at(0));
+    let mut receiver = SimReceiver::new(config, Seed(1));
     receiver.start(at(0));
     assert_eq!(receiver.poll_membership(), Some(Membership::Join(ChannelId(0))));
     let marked = |data: &Data| match data.request {
@@ -411,9 +411,9 @@ fn each_request_is_answered_once_and_marks_are_told() {
 #[test]
 fn a_group_that_nobody_carries_is_left() {
     let least = Duration::from_millis(40);
-    let config = Config::new(3, 1_000).with_rtt(least).with_rtt_bounds(least, least);
-    let mut sender = Sender::new(config.clone(), at(0));
-    let mut receiver = Receiver::new(config, Seed(1));
+    let config = SimConfig::new(3, 1_000).with_rtt(least).with_rtt_bounds(least, least);
+    let mut sender = SimSender::new(config.clone(), at(0));
+    let mut receiver = SimReceiver::new(config, Seed(1));
     receiver.start(at(0));
     let (mut last, mut now) = (None, at(0));
     let (mut above, mut requests) = (0, 0);
@@ -444,9 +444,9 @@ fn a_group_that_nobody_carries_is_left() {
 #[test]
 fn the_length_of_a_packet_says_nothing_of_the_rate_that_is_sent() {
     let rtt = Duration::from_millis(100);
-    let config = Config::new(5, 1_000).with_rtt_bounds(rtt, rtt);
-    let mut sender = Sender::new(config.clone(), at(0));
-    let mut receiver = Receiver::new(config, Seed(1));
+    let config = SimConfig::new(5, 1_000).with_rtt_bounds(rtt, rtt);
+    let mut sender = SimSender::new(config.clone(), at(0));
+    let mut receiver = SimReceiver::new(config, Seed(1));
     receiver.start(at(0));
     let short = |data: &Data| (Ecn::Capable0, if data.request.is_multiple_of(5) { 300 } else { 1_000 });
     // It answers, or the rate would stay.
@@ -471,8 +471,8 @@ proptest! {
         storm in prop::collection::vec((any::<[u32; 6]>(), 0_u8..6, 0_u8..3, any::<bool>()), 1..20),
     ) {
         let least = Duration::from_millis(40);
-        let config = Config::new(5, 1_000).with_rtt(least).with_rtt_bounds(least, Duration::from_millis(400));
-        let mut sender = Sender::new(config, at(0));
+        let config = SimConfig::new(5, 1_000).with_rtt(least).with_rtt_bounds(least, Duration::from_millis(400));
+        let mut sender = SimSender::new(config, at(0));
         let mut now = at(0);
         let mut last = None;
         let mut before = [100e3_f64; 5];
@@ -499,7 +499,7 @@ proptest! {
                 last = Some(data.request);
                 say(&mut sender, now, 1, &report(data.request, 0, false, 1_000, data.timestamp));
                 for ([source, counts, rates, echo, hold, _], rank, kind, is_congested) in &storm {
-                    let hostile = Report {
+                    let hostile = SimReport {
                         source: *source,
                         reports: (*counts).max(1),
                         congested: if *is_congested { (*counts).max(1) } else { 0 },

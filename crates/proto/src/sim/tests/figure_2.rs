@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::sim::collector::Tally;
 use crate::sim::rates::Rates;
 use crate::sim::selection::{Choice, Selection};
-use crate::sim::{Config, STEP};
+use crate::sim::{SimConfig, STEP};
 
 use super::report;
 
@@ -37,7 +37,7 @@ struct Receiver {
 
 impl Fluid {
     fn new(groups: u16, paths: &[f64]) -> Self {
-        let config = Config::new(groups, 1_000);
+        let config = SimConfig::new(groups, 1_000);
         let receiver = |(number, path): (u16, &f64)| Receiver {
             path: 1e6 * path,
             top: 0,

@@ -5,11 +5,11 @@ mod ends;
 mod figure_2;
 mod relay;
 
-use headwater_wire::sim::{Group, Report};
+use headwater_wire::sim::{Group, SimReport};
 
 /// What a receiver says of itself, of a request that began with a packet of timestamp `echo`.
-pub const fn report(request: u16, rank: u8, is_congested: bool, rate: u32, echo: u32) -> Report {
-    Report {
+pub const fn report(request: u16, rank: u8, is_congested: bool, rate: u32, echo: u32) -> SimReport {
+    SimReport {
         is_last: true,
         request,
         source: 7,

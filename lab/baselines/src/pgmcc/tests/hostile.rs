@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use headwater_wire::pgm::{Body, CongestionData, CongestionFeedback, Options, Packet, Report};
+use headwater_wire::pgm::{Body, CongestionData, CongestionFeedback, Options, Packet, PgmReport};
 use proptest::prelude::*;
 
 use super::{GROUP, PACKET, SESSION, group, host};
@@ -77,7 +77,7 @@ fn copies_neither_count_nor_hide_losses() {
     assert!(once.loss() > 0.05 && (once.loss() - often.loss()).abs() < 1e-12, "{}", often.loss());
 }
 
-const NAK: Body<'_> = Body::Nak(Report { sequence: 0, source: GROUP, group: GROUP });
+const NAK: Body<'_> = Body::Nak(PgmReport { sequence: 0, source: GROUP, group: GROUP });
 
 #[test]
 fn a_report_speaks_for_where_it_comes_from() {

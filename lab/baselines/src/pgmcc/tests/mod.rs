@@ -8,14 +8,14 @@ use headwater_wire::pgm::Gsi;
 
 use super::{PgmccReceiver, PgmccReceiverConfig, PgmccSender, PgmccSenderConfig};
 use crate::group::{Loss, Network, address};
-use headwater_proto::pgm::Session;
+use headwater_proto::pgm::PgmSession;
 use headwater_proto::rng::Seed;
 use headwater_proto::time::Duration;
 
 const PACKET: u16 = 1_000;
 const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 255, 72, 87));
-const SESSION: Session =
-    Session { gsi: Gsi([1, 2, 3, 4, 5, 6]), source_port: 40_961, destination_port: 7_500, group: GROUP };
+const SESSION: PgmSession =
+    PgmSession { gsi: Gsi([1, 2, 3, 4, 5, 6]), source_port: 40_961, destination_port: 7_500, group: GROUP };
 
 type Group = Network<PgmccSender, PgmccReceiver>;
 

@@ -1,5 +1,5 @@
 //! Datagrams of TFMCC.
-use crate::tfmcc::{DATA_BYTES, Data, Echo, Error, NO_SUPPRESSION, REPORT_BYTES, TfmccMessage, TfmccReport};
+use crate::tfmcc::{DATA_BYTES, Data, Echo, ExchangeError, NO_SUPPRESSION, REPORT_BYTES, TfmccMessage, TfmccReport};
 use headwater_wire::lct;
 use proptest::prelude::*;
 
@@ -55,15 +55,15 @@ fn other_datagrams_are_refused_with_the_reason() {
         bytes[at] = value;
         TfmccMessage::parse(&bytes)
     };
-    assert_eq!(changed(2, b'R'), Err(Error::Magic), "a round-trip question");
-    assert_eq!(changed(3, 0x21), Err(Error::Version(2)));
-    assert_eq!(changed(3, 0x12), Err(Error::Kind(2)));
+    assert_eq!(changed(2, b'R'), Err(ExchangeError::Magic), "a round-trip question");
+    assert_eq!(changed(3, 0x21), Err(ExchangeError::Version(2)));
+    assert_eq!(changed(3, 0x12), Err(ExchangeError::Kind(2)));
     for (digits, len) in
         [(REPORT, REPORT_BYTES - 1), (REPORT, REPORT_BYTES + 1), (DATA, DATA_BYTES - 1), (DATA, 3)]
     {
         let mut datagram = hex(digits);
         datagram.resize(len, 0);
-        assert_eq!(TfmccMessage::parse(&datagram), Err(Error::Length(len)));
+        assert_eq!(TfmccMessage::parse(&datagram), Err(ExchangeError::Length(len)));
     }
     assert!(lct::Packet::new_checked(hex(DATA).as_slice()).is_err(), "no receiver of LCT takes it");
 }

@@ -4,7 +4,7 @@
 //! TFMCC and PGMCC, which LE-SBCC is compared with: packets of zeros without end.
 
 use headwater_proto::controls::Control;
-use headwater_proto::le_sbcc::{Config, Epoch, Module, Samples, Stages};
+use headwater_proto::le_sbcc::{LeSbccConfig, Epoch, Module, Samples, Stages};
 use headwater_proto::pgm::{Mode, SourceConfig};
 use headwater_proto::{Duration, Rate, controls};
 
@@ -48,7 +48,7 @@ const WINDOW_WITHOUT_REPAIRS: u32 = 64;
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeSbcc {
     /// The chain.
-    pub chain: Config,
+    pub chain: LeSbccConfig,
     /// Whether there are path messages.
     pub mode: Mode,
     /// The application's bytes in a packet.
@@ -115,9 +115,9 @@ pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> 
     }))
 }
 
-fn chain(flow: &Section<'_>, payload_bytes: u16) -> Option<Config> {
+fn chain(flow: &Section<'_>, payload_bytes: u16) -> Option<LeSbccConfig> {
     // The source paces UDP payload.
-    let config = Config::new(payload_bytes + DATA_HEADER_BYTES);
+    let config = LeSbccConfig::new(payload_bytes + DATA_HEADER_BYTES);
     let stages = Stages {
         li2le: flow.or("li2le", true),
         max_lprf: flow.or("max-lprf", true),

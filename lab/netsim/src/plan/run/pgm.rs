@@ -4,7 +4,7 @@
 use headwater_baselines::{pgmcc, tfmcc};
 use headwater_proto::control::Reception;
 use headwater_proto::le_sbcc::Chain;
-use headwater_proto::pgm::{Answers, Control, Receiver, ReceiverConfig, Session, Source, SourceConfig};
+use headwater_proto::pgm::{Answers, SourceControl, PgmReceiverMachine, PgmReceiverConfig, PgmSession, PgmSource, SourceConfig};
 use headwater_proto::{ChannelId, Duration, Instant, Seed};
 use headwater_wire::pgm::Gsi;
 use rand::Rng;
@@ -20,7 +20,7 @@ use crate::plan::control::Limits;
 use crate::plan::flow::{Baseline, BaselineControl, Flow, LeSbcc, Member, Receivers};
 
 type SourceAgent = Hosted<GreedySource>;
-type ReceiverAgent = Hosted<Receiver<Forget>>;
+type ReceiverAgent = Hosted<PgmReceiverMachine<Forget>>;
 
 const SOURCE_PORT: u16 = 40_000;
 const DESTINATION_PORT: u16 = 7_500;
@@ -142,7 +142,7 @@ pub(super) fn deploy_le_sbcc(
     let config = receiver_config(planned, pgm);
     let receivers = members.iter().map(|member| {
         let back_off = site.stream(&format!("{}/back-off/{}", flow.name, site.node_name(member.node)));
-        site.member(flow, member, Hosted::new(Receiver::new(config, Forget, back_off), feedback))
+        site.member(flow, member, Hosted::new(PgmReceiverMachine::new(config, Forget, back_off), feedback))
     });
     let receivers = receivers.collect();
     let ends = LeSbccEnds { payload_bytes: planned.payload_bytes.into(), source };
@@ -165,11 +165,11 @@ pub(super) fn groups_of(flow: &Flow, ports: Ports) -> Option<crate::network::Ses
 }
 
 /// Creates a flow with its group, and the PGM session.
-fn session(site: &mut Site<'_>, flow: &Flow, header_bytes: u32) -> Result<(Ports, Session), RunError> {
+fn session(site: &mut Site<'_>, flow: &Flow, header_bytes: u32) -> Result<(Ports, PgmSession), RunError> {
     let session = site.network.session(&flow.name, site.nodes[flow.from], 1);
     let ports = Ports { flow: site.network.flow(&flow.name), session, header_bytes };
     let group = session.group(ChannelId::BASE).ok_or_else(|| RunError::flow(flow, &"it has no group"))?;
-    let pgm = Session {
+    let pgm = PgmSession {
         gsi: Gsi([0, 0, 0, 0, 0, 1]),
         source_port: SOURCE_PORT,
         destination_port: DESTINATION_PORT,
@@ -178,8 +178,8 @@ fn session(site: &mut Site<'_>, flow: &Flow, header_bytes: u32) -> Result<(Ports
     Ok((ports, pgm))
 }
 
-fn receiver_config(planned: &LeSbcc, session: Session) -> ReceiverConfig {
-    let config = ReceiverConfig::new(session.destination_port, session.group)
+fn receiver_config(planned: &LeSbcc, session: PgmSession) -> PgmReceiverConfig {
+    let config = PgmReceiverConfig::new(session.destination_port, session.group)
         .with_payload_bytes(planned.payload_bytes)
         .with_window_packets(planned.receiver_window())
         .with_back_off(planned.back_off);
@@ -189,14 +189,14 @@ fn receiver_config(planned: &LeSbcc, session: Session) -> ReceiverConfig {
     }
 }
 
-fn le_sbcc_source(site: &Site<'_>, flow: &Flow, planned: &LeSbcc, session: Session) -> GreedySource {
+fn le_sbcc_source(site: &Site<'_>, flow: &Flow, planned: &LeSbcc, session: PgmSession) -> GreedySource {
     let (node, start) = (site.nodes[flow.from], Instant::ZERO + flow.start);
     let chain = Chain::new(planned.chain, site.stream(&format!("{}/le-sbcc", flow.name)), start);
     let config = SourceConfig::new(session, site.network.host(node), planned.payload_bytes)
         .with_mode(planned.mode)
         .with_window_packets(planned.window_packets)
         .with_answers(if planned.repairs { Answers::Repairs } else { Answers::Nothing });
-    let source = Source::new(config, Control::LeSbcc(Box::new(chain)), start);
+    let source = PgmSource::new(config, SourceControl::LeSbcc(Box::new(chain)), start);
     let source = GreedySource::new(source, planned.payload_bytes);
     match planned.packets {
         Some(packets) => source.with_packets_max(packets),

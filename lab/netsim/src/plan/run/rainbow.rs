@@ -2,7 +2,7 @@
 
 use headwater_proto::bcfs::{BreadcrumbRouter, ReplyTo, RouterConfig};
 use headwater_proto::rainbow::{
-    Numbers, Receiver, ReceiverConfig, SessionLabels, Source, SourceConfig, Tally, WindowCounters,
+    Numbers, RainbowReceiver, RainbowReceiverConfig, SessionLabels, RainbowSource, SourceConfig, Tally, WindowCounters,
 };
 use headwater_proto::{ChannelId, Instant};
 use headwater_wire::bcfs::HEADER_BYTES_IPV4;
@@ -17,8 +17,8 @@ use crate::engine::Run;
 use crate::network::AgentId;
 use crate::plan::flow::{Flow, Member, Rainbow};
 
-type SourceAgent = Hosted<Source<Numbers>>;
-type ReceiverAgent = Hosted<Receiver<Tally>>;
+type SourceAgent = Hosted<RainbowSource<Numbers>>;
+type ReceiverAgent = Hosted<RainbowReceiver<Tally>>;
 
 /// Labels of the source; the flow is its only session.
 const LABELS: SessionLabels = SessionLabels::new(0);
@@ -96,7 +96,7 @@ impl FlowEnds for RainbowEnds {
     }
 }
 
-fn machine(run: &Run, receiver: AgentId) -> Option<&Receiver<Tally>> {
+fn machine(run: &Run, receiver: AgentId) -> Option<&RainbowReceiver<Tally>> {
     run.agent::<ReceiverAgent>(receiver).map(Hosted::machine)
 }
 
@@ -132,7 +132,7 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow, planned: &Rainbow) -> Res
     // Replies go to a group; routers intercept replies on the way.
     let config = SourceConfig::new(LABELS).with_reply_to(ReplyTo::Channel(ChannelId::BASE));
     let symbol = usize::from(planned.packet_bytes) - HEADER_BYTES_IPV4;
-    let source = site.source(flow, Source::new(config, Numbers::new(symbol)), ports);
+    let source = site.source(flow, RainbowSource::new(config, Numbers::new(symbol)), ports);
     let address =
         site.network.address(source).ok_or_else(|| RunError::flow(flow, &"too many agents at its source"))?;
     for node in &flow.routers {
@@ -147,10 +147,10 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow, planned: &Rainbow) -> Res
         site.router(*node, &name, router, [ports.flow, requests.flow]);
     }
     let receivers = members.iter().map(|member| {
-        let config = ReceiverConfig::new(address, address, LABELS)
+        let config = RainbowReceiverConfig::new(address, address, LABELS)
             .with_channel(ChannelId::BASE)
             .with_window(planned.window);
-        let receiver = Receiver::new(config, Tally::new(planned.packets));
+        let receiver = RainbowReceiver::new(config, Tally::new(planned.packets));
         site.member(flow, member, Hosted::new(receiver, requests))
     });
     let receivers = receivers.collect();

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use headwater_fec::{Order, Scheme};
 use headwater_proto::control::{ReceiverControl, Reception, SenderControl};
 use headwater_proto::delivery::{
-    End, FileToSend, MemorySource, MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent,
-    ReceiverStats, RelativePath, Sender, SenderConfig, SessionPlan, Source, Store,
+    End, FileToSend, MemorySource, MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent,
+    ReceiverStats, RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan, Source, Store,
 };
 use headwater_proto::queue::RANK_BITS_DEFAULT;
 use headwater_proto::{Instant, InterfaceId, Machine, Seed, sim};
@@ -28,7 +28,7 @@ use crate::plan::flow::{Code, Content, File, Flow, Member, Receivers, Session};
 /// Name of a session's only file.
 const FILE: &str = "content";
 
-type FileReceiver<S> = Hosted<Receiver<ChosenReceiver, S>>;
+type FileReceiver<S> = Hosted<DeliveryReceiver<ChosenReceiver, S>>;
 type PacketReceiver = Hosted<ControlReceiver<ChosenReceiver>>;
 
 /// Ends of a session.
@@ -271,13 +271,13 @@ impl Deployment<'_, '_> {
 
     fn receive(&mut self, member: &Member, file: File, originals: &Rc<Originals>) -> Result<AgentId, String> {
         let at = Instant::ZERO + member.join;
-        let config = ReceiverConfig::default();
+        let config = DeliveryReceiverConfig::default();
         let control = self.control(member)?;
         Ok(if file.decodes {
-            let machine = Receiver::new(config, control, MemoryStore::new(file.size), at);
+            let machine = DeliveryReceiver::new(config, control, MemoryStore::new(file.size), at);
             self.site.member(self.flow, member, Hosted::new(machine, self.feedback))
         } else {
-            let machine = Receiver::new(config, control, KnownStore::new(originals), at);
+            let machine = DeliveryReceiver::new(config, control, KnownStore::new(originals), at);
             self.site.member(self.flow, member, Hosted::new(machine, self.feedback))
         })
     }
@@ -310,8 +310,8 @@ fn sender<S: Source>(
     digests: &[Vec<headwater_proto::delivery::Digest>],
     control: ChosenSender,
     source: S,
-) -> Result<Sender<ChosenSender, S>, String> {
+) -> Result<DeliverySender<ChosenSender, S>, String> {
     let end = file.passes.map_or(End::Never, End::Passes);
-    Sender::new(SenderConfig::new(1).with_end(end), plan, digests, control, source)
+    DeliverySender::new(DeliverySenderConfig::new(1).with_end(end), plan, digests, control, source)
         .map_err(|error| error.to_string())
 }

@@ -13,8 +13,8 @@ use crate::machine::{
 use crate::queue::{PriorityConfig, QueueConfig};
 use crate::rate::Rate;
 use crate::rng::Seed;
-use crate::sim::relay::{Relay, RelayConfig, Shape, UPSTREAM, below, channel};
-use crate::sim::{Config, Receiver, Sender, Trust};
+use crate::sim::relay::{Relay, RelayConfig, EgressShape, UPSTREAM, below, channel};
+use crate::sim::{SimConfig, SimReceiver, SimSender, Trust};
 use crate::time::{Duration, Instant};
 
 pub const PACKET_BYTES: u16 = 1_024;
@@ -51,7 +51,7 @@ pub struct Message {
 }
 
 pub struct End {
-    pub receiver: Receiver,
+    pub receiver: SimReceiver,
     pub held: BTreeSet<u16>,
     pub bytes: u64,
     pub marked: u64,
@@ -59,7 +59,7 @@ pub struct End {
 
 pub struct Bed {
     pub now: Instant,
-    pub sender: Option<Sender>,
+    pub sender: Option<SimSender>,
     pub tsi: u32,
     pub relays: Vec<Option<Relay>>,
     joined: Vec<BTreeSet<ChannelId>>,
@@ -70,9 +70,9 @@ pub struct Bed {
     pub unicast: Vec<Message>,
 }
 
-pub fn shape(bits: u64) -> Shape {
+pub fn shape(bits: u64) -> EgressShape {
     let queue = QueueConfig::Priority(PriorityConfig::new(50));
-    Shape { rate: Rate::from_bits(bits).unwrap(), queue }
+    EgressShape { rate: Rate::from_bits(bits).unwrap(), queue }
 }
 
 fn relay(number: usize) -> Relay {
@@ -88,8 +88,8 @@ fn relay(number: usize) -> Relay {
 impl Bed {
     pub fn new() -> Self {
         let end = |number: u64| {
-            let config = Config::new(8, PACKET_BYTES).with_session(77).with_holdings(true);
-            let mut receiver = Receiver::new(config, Seed(100 + number));
+            let config = SimConfig::new(8, PACKET_BYTES).with_session(77).with_holdings(true);
+            let mut receiver = SimReceiver::new(config, Seed(100 + number));
             receiver.start(Instant::ZERO);
             End { receiver, held: BTreeSet::new(), bytes: 0, marked: 0 }
         };
@@ -110,8 +110,8 @@ impl Bed {
 
     pub fn start_sender(&mut self) {
         let trust = Trust::Hosts(vec![Node::Relay(0).address().ip()]);
-        let config = Config::new(8, PACKET_BYTES).with_session(self.tsi).with_trust(trust);
-        self.sender = Some(Sender::new(config, self.now));
+        let config = SimConfig::new(8, PACKET_BYTES).with_session(self.tsi).with_trust(trust);
+        self.sender = Some(SimSender::new(config, self.now));
     }
 
     pub fn run(&mut self, until: Instant) {

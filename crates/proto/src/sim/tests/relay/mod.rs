@@ -6,7 +6,7 @@ use core::cell::RefCell;
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_wire::sim::{Holding, Report};
+use headwater_wire::sim::{Holding, SimReport};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -47,7 +47,7 @@ fn check_reports(bed: &Bed) {
     let mut names = BTreeSet::new();
     for message in bed.unicast.iter().filter(|message| matches!(message.from, Node::Receiver(_))) {
         assert!(matches!(message.to, Node::Relay(1 | 2)));
-        if let Ok(report) = Report::parse(&message.bytes) {
+        if let Ok(report) = SimReport::parse(&message.bytes) {
             names.insert(report.source.to_be_bytes());
         }
     }
@@ -59,7 +59,7 @@ fn check_reports(bed: &Bed) {
         let is_named = |name: &[u8]| message.bytes.windows(4).any(|bytes| bytes == name);
         assert!(!names.iter().any(|name| is_named(name)), "a receiver is named: {message:?}");
         assert!(!is_named(&[10, 9, 77]), "a receiver's address");
-        if let Ok(report) = Report::parse(&message.bytes) {
+        if let Ok(report) = SimReport::parse(&message.bytes) {
             *seen.entry((message.from, report.request, report.group.rank)).or_insert(0) += 1;
             most = most.max(report.reports);
         }
@@ -100,8 +100,8 @@ fn without_a_sender_all_fall_silent_and_another_session_is_taken() {
     bed.tsi = 78;
     bed.start_sender();
     for end in &mut bed.ends {
-        let config = crate::sim::Config::new(8, bed::PACKET_BYTES).with_session(78).with_holdings(true);
-        end.receiver = crate::sim::Receiver::new(config, Seed(9));
+        let config = crate::sim::SimConfig::new(8, bed::PACKET_BYTES).with_session(78).with_holdings(true);
+        end.receiver = crate::sim::SimReceiver::new(config, Seed(9));
         end.held.clear();
         end.receiver.start(at(60));
     }
@@ -190,18 +190,18 @@ fn a_forger_on_a_link_counts_as_one() {
         bed.run(at(30) + Duration::from_millis(5 * step));
         let heard = bed.unicast.iter().rev().find_map(|message| {
             let is_below = matches!(message.from, Node::Receiver(3));
-            Report::parse(&message.bytes).ok().filter(|_| is_below)
+            SimReport::parse(&message.bytes).ok().filter(|_| is_below)
         });
         let honest = heard.unwrap();
-        let forged = Report { reports: 9_000, congested: 9_000, population: 9_000, min_rate: 0, ..honest };
+        let forged = SimReport { reports: 9_000, congested: 9_000, population: 9_000, min_rate: 0, ..honest };
         for rank in 0..8 {
             let group = headwater_wire::sim::Group { rank, ..forged.group };
-            let payload = Report { group, ..forged }.emit();
+            let payload = SimReport { group, ..forged }.emit();
             let datagram = Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload: &payload };
             bed.give(2, below(0), datagram);
         }
         let up = bed.unicast.iter().rev().take(4).filter(|message| message.from == Node::Relay(0));
-        let reports = up.filter_map(|message| Report::parse(&message.bytes).ok());
+        let reports = up.filter_map(|message| SimReport::parse(&message.bytes).ok());
         weight = reports.map(|report| report.reports).fold(weight, u32::max);
     }
     assert!((2..=7).contains(&weight), "{weight}");
