@@ -1,8 +1,8 @@
 //! Passes: a hash chain in the signatures of each channel. A pass only selects the signatures that deserve a
 //! check.
 //!
-//! Chain c covers the numbers c * [`CHAIN`] + 1 to (c + 1) * [`CHAIN`]. The pass before a chain's first one is
-//! the chain's anchor, which every signature of the chain before carries. So a change of chains costs a
+//! Chain c covers the numbers c * [`CHAIN`] + 1 to (c + 1) * [`CHAIN`]. The pass before a chain's first one
+//! is the chain's anchor, which every signature of the chain before carries. So a change of chains costs a
 //! receiver no unselected check.
 
 use headwater_wire::auth::Pass;

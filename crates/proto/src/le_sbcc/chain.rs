@@ -465,8 +465,8 @@ const FULL: usize = 8;
 /// Weight of an interval of the tail, relative to the next newer interval.
 const ALPHA: f64 = 0.95;
 
-/// Loss intervals of the TFRC module (Thapliyal et al.), in packets: the open interval, the last eight closed intervals, and the
-/// weighted sum of all older intervals. Constant time for each event.
+/// Loss intervals of the TFRC module (Thapliyal et al.), in packets: the open interval, the last eight closed
+/// intervals, and the weighted sum of all older intervals. Constant time for each event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Intervals {
     open: f64,

@@ -108,8 +108,8 @@ pub(super) const EVERY: Duration = Duration::from_secs(2);
 /// Time without data of the session after which announcements stop.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Announcer of the number of subscribed groups to the upstream end. Relays see no joins, and forward by these
-/// announcements.
+/// Announcer of the number of subscribed groups to the upstream end. Relays see no joins, and forward by
+/// these announcements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Teller {
     session: u32,
