@@ -87,7 +87,7 @@ pub enum Samples {
     Sent,
 }
 
-/// Configuration of a [`super::Chain`].
+/// Configuration of a `Chain`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LeSbccConfig {
     pub(super) segment_bytes: u16,
@@ -166,7 +166,7 @@ impl LeSbccConfig {
     /// of a packet each round trip takes minutes on a fast network.
     ///
     /// With doubling and either module, losses of the start count for the rate at which the lost packets were
-    /// sent. A receiver's answer ([`super::Chain::heard`]), limited to 0.6 s, replaces a shorter guess of the
+    /// sent. A receiver's answer (`Chain::heard`), limited to 0.6 s, replaces a shorter guess of the
     /// round-trip time. Default: no, as in the paper.
     #[must_use]
     pub fn with_doubling_at_start(mut self, doubles: bool) -> Self {

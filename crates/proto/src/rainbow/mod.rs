@@ -69,7 +69,7 @@ pub enum Overtaking {
     Longest,
 }
 
-/// Configuration of a [`super::Window`].
+/// Configuration of a `Window`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowConfig {
     pub(super) labels_max: u16,

@@ -257,7 +257,7 @@ pub struct MulticastLink {
     pub channel: ChannelId,
 }
 
-/// Configuration of a [`Relay`](super::Relay).
+/// Configuration of a `Relay`.
 #[derive(Debug, Clone)]
 pub struct RelayConfig {
     pub(super) router: RouterConfig,

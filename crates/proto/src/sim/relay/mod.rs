@@ -358,7 +358,7 @@ impl Machine for Relay {
     }
 }
 
-/// Configuration of a [`Relay`](super::Relay).
+/// Configuration of a `Relay`.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
     pub(super) sessions: usize,
