@@ -13,7 +13,7 @@
 use raptorq::{SourceBlockEncoder, SourceBlockEncodingPlan, extended_source_block_symbols};
 
 use crate::Kernel;
-use crate::codec::{PlacedRepair, CodeShape};
+use crate::codec::{CodeShape, PlacedRepair};
 use crate::plans::{encoder, fill, solve};
 
 const POLYNOMIAL: u16 = 0x11D;

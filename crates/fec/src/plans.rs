@@ -19,7 +19,7 @@ use raptorq::{
 };
 
 use crate::Kernel;
-use crate::codec::{PlacedRepair, CodeShape, strips};
+use crate::codec::{CodeShape, PlacedRepair, strips};
 use crate::gf256::{self, Coefficients};
 
 /// Plan and coefficients for blocks of the same K', each made when first needed.

@@ -14,7 +14,7 @@ use raptorq::{
     extended_source_block_symbols,
 };
 
-use crate::codec::{PlacedRepair, CodeShape, encode_in_full, enough, strips};
+use crate::codec::{CodeShape, PlacedRepair, encode_in_full, enough, strips};
 use crate::plans::{self, PLANNED_K_MAX, PLANS, making_bytes};
 use crate::{
     BlockCodec, BlockEncoder, DecodeError, FecError, K_MAX, Kernel, Parameters, Repair, Scheme, gf256,

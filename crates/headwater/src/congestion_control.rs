@@ -273,7 +273,9 @@ impl CongestionControl {
     pub fn added_bytes(&self) -> u16 {
         match self {
             Self::LeSbcc(_) => u16::try_from(carrier::PgmCarrierSender::envelope_bytes()).unwrap_or(u16::MAX),
-            Self::Rainbow(_) => u16::try_from(on_request::RainbowCarrierSender::envelope_bytes_max()).unwrap_or(u16::MAX),
+            Self::Rainbow(_) => {
+                u16::try_from(on_request::RainbowCarrierSender::envelope_bytes_max()).unwrap_or(u16::MAX)
+            }
             Self::Sim(_) => 8,
             _ => 0,
         }
@@ -356,7 +358,8 @@ impl CongestionControl {
             Self::LeSbcc(options) => Box::new(carried(options, packet_bytes, path)),
             Self::Rainbow(options) => {
                 let key = [system::random_u64(), system::random_u64()];
-                let config = on_request::RainbowCarrierSenderConfig::new(key).with_max_rate(options.max_rate, packet_bytes);
+                let config = on_request::RainbowCarrierSenderConfig::new(key)
+                    .with_max_rate(options.max_rate, packet_bytes);
                 Box::new(on_request::RainbowCarrierSender::new(config))
             }
             Self::Sim(options) => {

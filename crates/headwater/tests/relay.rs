@@ -5,8 +5,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use headwater::StopHandle;
-use headwater::proto::bcfs::relay::{RelayConfig, EgressShape, Upstream};
-use headwater::proto::bcfs::{Client, Label, Level, ReplyTo, RouterConfig, BcfsSource};
+use headwater::proto::bcfs::relay::{EgressShape, RelayConfig, Upstream};
+use headwater::proto::bcfs::{BcfsSource, Client, Label, Level, ReplyTo, RouterConfig};
 use headwater::proto::queue::QueueConfig;
 use headwater::proto::{DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Rate, Seed};
 use headwater::relay::{RelayOptions, RelayProgress, RelaySession};

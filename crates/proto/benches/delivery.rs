@@ -4,8 +4,8 @@
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    FileToSend, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan,
-    Source, SourceError,
+    DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, FileToSend, PlanConfig,
+    RelativePath, SessionPlan, Source, SourceError,
 };
 use headwater_proto::{
     ChannelId, DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, Instant, Machine, Output, Rate, fixed,
@@ -36,7 +36,8 @@ fn sender(order: Order) -> DeliverySender<fixed::FixedSender, Zeros> {
     let blocks = |partition: headwater_fec::Partition| vec![[0; 32]; partition.blocks() as usize];
     let digests: Vec<_> = plan.objects().iter().map(|object| blocks(object.partition)).collect();
     let control = fixed::FixedSender::new(Rate::from_kilobits(10_000_000), Instant::ZERO);
-    DeliverySender::new(DeliverySenderConfig::new(7), &plan, &digests, control, Zeros).expect("a sound session")
+    DeliverySender::new(DeliverySenderConfig::new(7), &plan, &digests, control, Zeros)
+        .expect("a sound session")
 }
 
 /// The next packet, and when it leaves.
@@ -68,8 +69,14 @@ fn delivery(criterion: &mut Criterion) {
             .collect();
         group.bench_function(BenchmarkId::new("receive", name), |bencher| {
             let control = fixed::FixedReceiver::new;
-            let receiver =
-                || DeliveryReceiver::new(DeliveryReceiverConfig::default(), control(), Counter::default(), Instant::ZERO);
+            let receiver = || {
+                DeliveryReceiver::new(
+                    DeliveryReceiverConfig::default(),
+                    control(),
+                    Counter::default(),
+                    Instant::ZERO,
+                )
+            };
             bencher.iter_batched(
                 receiver,
                 |mut receiver| take(&mut receiver, &packets),
@@ -80,7 +87,10 @@ fn delivery(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn take(receiver: &mut DeliveryReceiver<fixed::FixedReceiver, Counter>, packets: &[(Instant, Vec<u8>)]) -> u64 {
+fn take(
+    receiver: &mut DeliveryReceiver<fixed::FixedReceiver, Counter>,
+    packets: &[(Instant, Vec<u8>)],
+) -> u64 {
     let source = ([192, 0, 2, 1], 7).into();
     for (now, payload) in packets {
         let datagram = Datagram { source, channel: Some(ChannelId::BASE), ecn: Ecn::NotCapable, payload };

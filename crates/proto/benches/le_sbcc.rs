@@ -5,7 +5,7 @@ use core::hint::black_box;
 use core::net::{IpAddr, Ipv4Addr};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use headwater_proto::le_sbcc::{Chain, LeSbccConfig, Indication};
+use headwater_proto::le_sbcc::{Chain, Indication, LeSbccConfig};
 use headwater_proto::{Duration, Instant, Seed};
 
 fn indications(criterion: &mut Criterion) {

@@ -488,7 +488,11 @@ pub trait DescribedControl {
     ///
     /// # Errors
     /// Returns the reason, as text for people, if the control cannot receive the session.
-    fn on_description(&mut self, now: Instant, control: Option<&fdt::ControlAttributes>) -> Result<(), String>;
+    fn on_description(
+        &mut self,
+        now: Instant,
+        control: Option<&fdt::ControlAttributes>,
+    ) -> Result<(), String>;
 }
 
 /// Receiving side of a congestion control: chooses the channels to subscribe to.

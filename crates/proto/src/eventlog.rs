@@ -397,7 +397,7 @@ pub struct Progress {
     /// Message counters, if the session carries messages rather than files.
     #[serde(flatten)]
     pub messages: Option<Messages>,
-    /// Counters of a sender with feedback: [`Source::visit_counters`](crate::pgm::Source::visit_counters).
+    /// Counters of a sender with feedback: [`Source::visit_counters`](crate::pgm::PgmSource::visit_counters).
     #[serde(flatten)]
     pub feedback: Counters,
     /// Counters of a sender that sends on request.

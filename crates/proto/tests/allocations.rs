@@ -13,8 +13,8 @@ use counter::Counter;
 use headwater_fec::{Order, Scheme};
 use headwater_proto::control::{Arrival, Membership, ReceiverControl, SenderControl};
 use headwater_proto::delivery::{
-    FileToSend, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan,
-    Source, SourceError,
+    DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, FileToSend, PlanConfig,
+    RelativePath, SessionPlan, Source, SourceError,
 };
 use headwater_proto::{
     ChannelId, DATAGRAM_BYTES_MAX, Datagram, Duration, Ecn, Input, Instant, Machine, Output, Rate, fixed,
@@ -140,7 +140,9 @@ fn repair_symbols_are_sent_without_an_allocation() {
 #[test]
 fn flid_changes_levels_without_an_allocation() {
     let rate = Rate::from_kilobits(8_000);
-    for config in [flid::FlidConfig::static_layers(1_440, rate), flid::FlidConfig::dynamic_layers(1_440, rate)] {
+    for config in
+        [flid::FlidConfig::static_layers(1_440, rate), flid::FlidConfig::dynamic_layers(1_440, rate)]
+    {
         let mut sender = flid::FlidSender::new(flid::Layers::new(&config, Instant::ZERO).unwrap());
         let mut receiver = flid::FlidReceiver::new(config, flid::FlidReceiverConfig::new()).unwrap();
         let mut held = vec![false; sender.channels().into()];

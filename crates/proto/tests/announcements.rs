@@ -6,8 +6,8 @@ mod bench;
 use bench::{Bench, close, complete, fdt, file, packet, symbol};
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    End, FileToSend, MemorySource, PlanConfig, PlanError, ReceiverEvent, RelativePath, SYMBOL_SIZE_MAX,
-    DeliverySender, DeliverySenderConfig, SessionPlan,
+    DeliverySender, DeliverySenderConfig, End, FileToSend, MemorySource, PlanConfig, PlanError,
+    ReceiverEvent, RelativePath, SYMBOL_SIZE_MAX, SessionPlan,
 };
 use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Machine, Output, Rate, fixed};
 use headwater_wire::extensions::Extensions;

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    Digest, End, FileToSend, MemorySource, PlanConfig, ReceiverEvent, RelativePath, DeliverySender, DeliverySenderConfig,
-    SenderEvent, SessionPlan, Source, SourceError, Withdrawal,
+    DeliverySender, DeliverySenderConfig, Digest, End, FileToSend, MemorySource, PlanConfig, ReceiverEvent,
+    RelativePath, SenderEvent, SessionPlan, Source, SourceError, Withdrawal,
 };
 use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Input, Instant, Machine, Output, Rate, Seed, fixed};
 use headwater_wire::alc;
@@ -199,7 +199,8 @@ fn passes_end_once_their_digests_are_told() {
 fn empty_files_beside_a_withdrawn_one_arrive() {
     let contents = [content(1, 0), content(2, 400_000)];
     for at in [10, 1_500] {
-        let (sender, _) = sender(&contents, Scheme::RaptorQ, spread(), DeliverySenderConfig::new(1), usize::MAX);
+        let (sender, _) =
+            sender(&contents, Scheme::RaptorQ, spread(), DeliverySenderConfig::new(1), usize::MAX);
         let late = Link { joins_at: Instant::ZERO + Duration::from_millis(at + 2_000), ..Link::default() };
         let mut pair = Pair::new(Seed(10), sender, &[late]);
         run_for(&mut pair, at);

@@ -59,14 +59,20 @@ fn le_sbcc() {
         carrier::PgmCarrierSender::new(session, SENDER.0.into(), 1_024, chain, Instant::ZERO)
     };
     check_sender(sender);
-    check_receiver(sender(), carrier::PgmCarrierReceiver::new(carrier::PgmCarrierReceiverConfig::new(group, Seed(2))));
+    check_receiver(
+        sender(),
+        carrier::PgmCarrierReceiver::new(carrier::PgmCarrierReceiverConfig::new(group, Seed(2))),
+    );
 }
 
 #[test]
 fn flid() {
     let rate = Rate::from_kilobits(3_000);
-    for config in [flid::FlidConfig::static_layers(1_440, rate), flid::FlidConfig::dynamic_layers(1_440, rate)] {
-        let sender = || flid::FlidSender::new(flid::Layers::new(&config, Instant::ZERO).expect("sound numbers"));
+    for config in
+        [flid::FlidConfig::static_layers(1_440, rate), flid::FlidConfig::dynamic_layers(1_440, rate)]
+    {
+        let sender =
+            || flid::FlidSender::new(flid::Layers::new(&config, Instant::ZERO).expect("sound numbers"));
         check_sender(sender);
         let receiver = flid::FlidReceiver::new(config, flid::FlidReceiverConfig::new());
         check_receiver(sender(), receiver.expect("sound numbers"));

@@ -6,7 +6,7 @@ mod pair;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    End, PlanConfig, DeliveryReceiverConfig, ReceiverEvent, DeliverySenderConfig, SenderEvent, SessionEvent,
+    DeliveryReceiverConfig, DeliverySenderConfig, End, PlanConfig, ReceiverEvent, SenderEvent, SessionEvent,
 };
 use headwater_proto::{Duration, Instant, Rate, Seed};
 use pair::{Link, Pair, content, sender};

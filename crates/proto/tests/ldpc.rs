@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use bench::{Bench, complete, fdt, file, packet};
 use headwater_fec::{Order, Scheme, sending_order};
-use headwater_proto::delivery::{End, PlanConfig, DeliverySenderConfig};
+use headwater_proto::delivery::{DeliverySenderConfig, End, PlanConfig};
 use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Machine, Output, Rate, Seed};
 use headwater_wire::extensions::Extensions;
 use headwater_wire::fdt::{File, OtiAttributes};

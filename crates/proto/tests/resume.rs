@@ -6,8 +6,8 @@ mod pair;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent, ReceiverStats, RelativePath,
-    DeliverySenderConfig, SessionEvent, Start,
+    DeliveryReceiver, DeliveryReceiverConfig, DeliverySenderConfig, MemoryStore, PlanConfig, ReceiverEvent,
+    ReceiverStats, RelativePath, SessionEvent, Start,
 };
 use headwater_proto::{Duration, Instant, Rate, Seed, fixed};
 use pair::{Link, Pair, content, sender};
@@ -34,8 +34,12 @@ fn spread() -> Order {
 
 /// Stops the receiver where it is; what it kept, and the symbols that it had needed.
 fn stop(pair: &mut Pair) -> (MemoryStore, u64) {
-    let fresh =
-        DeliveryReceiver::new(DeliveryReceiverConfig::default(), fixed::FixedReceiver::new(), MemoryStore::new(0), pair.now);
+    let fresh = DeliveryReceiver::new(
+        DeliveryReceiverConfig::default(),
+        fixed::FixedReceiver::new(),
+        MemoryStore::new(0),
+        pair.now,
+    );
     let stopped = core::mem::replace(&mut pair.receivers[0].machine, fresh);
     let useful = stopped.stats().useful;
     (stopped.into_store().interrupted(), useful)
@@ -44,7 +48,12 @@ fn stop(pair: &mut Pair) -> (MemoryStore, u64) {
 /// Starts a receiver on what another one left.
 fn start(pair: &mut Pair, store: MemoryStore) {
     let end = &mut pair.receivers[0];
-    end.machine = DeliveryReceiver::new(DeliveryReceiverConfig::default(), fixed::FixedReceiver::new(), store, pair.now);
+    end.machine = DeliveryReceiver::new(
+        DeliveryReceiverConfig::default(),
+        fixed::FixedReceiver::new(),
+        store,
+        pair.now,
+    );
     (end.joined, end.started, end.ended_at) = (false, true, None);
     end.events.clear();
 }

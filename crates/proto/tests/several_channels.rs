@@ -7,7 +7,8 @@ use std::io::Read;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    End, FileToSend, PlanConfig, RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan, Source, SourceError,
+    DeliverySender, DeliverySenderConfig, End, FileToSend, PlanConfig, RelativePath, SessionPlan, Source,
+    SourceError,
 };
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender};
 use headwater_proto::{
@@ -77,7 +78,11 @@ fn described_sender(
 }
 
 /// Drives a sender until `end`, or until it has finished; how often it was woken up, and what it sent.
-fn run(sender: &mut DeliverySender<DynamicSender, Zeros>, from: Instant, end: Instant) -> (usize, Vec<Packet>) {
+fn run(
+    sender: &mut DeliverySender<DynamicSender, Zeros>,
+    from: Instant,
+    end: Instant,
+) -> (usize, Vec<Packet>) {
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let mut packets = Vec::new();
     let mut wakes = 0;

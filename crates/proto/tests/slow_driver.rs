@@ -252,7 +252,8 @@ fn an_m2c_receiver_takes_what_is_sent() {
 
 #[test]
 fn a_webrc_receiver_takes_what_is_sent() {
-    let receiver = webrc::WebrcReceiver::new(layers(Shape::Webrc), webrc::WebrcReceiverConfig::new()).unwrap();
+    let receiver =
+        webrc::WebrcReceiver::new(layers(Shape::Webrc), webrc::WebrcReceiverConfig::new()).unwrap();
     is_served(dynamic(Shape::Webrc), receiver, 120);
 }
 

@@ -3,8 +3,8 @@
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    End, FileToSend, MemorySource, MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, RelativePath, DeliverySender,
-    DeliverySenderConfig, SenderEvent, SessionPlan, Source, SourceError,
+    DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, End, FileToSend,
+    MemorySource, MemoryStore, PlanConfig, RelativePath, SenderEvent, SessionPlan, Source, SourceError,
 };
 use headwater_proto::{
     ChannelId, DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, Instant, Machine, Output, Rate, fixed,

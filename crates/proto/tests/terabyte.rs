@@ -12,8 +12,8 @@ use bench::{complete, fdt, packet};
 use counter::Counter;
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    BLOCK_STATE_BYTES, Digest, Drops, FileToSend, PlanConfig, PlannedObject, DeliveryReceiver, DeliveryReceiverConfig,
-    RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan, Source, SourceError,
+    BLOCK_STATE_BYTES, DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig,
+    Digest, Drops, FileToSend, PlanConfig, PlannedObject, RelativePath, SessionPlan, Source, SourceError,
 };
 use headwater_proto::{
     ChannelId, DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, Instant, Machine, Output, Rate, fixed,
@@ -29,7 +29,12 @@ const T: usize = 1_408;
 type Counted = DeliveryReceiver<fixed::FixedReceiver, Counter>;
 
 fn receiver() -> Counted {
-    DeliveryReceiver::new(DeliveryReceiverConfig::default(), fixed::FixedReceiver::new(), Counter::default(), Instant::ZERO)
+    DeliveryReceiver::new(
+        DeliveryReceiverConfig::default(),
+        fixed::FixedReceiver::new(),
+        Counter::default(),
+        Instant::ZERO,
+    )
 }
 
 fn give(receiver: &mut Counted, payload: &[u8]) {
@@ -145,7 +150,8 @@ fn a_terabyte_is_sent_within_the_bound() {
             plan.objects().iter().map(|object| vec![[2; 32]; object.partition.blocks() as usize]).collect();
         let bytes = allocated::peak(|| {
             let control = fixed::FixedSender::new(Rate::from_bits(rate).unwrap(), Instant::ZERO);
-            let mut sender = DeliverySender::new(DeliverySenderConfig::new(1), &plan, &digests, control, Nothing).unwrap();
+            let mut sender =
+                DeliverySender::new(DeliverySenderConfig::new(1), &plan, &digests, control, Nothing).unwrap();
             let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
             let mut packets = 0;
             while packets < 20_000 {

@@ -5,7 +5,7 @@
 mod pair;
 
 use headwater_fec::{Order, Scheme};
-use headwater_proto::delivery::{End, PlanConfig, DeliverySenderConfig};
+use headwater_proto::delivery::{DeliverySenderConfig, End, PlanConfig};
 use headwater_proto::{Instant, Rate, Seed};
 use pair::{Link, Pair, content, sender};
 

@@ -77,7 +77,7 @@ pub enum AlcError {
 /// Returns the header and the symbols of one datagram. Allocates nothing.
 ///
 /// # Errors
-/// [`Error`], if the datagram is no ALC packet of a known FEC scheme.
+/// [`AlcError`], if the datagram is no ALC packet of a known FEC scheme.
 pub fn parse(datagram: &[u8]) -> Result<(Repr, &[u8]), AlcError> {
     let packet = lct::Packet::new_checked(datagram)?;
     let repr = Repr::parse(&packet)?;

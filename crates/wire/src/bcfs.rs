@@ -106,7 +106,7 @@ impl Header {
     /// Returns the header and the body of a datagram. Reserved bits are ignored.
     ///
     /// # Errors
-    /// [`Error`], if the datagram is no message of this version. A null with a body is refused.
+    /// [`ExchangeError`], if the datagram is no message of this version. A null with a body is refused.
     pub fn parse(datagram: &[u8]) -> Result<(Header, &[u8]), ExchangeError> {
         let kind = match exchange::kind(datagram, MAGIC)? {
             KIND_REQUEST => Kind::Request,
@@ -149,7 +149,7 @@ impl Header {
     /// header is not touched.
     ///
     /// # Errors
-    /// [`Error::Length`] if the buffer is too short.
+    /// [`ExchangeError::Length`] if the buffer is too short.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, ExchangeError> {
         let (need, have) = (self.buffer_len(), buffer.len());
         let bytes = buffer.get_mut(..need).ok_or(ExchangeError::Length(have))?;

@@ -50,7 +50,7 @@ impl Message {
     /// Reads a datagram. Reserved bits are ignored.
     ///
     /// # Errors
-    /// [`Error`], if the datagram is no request or reply of this version.
+    /// [`ExchangeError`], if the datagram is no request or reply of this version.
     pub fn parse(datagram: &[u8]) -> Result<Message, ExchangeError> {
         let (kind, nonce) = exchange::parse(datagram, MAGIC, BYTES)?;
         let request =

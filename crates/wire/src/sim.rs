@@ -79,7 +79,7 @@ impl Data {
     /// Reads the start of a packet's congestion control information.
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::Version`].
+    /// [`SimPacketError::Length`], [`SimPacketError::Version`].
     pub fn parse(bytes: &[u8]) -> Result<Self, SimPacketError> {
         if bytes.len() != DATA_BYTES {
             return Err(SimPacketError::Length(bytes.len()));
@@ -134,7 +134,7 @@ impl SimReport {
     /// Reads a feedback packet. Unknown flags are ignored.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`SimPacketError`].
     pub fn parse(datagram: &[u8]) -> Result<Self, SimPacketError> {
         if datagram.len() != REPORT_BYTES {
             return Err(SimPacketError::Length(datagram.len()));
@@ -198,7 +198,7 @@ impl Holding {
     /// Reads the packet. Bytes that mean nothing yet are ignored.
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::Version`].
+    /// [`SimPacketError::Length`], [`SimPacketError::Version`].
     pub fn parse(datagram: &[u8]) -> Result<Self, SimPacketError> {
         if datagram.len() != HOLDING_BYTES {
             return Err(SimPacketError::Length(datagram.len()));

@@ -9,11 +9,11 @@
 //! | mean queue | packets that wait (excluding the packet in transmission), averaged over time |
 //! | [`jain`] | Jain, Chiu and Hawe 1984 |
 //! | [`variation`] | coefficient of variation: standard deviation over mean |
-//! | [`convergence`] | delta-fair convergence time: Bansal et al. 2001; RFC 5166, section 2.3 |
+//! | [`converged_at`] | delta-fair convergence time: Bansal et al. 2001; RFC 5166, section 2.3 |
 //!
-//! The window of a run begins after its warm-up. Over runs: [`statistics`].
+//! The window of a run begins after its warm-up. Over runs: [`estimate`] and [`paired`].
 //!
-//! Time that flows take to reach an even share.
+//! [`converged_at`] gives the time that flows take to reach an even share.
 //!
 //! The delta-fair convergence time of Bansal, Balakrishnan, Floyd and Shenker (*Dynamic behavior of
 //! slowly-responsive congestion control algorithms*, 2001) is the time that two flows take from an unfair

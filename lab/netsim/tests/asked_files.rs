@@ -11,8 +11,8 @@ use headwater_netsim::network::{AgentId, Builder, LinkConfig, NodeId};
 use headwater_proto::bcfs::RouterConfig;
 use headwater_proto::bcfs::relay::{Relay, RelayConfig, Upstream};
 use headwater_proto::delivery::{
-    FileToSend, MemorySource, MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, RelativePath, DeliverySender,
-    DeliverySenderConfig, SessionPlan,
+    DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, FileToSend, MemorySource,
+    MemoryStore, PlanConfig, RelativePath, SessionPlan,
 };
 use headwater_proto::queue::{LossConfig, QueueConfig};
 use headwater_proto::rainbow::{Overtaking, WindowConfig, carrier};
@@ -62,7 +62,8 @@ impl Bed {
         let symbols = MemorySource::new(&plan, &[content.as_slice()]);
         let digests = symbols.digests();
         let control = carrier::RainbowCarrierSender::new(carrier::RainbowCarrierSenderConfig::new([seed, 1]));
-        let machine = DeliverySender::new(DeliverySenderConfig::new(7), &plan, &digests, control, symbols).unwrap();
+        let machine =
+            DeliverySender::new(DeliverySenderConfig::new(7), &plan, &digests, control, symbols).unwrap();
         let source = SocketAddr::new(network.host(home), 10_000);
         let sender = network.agent("source", home, Hosted::new(machine, ports));
         let (relays, receivers) = (Vec::new(), Vec::new());
@@ -149,7 +150,11 @@ fn each_receiver_takes_what_its_link_carries_and_shared_links_carry_it_once() {
         assert!(rate > 0.75 * link, "receiver {index}: {rate:.0} of {link:.0} bit/s");
     }
     assert!(whole[7] < at(24_500), "{whole:?}");
-    let sent = run.agent::<Hosted<DeliverySender<carrier::RainbowCarrierSender, MemorySource>>>(sender).unwrap().machine().stats();
+    let sent = run
+        .agent::<Hosted<DeliverySender<carrier::RainbowCarrierSender, MemorySource>>>(sender)
+        .unwrap()
+        .machine()
+        .stats();
     let taken: u64 = receivers
         .iter()
         .map(|agent| run.agent::<FileReceiver>(*agent).unwrap().machine().stats().packets)

@@ -10,7 +10,7 @@ use headwater_netsim::engine::Run;
 use headwater_netsim::network::{AgentId, Builder, Event, LinkConfig, NodeId};
 use headwater_proto::bcfs::express::{Member, Membership, Publisher};
 use headwater_proto::bcfs::repair::{RepairReceiver, RepairSource};
-use headwater_proto::bcfs::{BreadcrumbRouter, RouterCounters, Label, ReplyTo, RouterConfig};
+use headwater_proto::bcfs::{BreadcrumbRouter, Label, ReplyTo, RouterConfig, RouterCounters};
 use headwater_proto::queue::LossConfig;
 use headwater_proto::{ChannelId, Duration, Input, Instant, InterfaceId, Machine, Output, Rate, Seed};
 

@@ -9,8 +9,8 @@ use headwater_netsim::agent::{Agent, Arrival, DatagramHead, Hosted, Outbox, Port
 use headwater_netsim::engine::{Destination, Run};
 use headwater_netsim::network::{AgentId, Builder, LinkConfig, NodeId};
 use headwater_proto::delivery::{
-    End, FileToSend, MemorySource, MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent,
-    RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan,
+    DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, End, FileToSend,
+    MemorySource, MemoryStore, PlanConfig, ReceiverEvent, RelativePath, SessionPlan,
 };
 use headwater_proto::le_sbcc::{Chain, LeSbccConfig, Module};
 use headwater_proto::pgm::{PgmSession, PgmSource, carrier};
@@ -75,7 +75,8 @@ impl Bed {
         let path = Ipv4Addr::new(10, 0, 0, 1).into();
         let control = carrier::PgmCarrierSender::new(session, path, 4_096, chain, Instant::ZERO);
         let machine =
-            DeliverySender::new(DeliverySenderConfig::new(7).with_end(end), &plan, &digests, control, source).unwrap();
+            DeliverySender::new(DeliverySenderConfig::new(7).with_end(end), &plan, &digests, control, source)
+                .unwrap();
         let sender = network.agent("sender", home, Hosted::new(machine, ports));
         Self { network, ports, sender, router, receivers: Vec::new(), content, seed }
     }
@@ -95,9 +96,19 @@ impl Bed {
     fn receiver(&mut self, down: LinkConfig, from: Instant) {
         let name = format!("receiver-{}", self.receivers.len());
         let node = self.node(&name, down);
-        let naks = carrier::PgmCarrierReceiverConfig::new(GROUP, Seed(self.seed + 100 + self.receivers.len() as u64));
-        let control = described::DescribedReceiver::new(described::DescribedReceiverConfig::new().with_naks(Some(naks)));
-        let machine = DeliveryReceiver::new(DeliveryReceiverConfig::default(), control, MemoryStore::new(1 << 24), from);
+        let naks = carrier::PgmCarrierReceiverConfig::new(
+            GROUP,
+            Seed(self.seed + 100 + self.receivers.len() as u64),
+        );
+        let control = described::DescribedReceiver::new(
+            described::DescribedReceiverConfig::new().with_naks(Some(naks)),
+        );
+        let machine = DeliveryReceiver::new(
+            DeliveryReceiverConfig::default(),
+            control,
+            MemoryStore::new(1 << 24),
+            from,
+        );
         let agent = self.network.agent(&name, node, Hosted::new(machine, self.ports));
         self.network.start_at(agent, from);
         self.receivers.push(agent);

@@ -9,7 +9,9 @@ use headwater_netsim::agent::{Forget, GreedySource, Hosted, Ports, UDP_HEADER_BY
 use headwater_netsim::engine::Run;
 use headwater_netsim::network::{AgentId, Builder, LinkConfig};
 use headwater_proto::le_sbcc::{Chain, LeSbccConfig, Module};
-use headwater_proto::pgm::{SourceControl, PgmReceiverMachine, PgmReceiverConfig, PgmSession, PgmSource, SourceConfig};
+use headwater_proto::pgm::{
+    PgmReceiverConfig, PgmReceiverMachine, PgmSession, PgmSource, SourceConfig, SourceControl,
+};
 use headwater_proto::queue::QueueConfig;
 use headwater_proto::rng::Seed;
 use headwater_proto::{Destination, Duration, Input, Instant, Machine, Output, Rate, Transmit};
@@ -130,7 +132,8 @@ impl Bed {
                 .with_window_packets(16_384)
                 .with_waits(Duration::from_millis(200), Duration::from_millis(200))
                 .with_path_request(way.greets);
-            let machine = PgmReceiverMachine::new(config, Forget, Seed(seed).stream("back-off", number as u64));
+            let machine =
+                PgmReceiverMachine::new(config, Forget, Seed(seed).stream("back-off", number as u64));
             let takes = if number + 1 == links.len() { way.takes } else { Duration::ZERO };
             let machine = Finding {
                 machine,

@@ -1,6 +1,6 @@
 //! A datagram as a PGM packet: what it says, and the session of files that it may carry.
 
-use headwater_wire::pgm::{Body, PgmPacketError, Kind, Options, Packet, PgmReport};
+use headwater_wire::pgm::{Body, Kind, Options, Packet, PgmPacketError, PgmReport};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 

@@ -6,7 +6,7 @@ use headwater_wire::extensions::{HET_CENC, HET_FDT, HET_FTI, HET_LEVELS, HET_SEQ
 
 use super::packet::{CciFields, Extension, Packet, hex};
 
-/// `version=1 flags=0x0010 hlen=12 codepoint=6 (RaptorQ) tsi=18519 toi=1 cci=... sbn=3 esi=70000 payload=1408`.
+/// `version=1 flags=0x0010 hlen=12 codepoint=6 (RaptorQ) tsi=18519 toi=1 cci=... sbn=3 esi=70 payload=1408`.
 pub fn line(packet: &Packet<'_>, is_flid: bool) -> String {
     let lct = &packet.lct;
     let mut line = format!(

@@ -10,7 +10,7 @@ use headwater::StopHandle;
 use headwater::relay::{RelayError, RelayGroup, RelayOptions, RelayProgress, RelaySession};
 use headwater_proto::Seed;
 use headwater_proto::bcfs::RouterConfig;
-use headwater_proto::bcfs::relay::{RelayConfig, EgressShape};
+use headwater_proto::bcfs::relay::{EgressShape, RelayConfig};
 use headwater_proto::eventlog::{self, Event};
 use headwater_proto::queue::{QueueConfig, RedConfig};
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use self::matrix::{Generator, Graph, Key, Variant};
 use self::program::{Program, inactive_max, xor};
-use crate::codec::{Recipe, CodeShape, enough_distinct};
+use crate::codec::{CodeShape, Recipe, enough_distinct};
 use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, Parameters, Repair, Scheme};
 
 pub use self::peeling::sending_order;

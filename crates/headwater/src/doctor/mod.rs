@@ -12,7 +12,7 @@
 //! | `firewall` | rules of the packet filter |
 //! | `querier` | who asks for members: the verdict, the raw socket |
 //! | `sessions` | what is sent to the group now |
-//! | `probes` | probes ([`headwater_wire::probe`]), their answers: reach, routers between, ECN; a datagram here |
+//! | `probes` | probes ([`headwater_wire::probe`]), answers: reach, routers between, ECN; a datagram here |
 
 mod check;
 mod firewall;

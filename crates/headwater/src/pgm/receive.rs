@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use headwater_proto::control::Membership;
 use headwater_proto::pgm::zmq::Unpacker;
-use headwater_proto::pgm::{ByteStream, Deliver, PgmReceiverMachine, PgmReceiverConfig, PgmReceiverEvent};
+use headwater_proto::pgm::{ByteStream, Deliver, PgmReceiverConfig, PgmReceiverEvent, PgmReceiverMachine};
 use headwater_proto::{Instant, Seed};
 use headwater_wire::pgm::Gsi;
 
@@ -76,7 +76,8 @@ impl PgmReceiveSession {
         }));
         let clock = Clock::start();
         let sink = Sink::new(self.framing, self.message_bytes_max);
-        let mut machine = PgmReceiverMachine::new(self.config, sink, Seed(system::random_u64()).stream("pgm", 0));
+        let mut machine =
+            PgmReceiverMachine::new(self.config, sink, Seed(system::random_u64()).stream("pgm", 0));
         let mut watch = Watch {
             stop: self.listener.stop.clone(),
             timeout: self.listener.options.timeout.map(Into::into),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use headwater_proto::pgm::zmq::Packer;
-use headwater_proto::pgm::{SourceControl, Filler, Mode, PgmSession, PgmSource, SourceConfig, SourceEvent};
+use headwater_proto::pgm::{Filler, Mode, PgmSession, PgmSource, SourceConfig, SourceControl, SourceEvent};
 use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Instant};
 use headwater_wire::pgm::Gsi;
 

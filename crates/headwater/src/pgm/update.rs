@@ -43,7 +43,7 @@ pub struct PgmSendProgress {
     pub rate_bits: u64,
     /// Allowed rate.
     pub allowed: Rate,
-    /// Counters of the source by name ([`Source::visit_counters`]), with `rtt` under LE-SBCC.
+    /// Counters of the source by name ([`PgmSource::visit_counters`]), with `rtt` under LE-SBCC.
     pub feedback: Counters,
     /// Messages sent or waiting for departure.
     pub messages: u64,

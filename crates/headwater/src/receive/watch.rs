@@ -10,7 +10,7 @@ use std::time::Duration;
 use headwater_proto::Instant;
 use headwater_proto::control::{Membership, ReceiverControl};
 use headwater_proto::delivery::{
-    OTHERS_MAX, DeliveryReceiver, ReceiverEvent, RelativePath, SessionEvent, StoreError,
+    DeliveryReceiver, OTHERS_MAX, ReceiverEvent, RelativePath, SessionEvent, StoreError,
 };
 
 use super::session::ContentPort;

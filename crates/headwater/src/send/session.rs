@@ -8,8 +8,8 @@ use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, Scheme};
 use headwater_proto::control::{Counters, SenderControl};
 use headwater_proto::controls::Network;
 use headwater_proto::delivery::{
-    Digest, End, PlanConfig, DeliverySender, DeliverySenderConfig, SenderEvent, SenderStats, SessionPlan, Source,
-    SourceError, Start,
+    DeliverySender, DeliverySenderConfig, Digest, End, PlanConfig, SenderEvent, SenderStats, SessionPlan,
+    Source, SourceError, Start,
 };
 use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, Seed, fixed};
 

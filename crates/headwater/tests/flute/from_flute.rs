@@ -7,8 +7,9 @@ use flute::core::lct::Cenc;
 use flute::core::{Oti, UDPEndpoint};
 use flute::sender::{ObjectDesc, TransferConfig};
 use headwater_proto::delivery::{
-    BlockJob, BlockVerdict, FileIndex, FileSpec, HeldBlock, HeldFile, MemoryStore, ObjectIndex, ObjectSpec,
-    DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent, Store, StoreError, StoreReport, StoredRepair,
+    BlockJob, BlockVerdict, DeliveryReceiver, DeliveryReceiverConfig, FileIndex, FileSpec, HeldBlock,
+    HeldFile, MemoryStore, ObjectIndex, ObjectSpec, ReceiverEvent, Store, StoreError, StoreReport,
+    StoredRepair,
 };
 use headwater_proto::{ChannelId, Datagram, Duration, Ecn, Input, Instant, Machine, Output, fixed};
 use md5::{Digest, Md5};

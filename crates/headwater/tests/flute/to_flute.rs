@@ -8,7 +8,7 @@ use flute::receiver::writer::ObjectWriterBufferBuilder;
 use headwater_fec::{Order, Scheme};
 use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
-    FileToSend, MemorySource, PlanConfig, RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan,
+    DeliverySender, DeliverySenderConfig, FileToSend, MemorySource, PlanConfig, RelativePath, SessionPlan,
 };
 use headwater_proto::described::Description;
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender};

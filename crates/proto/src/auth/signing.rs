@@ -13,8 +13,8 @@ use crate::machine::ChannelId;
 
 /// Packets between two manifests of a channel.
 pub const GROUP: usize = 25;
-/// Most planned slots of a channel: a manifest, the 50 packets that the manifest lists ahead, and the manifest
-/// among these packets.
+/// Most planned slots of a channel: a manifest, the 50 packets that the manifest lists ahead, and the
+/// manifest among these packets.
 pub const PLANNED_MAX: usize = 2 * GROUP + 2;
 /// Manifests before a packet that must list the packet; otherwise the packet is signed.
 const LISTED_MIN: u8 = 2;
@@ -270,8 +270,8 @@ impl<S: Signer> SigningEnd<S> {
         Ok(Some(bytes))
     }
 
-    /// Signs the channel's next packets, at most 16, by one signature of a tree. Returns their number: packets
-    /// up to a manifest or the end of the plan, and 0 for fewer than two.
+    /// Signs the channel's next packets, at most 16, by one signature of a tree. Returns the number of signed
+    /// packets: the packets up to a manifest or the end of the plan, and 0 for fewer than two.
     ///
     /// # Errors
     /// A channel without numbers, or a packet without room for signature and path.

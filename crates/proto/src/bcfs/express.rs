@@ -5,7 +5,7 @@
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use super::{Client, EXPIRY, Label, Level, Reply, ReplyTo, ReturnPath, BcfsSource};
+use super::{BcfsSource, Client, EXPIRY, Label, Level, Reply, ReplyTo, ReturnPath};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output, Transmit};
 use crate::time::{Duration, Instant};
 

@@ -9,15 +9,15 @@
 //!
 //! | the paper's call | here |
 //! |---|---|
-//! | `bcf_bind(label, mask)` | [`Client::bind`], [`Source::bind`] |
+//! | `bcf_bind(label, mask)` | [`Client::bind`], [`BcfsSource::bind`] |
 //! | `bcf_request(src, label, level, msg)` | [`Client::request`] |
-//! | `bcf_reply(label, level, msg)` | [`Source::reply`] |
-//! | `bcf_rcv(src, label, level, msg)` | [`Client::receive`], [`Source::receive`] |
+//! | `bcf_reply(label, level, msg)` | [`BcfsSource::reply`] |
+//! | `bcf_rcv(src, label, level, msg)` | [`Client::receive`], [`BcfsSource::receive`] |
 //!
-//! [`Client`] and [`Source`] are not machines: the application's machine embeds a client or a source, passes
-//! datagrams in, and sends the returned datagrams. Both have no queues, and allocate only on construction.
-//! [`BreadcrumbRouter`] is the router between source and clients, and [`relay`] runs that router on any host.
-//! [`express`] and [`repair`] are two services on top.
+//! [`Client`] and [`BcfsSource`] are not machines: the application's machine embeds a client or a source,
+//! passes datagrams in, and sends the returned datagrams. Both have no queues, and allocate only on
+//! construction. [`BreadcrumbRouter`] is the router between source and clients, and [`relay`] runs that
+//! router on any host. [`express`] and [`repair`] are two services on top.
 
 pub mod express;
 pub mod relay;
@@ -34,9 +34,9 @@ use headwater_wire::bcfs::{Header, Kind};
 pub use headwater_wire::bcfs::{HEADER_BYTES_MAX, Label, Level};
 pub(crate) use router::table::{HashKey, address_words, hash};
 pub use router::{
-    BreadcrumbRouter, RouterCounters, Dropped, ENTRIES, ENTRIES_MAX, RECENT_MAX, RouterConfig, Routes,
+    BreadcrumbRouter, Dropped, ENTRIES, ENTRIES_MAX, RECENT_MAX, RouterConfig, RouterCounters, Routes,
 };
-pub use source::{Asked, ReplyTo, ReturnPath, BcfsSource};
+pub use source::{Asked, BcfsSource, ReplyTo, ReturnPath};
 
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::time::Duration;
@@ -117,7 +117,7 @@ impl Client {
 
     /// Writes a request with a body, or a null without a body, at the start of `buffer`. A buffer of
     /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX) holds the longest body that a router forwards,
-    /// [`REQUEST_BODY_BYTES_MAX`](REQUEST_BODY_BYTES_MAX); longer bodies are truncated.
+    /// [`REQUEST_BODY_BYTES_MAX`]; longer bodies are truncated.
     pub fn request(&self, label: Label, level: Level, body: Option<&[u8]>, buffer: &mut [u8]) -> Transmit {
         let kind = if body.is_some() { Kind::Request } else { Kind::Null };
         let bytes = write(&Header::new(kind, self.source, label, level), body.unwrap_or(&[]), buffer);

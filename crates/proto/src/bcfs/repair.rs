@@ -11,7 +11,7 @@ use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::express::{Membership, Publisher};
-use super::{Label, Level, ReplyTo, ReturnPath, BcfsSource};
+use super::{BcfsSource, Label, Level, ReplyTo, ReturnPath};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
 use crate::time::{Duration, Instant};
 

@@ -35,7 +35,7 @@ pub struct ReturnPath {
 /// Received request or null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked<'a> {
-    /// Return path for [`Source::reply`].
+    /// Return path for [`BcfsSource::reply`].
     pub path: ReturnPath,
     /// Requested label.
     pub label: Label,
@@ -99,13 +99,14 @@ impl BcfsSource {
         asked
     }
 
-    /// Returns the part of `buffer` behind the header, for a reply's body, before [`Source::reply`].
+    /// Returns the part of `buffer` behind the header, for a reply's body, before [`BcfsSource::reply`].
     pub fn body<'a>(path: &ReturnPath, buffer: &'a mut [u8]) -> &'a mut [u8] {
         let header_bytes = Self::header_bytes(path).min(buffer.len());
         &mut buffer[header_bytes..]
     }
 
-    /// Writes the header of a reply. The body of `body_bytes` is already in `buffer` (see [`Source::body`]).
+    /// Writes the header of a reply. The body of `body_bytes` is already in `buffer` (see
+    /// [`BcfsSource::body`]).
     pub fn reply(
         &mut self,
         now: Instant,

@@ -360,7 +360,8 @@ impl Description {
 
     /// The FDT attribute; `None` for a fixed rate.
     pub fn to_fdt(&self) -> Option<fdt::ControlAttributes> {
-        let mut control = fdt::ControlAttributes::new(self.control.fdt_name()?).expect("names of controls are words");
+        let mut control =
+            fdt::ControlAttributes::new(self.control.fdt_name()?).expect("names of controls are words");
         for (parameter, value) in self.control.parameters.iter().zip(self.values) {
             control.put(parameter.name, value).expect("a few parameters with names of their own");
         }

@@ -157,14 +157,14 @@ const INSTANCES_MAX: usize = 16;
 
 /// Reassembly of the FDT at a receiver. Memory: two instances in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Hearing {
+pub(crate) struct FdtReceiver {
     assemblies: VecDeque<Assembly>,
     known: VecDeque<u32>,
     last: Option<u32>,
 }
 
 /// Result of a packet of the FDT.
-pub(crate) enum Heard {
+pub(crate) enum FdtOutcome {
     /// The packet brought nothing new.
     Nothing,
     /// The packet brought a new part of an instance.
@@ -175,36 +175,36 @@ pub(crate) enum Heard {
     Bad,
 }
 
-impl Hearing {
+impl FdtReceiver {
     /// Returns the instance of the last packet.
     pub(crate) fn last(&self) -> Option<u32> {
         self.last
     }
 
     /// Takes a packet of TOI 0.
-    pub(crate) fn hear(&mut self, header: &alc::Repr, id: PayloadId, payload: &[u8]) -> Heard {
+    pub(crate) fn hear(&mut self, header: &alc::Repr, id: PayloadId, payload: &[u8]) -> FdtOutcome {
         let known = header.extensions.fdt.filter(|fdt| VERSIONS.contains(&fdt.version));
-        let (Some(extension), Some(_)) = (known, header.extensions.fti) else { return Heard::Bad };
+        let (Some(extension), Some(_)) = (known, header.extensions.fti) else { return FdtOutcome::Bad };
         let instance_id = extension.instance_id;
         self.last = Some(instance_id);
         if self.known.contains(&instance_id) {
-            return Heard::Nothing;
+            return FdtOutcome::Nothing;
         }
-        let Some(index) = self.assembly(instance_id, header) else { return Heard::Bad };
+        let Some(index) = self.assembly(instance_id, header) else { return FdtOutcome::Bad };
         match self.assemblies[index].put(id, payload) {
-            Progress::Useless => Heard::Nothing,
-            Progress::Needed => Heard::Part,
+            Progress::Useless => FdtOutcome::Nothing,
+            Progress::Needed => FdtOutcome::Part,
             Progress::Whole(xml) => {
                 self.assemblies.remove(index);
                 // An unreadable instance is not remembered: a corrupt symbol may have spoiled the instance,
                 // which will be sent again.
-                let Ok(instance) = Instance::parse(&xml) else { return Heard::Bad };
+                let Ok(instance) = Instance::parse(&xml) else { return FdtOutcome::Bad };
                 self.remember(instance_id);
-                Heard::Whole { instance_id, instance: Box::new(instance), xml }
+                FdtOutcome::Whole { instance_id, instance: Box::new(instance), xml }
             }
             Progress::Broken => {
                 self.assemblies.remove(index);
-                Heard::Bad
+                FdtOutcome::Bad
             }
         }
     }

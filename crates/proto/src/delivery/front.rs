@@ -99,7 +99,7 @@ macro_rules! front_views {
 pub(crate) use {front_views, wanted_setters};
 
 /// Classification of a datagram.
-pub(crate) enum Taken<'a> {
+pub(crate) enum Classified<'a> {
     /// A packet of the session: header and payload.
     Packet(alc::Repr, &'a [u8]),
     /// Not an ALC packet.
@@ -131,19 +131,19 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
     }
 
     /// Passes a datagram to the control and classifies the datagram.
-    pub(crate) fn take<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Taken<'a> {
+    pub(crate) fn take<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Classified<'a> {
         if datagram.channel.is_none() && self.control.answered(now, datagram) {
-            return Taken::Signalling;
+            return Classified::Signalling;
         }
         let (source, packet) = match self.control.envelope() {
             None => (datagram.source, datagram.payload),
             Some(envelope) => match envelope.open(now, datagram) {
                 EnvelopeContent::Packet { source, packet } => (source, packet),
-                EnvelopeContent::Signal => return Taken::Signalling,
-                EnvelopeContent::Malformed => return Taken::Malformed,
+                EnvelopeContent::Signal => return Classified::Signalling,
+                EnvelopeContent::Malformed => return Classified::Malformed,
             },
         };
-        let Ok((header, payload)) = alc::parse(packet) else { return Taken::Malformed };
+        let Ok((header, payload)) = alc::parse(packet) else { return Classified::Malformed };
         let tsi = header.tsi;
         match self.listening.hear(now, source, tsi) {
             SessionMatch::Ours { is_first } => {
@@ -155,7 +155,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
                 if is_news {
                     self.event(SessionEvent::Other { tsi, source });
                 }
-                return Taken::Foreign(replaces.then_some((tsi, source)));
+                return Classified::Foreign(replaces.then_some((tsi, source)));
             }
         }
         let channel = datagram.channel.unwrap_or(ChannelId::BASE);
@@ -170,12 +170,16 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         {
             requester.on_close(now);
         }
-        Taken::Packet(header, payload)
+        Classified::Packet(header, payload)
     }
 
     /// Passes the session's description to the control. Returns the reason, for people, if the session cannot
     /// be received.
-    pub(crate) fn describe(&mut self, now: Instant, control: Option<&fdt::ControlAttributes>) -> Result<(), String> {
+    pub(crate) fn describe(
+        &mut self,
+        now: Instant,
+        control: Option<&fdt::ControlAttributes>,
+    ) -> Result<(), String> {
         self.control.described().map_or(Ok(()), |described| described.on_description(now, control))
     }
 

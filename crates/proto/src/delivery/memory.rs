@@ -54,7 +54,7 @@ impl MemorySource {
         }
     }
 
-    /// Returns the digests of each object's blocks, for [`super::Sender::new`].
+    /// Returns the digests of each object's blocks, for [`super::DeliverySender::new`].
     pub fn digests(&self) -> Vec<Vec<Digest>> {
         let digests = |object: &MemoryObject| {
             (0..object.partition.blocks()).map(|sbn| block_digest(object.block(sbn))).collect()

@@ -6,8 +6,8 @@
 //!              +--- FDT, once a second -+
 //! ```
 //!
-//! Content is an argument: a [`Sender`] reads symbols from a [`Source`], a [`Receiver`] writes symbols to a
-//! [`Store`]. [`MemoryStore`] and [`MemorySource`] serve tests and simulations.
+//! Content is an argument: a [`DeliverySender`] reads symbols from a [`Source`], a [`DeliveryReceiver`]
+//! writes symbols to a [`Store`]. [`MemoryStore`] and [`MemorySource`] serve tests and simulations.
 //!
 //! Sources: RFC 5775 (ALC), RFC 6726 (FLUTE), RFC 5052 (blocks); the sequencer paper for the order of
 //! sending.
@@ -34,10 +34,10 @@ pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, 
 pub use object::{BlockHasher, Digest, ShortDigest, block_digest, file_digest, hex};
 pub use plan::{FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SYMBOL_SIZE_MAX, SessionPlan};
 pub use receiver::{
-    BLOCK_STATE_BYTES, DECODING_BYTES, Drops, FileProgress, PENDING_BYTES, DeliveryReceiver, DeliveryReceiverConfig,
-    ReceiverEvent, ReceiverStats, STRIP_WIDTH_MIN,
+    BLOCK_STATE_BYTES, DECODING_BYTES, DeliveryReceiver, DeliveryReceiverConfig, Drops, FileProgress,
+    PENDING_BYTES, ReceiverEvent, ReceiverStats, STRIP_WIDTH_MIN,
 };
-pub use sender::{End, DeliverySender, DeliverySenderConfig, SenderEvent, SenderStats};
+pub use sender::{DeliverySender, DeliverySenderConfig, End, SenderEvent, SenderStats};
 pub use store::{
     BlockJob, BlockVerdict, Description, FileIndex, FileSpec, FileVersion, HeldBlock, HeldFile, ObjectIndex,
     ObjectSpec, Source, SourceError, Store, StoreError, StoreReport, StoredRepair, repair_slots,

@@ -90,8 +90,8 @@ impl DeliverySenderConfig {
 /// Event of a sender for the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SenderEvent {
-    /// A pass over the session is complete: the sender has sent [`Sender::pass_symbols`] symbols since the
-    /// previous pass.
+    /// A pass over the session is complete: the sender has sent [`DeliverySender::pass_symbols`] symbols
+    /// since the previous pass.
     PassCompleted(u64),
     /// A file changed or could not be read. The sender withdraws the file and continues with the rest.
     FileWithdrawn {
@@ -171,7 +171,7 @@ enum Next {
 
 impl<C: SenderControl, S: Source> DeliverySender<C, S> {
     /// Creates a sender of the planned files. `digests` holds, for each object, the digests of all blocks or
-    /// of the first blocks; [`Sender::add_digests`] adds the rest.
+    /// of the first blocks; [`DeliverySender::add_digests`] adds the rest.
     ///
     /// # Errors
     /// When one FDT cannot describe all files.

@@ -1,8 +1,8 @@
 //! Receiver that learns its congestion control from the session's FDT, so that receivers need no options.
 //!
-//! A sender's control writes a [`Description`] into the FDT; a [`Receiver`] holds the base channel until the
-//! FDT is there, then runs the control that the FDT names. Without the attribute a session has one channel at
-//! a rate of its sender's choice.
+//! A sender's control writes a [`Description`] into the FDT; a [`DescribedReceiver`] holds the base channel
+//! until the FDT is there, then runs the control that the FDT names. Without the attribute a session has one
+//! channel at a rate of its sender's choice.
 
 #[cfg(test)]
 mod tests;
@@ -224,7 +224,11 @@ impl DescribedReceiver {
     ///
     /// # Errors
     /// [`DescriptionError`] if the session cannot be received.
-    pub fn describe(&mut self, now: Instant, control: Option<&fdt::ControlAttributes>) -> Result<(), DescriptionError> {
+    pub fn describe(
+        &mut self,
+        now: Instant,
+        control: Option<&fdt::ControlAttributes>,
+    ) -> Result<(), DescriptionError> {
         if self.is_described() {
             return Ok(());
         }
@@ -234,14 +238,18 @@ impl DescribedReceiver {
             Network::Group => match &mut self.control {
                 Control::Fixed { is_described, .. } => *is_described = true,
                 // The session has a fixed rate, even if carried by PGM: no NAKs.
-                _ => self.begin(now, Control::Fixed { receiver: fixed::FixedReceiver::new(), is_described: true }),
+                _ => self
+                    .begin(now, Control::Fixed { receiver: fixed::FixedReceiver::new(), is_described: true }),
             },
             Network::GroupAndNaks => match (&mut self.control, self.config.naks) {
                 (Control::LeSbcc { is_described, .. }, _) => *is_described = true,
                 (_, Some(naks)) => self.begin_le_sbcc(now, naks, true),
                 (_, None) => {
                     self.is_carried = true;
-                    self.begin(now, Control::Fixed { receiver: fixed::FixedReceiver::new(), is_described: true });
+                    self.begin(
+                        now,
+                        Control::Fixed { receiver: fixed::FixedReceiver::new(), is_described: true },
+                    );
                 }
             },
             Network::Groups | Network::GroupsAndReports => {
@@ -254,7 +262,11 @@ impl DescribedReceiver {
 }
 
 impl DescribedControl for DescribedReceiver {
-    fn on_description(&mut self, now: Instant, control: Option<&fdt::ControlAttributes>) -> Result<(), String> {
+    fn on_description(
+        &mut self,
+        now: Instant,
+        control: Option<&fdt::ControlAttributes>,
+    ) -> Result<(), String> {
         self.describe(now, control).map_err(|error| error.to_string())
     }
 }

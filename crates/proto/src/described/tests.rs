@@ -6,7 +6,7 @@ use headwater_wire::sim::Data;
 use headwater_wire::{Cci, fdt};
 use proptest::prelude::*;
 
-use super::{Description, DescriptionError, DescribedReceiver, DescribedReceiverConfig};
+use super::{DescribedReceiver, DescribedReceiverConfig, Description, DescriptionError};
 use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
 use crate::controls::{FIXED, FLID_DL, LE_SBCC, RAINBOW, SIM, WEBRC};
 use crate::layering::path::SENDER;
@@ -198,7 +198,8 @@ fn a_fixed_session_stays_as_it_is() {
 #[test]
 fn a_cap_is_kept() {
     let cap = Rate::from_kilobits(500);
-    let mut bed = Bed::new(Description::from(&layers()), DescribedReceiverConfig::new().with_max_rate(Some(cap)));
+    let mut bed =
+        Bed::new(Description::from(&layers()), DescribedReceiverConfig::new().with_max_rate(Some(cap)));
     bed.until(at(500));
     bed.describe();
     bed.until(at(40_000));

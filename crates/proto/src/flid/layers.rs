@@ -223,7 +223,7 @@ pub(super) struct Slots {
 
 /// Result of looking up a packet's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum SlotMatch {
     /// Slot of the packet: later than the newest slot so far, equal, or slightly older.
     Slot(u64),
     /// No plausible slot at this time.
@@ -245,20 +245,20 @@ impl Slots {
     }
 
     /// Returns the slot of a packet. The clock bridges a stall of any length.
-    pub(super) fn tell(&mut self, now: Instant, index: u8) -> Told {
+    pub(super) fn tell(&mut self, now: Instant, index: u8) -> SlotMatch {
         let by_clock = shifted(now).since(self.origin).as_nanos() / self.length.as_nanos();
         let least = by_clock.saturating_sub(INDICES / 2);
         let slot = least + (u64::from(index) + INDICES - least % INDICES) % INDICES;
         if slot > by_clock + 1 || slot + LATE < self.newest {
             self.strange += 1;
             if self.strange < STRANGE {
-                return Told::Nonsense;
+                return SlotMatch::Nonsense;
             }
             *self = Self::new(now, self.length, index);
-            return Told::Restart;
+            return SlotMatch::Restart;
         }
         self.strange = 0;
-        Told::Slot(slot)
+        SlotMatch::Slot(slot)
     }
 
     /// Advances to a later slot.
@@ -282,7 +282,7 @@ mod tests {
 
     fn follow(slots: &mut Slots, ms: u64, index: u8) -> Option<u64> {
         match slots.tell(at(ms), index) {
-            Told::Slot(slot) => {
+            SlotMatch::Slot(slot) => {
                 if slot > slots.newest() {
                     slots.advance(at(ms), slot);
                 }
@@ -340,17 +340,17 @@ mod tests {
     fn a_lie_is_passed_over_and_a_restart_is_believed() {
         let mut slots = Slots::new(at(0), LENGTH, 40);
         for index in [45, 20, 100, 127, 0, 3, 60] {
-            assert_eq!(slots.tell(at(10), index), Told::Nonsense);
+            assert_eq!(slots.tell(at(10), index), SlotMatch::Nonsense);
         }
         assert_eq!(
             slots.tell(at(11), 40),
-            Told::Slot(128 + 40),
+            SlotMatch::Slot(128 + 40),
             "one that makes sense begins the count anew"
         );
         for _ in 0..7 {
-            assert_eq!(slots.tell(at(12), 0), Told::Nonsense);
+            assert_eq!(slots.tell(at(12), 0), SlotMatch::Nonsense);
         }
-        assert_eq!(slots.tell(at(12), 0), Told::Restart);
-        assert_eq!(slots.tell(at(520), 1), Told::Slot(128 + 1));
+        assert_eq!(slots.tell(at(12), 0), SlotMatch::Restart);
+        assert_eq!(slots.tell(at(520), 1), SlotMatch::Slot(128 + 1));
     }
 }

@@ -41,7 +41,7 @@ pub enum FlidKind {
     Dynamic,
 }
 
-/// Configuration of [`super::Layers`].
+/// Configuration of [`Layers`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlidConfig {
     pub(super) kind: FlidKind,
@@ -182,7 +182,7 @@ impl FlidConfig {
     }
 }
 
-/// Configuration of a [`super::Receiver`].
+/// Configuration of a [`FlidReceiver`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlidReceiverConfig {
     pub(super) max_rate: Option<Rate>,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use headwater_wire::cci::FlidSlCci;
 
 use super::layers::Layers;
-use super::layers::{Slots, Told};
+use super::layers::{SlotMatch, Slots};
 use super::{FlidConfig, FlidConfigError, FlidReceiverConfig};
 use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::Layering;
@@ -147,9 +147,9 @@ impl FlidReceiver {
     fn arrive(&mut self, now: Instant, cci: FlidSlCci, is_marked: bool) {
         let Some(session) = self.session.as_mut() else { return };
         let slot = match session.slots.tell(now, cci.slot) {
-            Told::Slot(slot) => slot,
-            Told::Nonsense => return,
-            Told::Restart => {
+            SlotMatch::Slot(slot) => slot,
+            SlotMatch::Nonsense => return,
+            SlotMatch::Restart => {
                 self.begin_again();
                 return self.arrive(now, cci, is_marked);
             }

@@ -24,7 +24,12 @@ fn layers(kind: FlidKind, kbps: u64) -> Layers {
     Layers::new(&config(kind, kbps), Instant::ZERO).unwrap()
 }
 
-fn run_of(config: FlidConfig, receiver: FlidReceiverConfig, kbps: u64, join: u64) -> Run<FlidReceiver, FlidSender> {
+fn run_of(
+    config: FlidConfig,
+    receiver: FlidReceiverConfig,
+    kbps: u64,
+    join: u64,
+) -> Run<FlidReceiver, FlidSender> {
     let sender = FlidSender::new(Layers::new(&config, Instant::ZERO).unwrap());
     Run::over(sender, FlidReceiver::new(config, receiver).unwrap(), kbps, 4, join)
 }
@@ -63,8 +68,14 @@ fn numbers_that_make_no_session_are_refused() {
     assert_eq!(refused(sound.with_ratio(1.01)), FlidConfigError::Ratio(1.01));
     assert!(matches!(refused(sound.with_ratio(f64::NAN)), FlidConfigError::Ratio(_)));
     assert!(matches!(refused(sound.with_slot(Duration::ZERO)), FlidConfigError::Slot(_)));
-    assert!(matches!(refused(sound.with_base_rate(Rate::from_kilobits(8))), FlidConfigError::BaseRate { .. }));
-    assert!(matches!(refused(sound.with_base_rate(Rate::from_kilobits(4_000))), FlidConfigError::Rates { .. }));
+    assert!(matches!(
+        refused(sound.with_base_rate(Rate::from_kilobits(8))),
+        FlidConfigError::BaseRate { .. }
+    ));
+    assert!(matches!(
+        refused(sound.with_base_rate(Rate::from_kilobits(4_000))),
+        FlidConfigError::Rates { .. }
+    ));
     let channels = refused(sound.with_leave_latency(Duration::from_secs(80)));
     assert_eq!(channels, FlidConfigError::Channels { channels: 174, most: 128 });
     assert_eq!(refused(FlidConfig::static_layers(0, Rate::from_kilobits(1))), FlidConfigError::PacketBytes);

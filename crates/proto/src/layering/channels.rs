@@ -9,7 +9,7 @@
 
 use super::Layering;
 use super::config::{DynamicConfig, DynamicConfigError};
-use super::wave::{Curve, Fed, Shape};
+use super::wave::{Curve, Plateau, Shape};
 use crate::machine::ChannelId;
 use crate::time::{Duration, Instant};
 
@@ -330,8 +330,8 @@ impl DynamicChannels {
         self.curve.fed_at(&self.fed(wave), packets - wave.after)
     }
 
-    fn fed(&self, wave: &Wave) -> Fed {
-        Fed {
+    fn fed(&self, wave: &Wave) -> Plateau {
+        Plateau {
             until: wave.until,
             from: wave.from,
             total: self.total.unwrap_or(0.0),

@@ -39,7 +39,7 @@ pub(super) struct Curve {
 
 /// Top stretch of a wave that replaces the curve and keeps the session's total rate constant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fed {
+pub(super) struct Plateau {
     /// x at the end of the stretch, where the curve begins.
     pub(super) until: f64,
     /// x at the beginning of the stretch.
@@ -111,14 +111,14 @@ impl Curve {
     }
 
     /// Returns the number of packets from x, inside the fed stretch, to the end of the stretch.
-    pub(super) fn fed(&self, fed: &Fed, x: f64) -> f64 {
+    pub(super) fn fed(&self, fed: &Plateau, x: f64) -> f64 {
         let below = fed.below * (self.growth(x) - self.growth(fed.until)) / self.log;
         self.sub_slot * (fed.total * (x - fed.until) - below)
     }
 
     /// Returns x inside the fed stretch with `packets` packets up to the end of the stretch. The function is
     /// concave, so Newton's method converges from below.
-    pub(super) fn fed_at(&self, fed: &Fed, packets: f64) -> f64 {
+    pub(super) fn fed_at(&self, fed: &Plateau, packets: f64) -> f64 {
         let mut x = fed.until;
         for _ in 0..STEPS_MAX {
             let slope = self.sub_slot * (fed.total - fed.below * self.growth(x));
@@ -194,7 +194,7 @@ mod tests {
     fn a_fed_stretch_completes_the_total() {
         let curve = curve(Shape::Geometric, 0.75);
         let below = curve.base * 0.75;
-        let fed = Fed { until: 7.0, from: 8.0, total: curve.base * curve.growth(7.6), below };
+        let fed = Plateau { until: 7.0, from: 8.0, total: curve.base * curve.growth(7.6), below };
         for x in [7.0, 7.2, 7.9, 8.0] {
             let packets = curve.fed(&fed, x);
             let rate = |y| fed.total - below * curve.growth(y);

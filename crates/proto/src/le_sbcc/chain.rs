@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use super::receivers::Receivers;
 use super::receivers::RoundTrip;
-use super::{LeSbccConfig, Epoch, Module, Samples};
+use super::{Epoch, LeSbccConfig, Module, Samples};
 use crate::control::Value;
 use crate::measure::throughput_with_timeout;
 use crate::rate::Rate;
@@ -52,7 +52,7 @@ pub struct ChainCounters {
     pub indications: u64,
     /// Indications that gave a sample of the round-trip time.
     pub samples: u64,
-    /// Sum of the samples, each at most [`Config::with_rtt_max`].
+    /// Sum of the samples, each at most [`LeSbccConfig::with_rtt_max`].
     pub sampled: Duration,
     /// Loss events: the output of LI2LE.
     pub events: u64,

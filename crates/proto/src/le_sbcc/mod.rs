@@ -19,15 +19,17 @@
 //! `docs/errata/le-sbcc.md`.
 //!
 //! The effect of hostile receivers is bounded. The rate never falls below one packet per
-//! [`Config::floor_period`]. A receiver counts at most once per round trip, and once per transmission of a
-//! packet. State is at most [`Config::with_receivers_max`] receivers of [`RECEIVER_BYTES_MAX`] bytes.
+//! [`LeSbccConfig::floor_period`]. A receiver counts at most once per round trip, and once per transmission
+//! of a packet. State is at most [`LeSbccConfig::with_receivers_max`] receivers of [`RECEIVER_BYTES_MAX`]
+//! bytes.
 //!
 //! A receiver that claims to lose every packet looks like a receiver behind a dead link. Either receiver
 //! brings the rate down to the floor, and no lower. An operator may set a higher floor
-//! ([`Config::with_min_rate`]).
+//! ([`LeSbccConfig::with_min_rate`]).
 //!
-//! Forged NAKs can make the round trip look as long as [`Config::with_rtt_max`], or short. The rate then
-//! grows slower or faster than a TCP connection's rate, up to [`Config::with_max_rate`] if configured.
+//! Forged NAKs can make the round trip look as long as [`LeSbccConfig::with_rtt_max`], or short. The rate
+//! then grows slower or faster than a TCP connection's rate, up to [`LeSbccConfig::with_max_rate`] if
+//! configured.
 
 mod chain;
 mod receivers;

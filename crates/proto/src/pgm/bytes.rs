@@ -96,7 +96,10 @@ mod tests {
 
     use super::*;
     use crate::machine::{DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, Machine, Output};
-    use crate::pgm::{SourceControl, Deliver, Mode, PgmReceiverMachine, PgmReceiverConfig, PgmSession, PgmSource, SourceConfig};
+    use crate::pgm::{
+        Deliver, Mode, PgmReceiverConfig, PgmReceiverMachine, PgmSession, PgmSource, SourceConfig,
+        SourceControl,
+    };
     use crate::rate::Rate;
     use crate::rng::{Seed, unit};
     use crate::time::{Duration, Instant};

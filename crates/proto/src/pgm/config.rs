@@ -39,7 +39,7 @@ pub struct PgmSession {
     pub group: IpAddr,
 }
 
-/// Configuration of a [`super::Source`].
+/// Configuration of a [`super::PgmSource`].
 #[derive(Clone, Copy, Debug)]
 pub struct SourceConfig {
     pub(super) session: PgmSession,
@@ -118,7 +118,7 @@ impl SourceConfig {
     }
 }
 
-/// Configuration of a [`super::Receiver`].
+/// Configuration of a [`super::PgmReceiverMachine`].
 #[derive(Clone, Copy, Debug)]
 pub struct PgmReceiverConfig {
     pub(super) destination_port: u16,

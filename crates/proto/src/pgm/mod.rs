@@ -6,8 +6,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`Source`] | transmit window, NCFs, repairs out of the same rate, SPMs; at a fixed rate or LE-SBCC's |
-//! | [`Receiver`] | NAK states, receive window, messages in order |
+//! | [`PgmSource`] | transmit window, NCFs, repairs at the same rate, SPMs; at a fixed rate or LE-SBCC's |
+//! | [`PgmReceiverMachine`] | NAK states, receive window, messages in order |
 //! | [`zmq`] | messages in ZeroMQ's packing |
 //! | [`Filler`], [`ByteStream`] | bytes in order, without messages |
 //! | [`carrier`] | sessions of files in PGM's packets |
@@ -32,8 +32,8 @@ use headwater_wire::pgm::PgmPacketError;
 
 pub use bytes::{ByteStream, Filler};
 pub use config::{Answers, Mode, PgmReceiverConfig, PgmSession, SourceConfig};
-pub use receiver::{Deliver, PgmReceiverMachine, PgmReceiverCounters, PgmReceiverEvent};
-pub use source::{SourceControl, Refused, PgmSource, SourceCounters, SourceEvent};
+pub use receiver::{Deliver, PgmReceiverCounters, PgmReceiverEvent, PgmReceiverMachine};
+pub use source::{PgmSource, Refused, SourceControl, SourceCounters, SourceEvent};
 
 /// Distance of sequence number `a` ahead of `b`: negative if `a` is behind. Numbers wrap.
 const fn ahead(a: u32, b: u32) -> i32 {

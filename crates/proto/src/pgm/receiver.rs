@@ -102,7 +102,7 @@ pub struct PgmReceiverMachine<D> {
     draw: Stream,
     peer: Option<Peer>,
     assembly: Assembly,
-    told: Told,
+    told: ReportedEvents,
     /// Arrival time of the last packet of the session.
     heard: Option<Instant>,
     counters: PgmReceiverCounters,
@@ -110,7 +110,7 @@ pub struct PgmReceiverMachine<D> {
 
 /// Events already reported to the application.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct ReportedEvents {
     is_joined: bool,
     is_heard: bool,
     lost: u64,
@@ -121,7 +121,7 @@ impl<D: Deliver> PgmReceiverMachine<D> {
     /// Creates a receiver with back-offs drawn from `draw`.
     pub fn new(config: PgmReceiverConfig, deliver: D, draw: Stream) -> Self {
         let assembly = Assembly::new(config.message_bytes_max);
-        let (told, counters) = (Told::default(), PgmReceiverCounters::default());
+        let (told, counters) = (ReportedEvents::default(), PgmReceiverCounters::default());
         Self { config, deliver, draw, peer: None, assembly, told, heard: None, counters }
     }
 

@@ -73,7 +73,7 @@ pub struct SourceCounters {
 /// Event of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
-    /// All waiting packets were sent, after [`Source::finish`]. Repairs may follow, and the SPM that
+    /// All waiting packets were sent, after [`PgmSource::finish`]. Repairs may follow, and the SPM that
     /// announces the end to receivers.
     Sent,
 }
@@ -191,7 +191,7 @@ impl PgmSource {
         self.window.waiting()
     }
 
-    /// Number of packets that [`Source::send`] has room for.
+    /// Number of packets that [`PgmSource::send`] has room for.
     pub fn room(&self) -> u32 {
         self.window.room()
     }

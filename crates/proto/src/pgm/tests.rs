@@ -31,8 +31,9 @@ fn config(mode: Mode) -> SourceConfig {
 }
 
 fn le_sbcc() -> SourceControl {
-    let config =
-        LeSbccConfig::new(200).with_rtt(Duration::from_millis(50)).with_initial_rate(Rate::from_kilobits(400));
+    let config = LeSbccConfig::new(200)
+        .with_rtt(Duration::from_millis(50))
+        .with_initial_rate(Rate::from_kilobits(400));
     SourceControl::LeSbcc(Box::new(Chain::new(config, Seed(5).stream("source", 0), Instant::ZERO)))
 }
 
@@ -245,7 +246,8 @@ fn a_driver_is_late_only_with_messages_that_wait() {
 
 #[test]
 fn a_lost_end_is_told_of_by_heartbeats() {
-    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source =
+        PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(3), 1);
     bed.loss = Box::new(|packet, _, _| packet.body.kind() == Kind::Odata);
@@ -259,7 +261,8 @@ fn a_lost_end_is_told_of_by_heartbeats() {
 
 #[test]
 fn a_late_receiver_begins_with_the_next_message_and_asks_for_nothing_before() {
-    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source =
+        PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, Box::new(|_, down, _| down));
     bed.send_all(&messages(50), 0);
     bed.loss = lossless();
@@ -274,7 +277,8 @@ fn a_late_receiver_begins_with_the_next_message_and_asks_for_nothing_before() {
 /// A repair may be of long ago.
 #[test]
 fn a_late_receiver_does_not_begin_with_a_repair() {
-    let source = PgmSource::new(config(Mode::Lean), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source =
+        PgmSource::new(config(Mode::Lean), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, Box::new(|_, down, _| down));
     bed.send_all(&messages(300), 20);
     bed.loss = lossless();
@@ -290,7 +294,8 @@ fn a_late_receiver_does_not_begin_with_a_repair() {
 /// A sender that is interrupted says where it ended, and what was sent is still repaired.
 #[test]
 fn what_waits_is_dropped_by_a_close_and_what_was_sent_is_whole() {
-    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source =
+        PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(1), 1);
     bed.loss = Box::new(|packet, _, _| packet.body.kind() == Kind::Odata);
@@ -307,7 +312,8 @@ fn what_waits_is_dropped_by_a_close_and_what_was_sent_is_whole() {
 
 #[test]
 fn an_end_after_a_pause_is_told_before_the_source_is_done() {
-    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source =
+        PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(3), 90);
     bed.source.finish();
@@ -317,7 +323,8 @@ fn an_end_after_a_pause_is_told_before_the_source_is_done() {
 
 #[test]
 fn path_messages_come_at_their_interval_as_soon_as_data_does() {
-    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(40)), Instant::ZERO);
+    let source =
+        PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(40)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(3), 90);
     let before = bed.source.counters().spms;
@@ -329,7 +336,8 @@ fn path_messages_come_at_their_interval_as_soon_as_data_does() {
 
 #[test]
 fn a_confirmation_moves_the_window_as_data_does() {
-    let source = PgmSource::new(config(Mode::Lean), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source =
+        PgmSource::new(config(Mode::Lean), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(2), 1);
     bed.loss = Box::new(|packet, _, _| match packet.body {
@@ -354,7 +362,8 @@ fn a_confirmation_moves_the_window_as_data_does() {
 #[test]
 fn naks_go_to_where_data_comes_from_whatever_address_is_told() {
     let draw = Seed(1).stream("receiver", 0);
-    let mut receiver = PgmReceiverMachine::new(receiver_config().with_nak_port(3_056), Messages::default(), draw);
+    let mut receiver =
+        PgmReceiverMachine::new(receiver_config().with_nak_port(3_056), Messages::default(), draw);
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let other = host(66).ip();
     for body in [
@@ -406,10 +415,12 @@ fn what_the_source_keeps_no_more_is_given_up_and_the_rest_goes_on() {
 
 #[test]
 fn a_packet_asked_for_in_vain_is_given_up_after_the_retries() {
-    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source =
+        PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     let draw = Seed(1).stream("receiver", 0);
-    bed.receivers[0] = PgmReceiverMachine::new(receiver_config().with_retries(2, 2), Messages::default(), draw);
+    bed.receivers[0] =
+        PgmReceiverMachine::new(receiver_config().with_retries(2, 2), Messages::default(), draw);
     bed.send_all(&messages(1), 1);
     bed.loss = Box::new(|packet, _, _| match packet.body {
         Body::Odata { sequence, .. } => sequence == 1,
@@ -474,7 +485,8 @@ fn forged_naks_change_nothing_when_absurd_and_little_when_plausible() {
 /// NCFs are paid out of the rate, and go first: without a bound, small NAKs would take all of it.
 #[test]
 fn naks_in_any_number_leave_a_share_to_new_data() {
-    let source = PgmSource::new(config(Mode::Lean), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source =
+        PgmSource::new(config(Mode::Lean), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(400), 30);
     let before = bed.source.counters().originals;
@@ -492,7 +504,8 @@ fn naks_in_any_number_leave_a_share_to_new_data() {
 /// Who asks, for what and how often: repairs, NCFs and all else are paid out of one rate.
 #[test]
 fn naks_make_a_source_send_no_faster() {
-    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source =
+        PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(200), 30);
     (0..300).for_each(|_| assert!(bed.source.send(&[1; 100])));
@@ -617,8 +630,10 @@ fn who_asks_again_for_a_repair_under_way_leaves_the_rate_alone() {
 #[test]
 fn a_greeting_before_the_first_data_counts_and_one_of_three_is_enough() {
     for lost in [0, 2] {
-        let control =
-            LeSbccConfig::new(200).with_doubling_at_start(true).with_assumed_rtt(true).with_blind_doubling(None);
+        let control = LeSbccConfig::new(200)
+            .with_doubling_at_start(true)
+            .with_assumed_rtt(true)
+            .with_blind_doubling(None);
         let chain = Chain::new(control, Seed(5).stream("source", 0), Instant::ZERO);
         let source = PgmSource::new(config(Mode::Pgm), SourceControl::LeSbcc(Box::new(chain)), Instant::ZERO);
         let mut greetings = 0;
@@ -628,7 +643,8 @@ fn a_greeting_before_the_first_data_counts_and_one_of_three_is_enough() {
         };
         let mut bed = Bed::new(source, 1, Box::new(loss));
         let greeting = receiver_config().with_path_request(true);
-        bed.receivers[0] = PgmReceiverMachine::new(greeting, Messages::default(), Seed(0).stream("receiver", 0));
+        bed.receivers[0] =
+            PgmReceiverMachine::new(greeting, Messages::default(), Seed(0).stream("receiver", 0));
         bed.run(Duration::from_secs(10));
         assert_eq!((bed.upward, bed.source.counters().originals), (3, 0));
         let first = bed.source.rate().as_bits();
@@ -661,7 +677,8 @@ fn a_hole_gives_one_sample_of_the_round_trip() {
 
 #[test]
 fn repairs_do_not_starve_new_data() {
-    let source = PgmSource::new(config(Mode::Lean), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let source =
+        PgmSource::new(config(Mode::Lean), SourceControl::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(50), 10);
     let before = bed.source.counters().originals;

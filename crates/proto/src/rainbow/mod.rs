@@ -8,9 +8,9 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`Window`] | time and level of each label's requests |
-//! | [`Receiver`] | the window over BCFS; passes symbols to a [`Basin`] |
-//! | [`Source`] | answers requests with the symbols of a [`Fountain`] |
+//! | [`RainbowWindow`] | time and level of each label's requests |
+//! | [`RainbowReceiver`] | the window over BCFS; passes symbols to a [`Basin`] |
+//! | [`RainbowSource`] | answers requests with the symbols of a [`Fountain`] |
 //! | [`carrier`] | file transfer: [`delivery`](crate::delivery) over Rainbow |
 //! | [`Numbers`], [`Tally`] | fountain of numbered zeros, and received numbers: the paper's transfer |
 //!

@@ -12,7 +12,7 @@ use crate::bcfs::{Client, Level};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output, Transmit};
 use crate::time::Instant;
 
-/// Configuration of a [`Receiver`].
+/// Configuration of a [`RainbowReceiver`].
 #[derive(Clone, Copy, Debug)]
 pub struct RainbowReceiverConfig {
     source: SocketAddr,

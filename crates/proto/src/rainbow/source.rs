@@ -11,7 +11,7 @@ use crate::bcfs::{self, Label, Level, ReplyTo, ReturnPath};
 use crate::machine::{Datagram, Input, Machine, Output, Transmit};
 use crate::time::Instant;
 
-/// Configuration of a [`Source`].
+/// Configuration of a [`RainbowSource`].
 #[derive(Clone, Copy, Debug)]
 pub struct SourceConfig {
     labels: SessionLabels,

@@ -198,7 +198,7 @@ impl RainbowWindow {
         self.asks.pop_front()
     }
 
-    /// Returns the time of the next [`Window::timeout`].
+    /// Returns the time of the next [`RainbowWindow::timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         let oldest = self.waiting.first().map(|label| self.due(*label));
         let resume = (self.mode == Mode::Recover).then(|| self.resume_at());

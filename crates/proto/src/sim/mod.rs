@@ -7,8 +7,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`Sender`] | additive increase and multiplicative decrease of each cumulative rate; the menu of bounds |
-//! | [`Receiver`] | joins if the top group yields to congestion elsewhere, leaves if congestion goes on |
+//! | [`SimSender`] | additive increase, multiplicative decrease of each cumulative rate; the menu of bounds |
+//! | [`SimReceiver`] | joins if the top group yields to congestion elsewhere, leaves if congestion goes on |
 //! | [`AggregationRouter`] | one report per group and request for all of downstream; no receiver identities |
 //! | [`relay`] | router on a host: forwards groups through marking queues, by announced subscriptions |
 //!
@@ -101,15 +101,15 @@ pub struct SimConfig {
 /// Parameters of a session that a receiver must know.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Facts {
-    /// See [`Config::with_session`].
+    /// See [`SimConfig::with_session`].
     pub session: u32,
-    /// See [`Config::new`].
+    /// See [`SimConfig::new`].
     pub groups: u16,
-    /// See [`Config::new`].
+    /// See [`SimConfig::new`].
     pub packet_bytes: u16,
-    /// See [`Config::with_decrease`].
+    /// See [`SimConfig::with_decrease`].
     pub decrease: f64,
-    /// See [`Config::with_selection`].
+    /// See [`SimConfig::with_selection`].
     pub selection: u16,
 }
 

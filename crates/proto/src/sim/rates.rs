@@ -1,7 +1,7 @@
 //! Group rates: additive increase and multiplicative decrease of each cumulative rate, once per request.
 
 use super::collector::Tally;
-use super::{SimConfig, RTT_KEPT, STEP};
+use super::{RTT_KEPT, STEP, SimConfig};
 use crate::rate::Rate;
 
 /// Number of requests for which a group without reports keeps its rate.

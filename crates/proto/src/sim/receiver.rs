@@ -10,7 +10,7 @@ use super::selection::Measured;
 use super::selection::Teller;
 use super::selection::{Choice, Selection};
 use super::{ANEW, is_later};
-use super::{SimConfig, STEP};
+use super::{STEP, SimConfig};
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status, Wishes};
 use crate::machine::{ChannelId, Destination, Ecn, Transmit};
 use crate::measure::Holes;

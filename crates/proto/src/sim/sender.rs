@@ -8,7 +8,7 @@ use super::collector::Tally;
 use super::rates::Rates;
 use super::schedule::Lane;
 use super::schedule::clock;
-use super::{SimConfig, RTT_KEPT};
+use super::{RTT_KEPT, SimConfig};
 use crate::control::{Departure, Overload, SenderControl};
 use crate::layering::Layering;
 use crate::layering::spacing::{HEADROOM, Spacing};
@@ -109,7 +109,8 @@ impl SimSender {
     }
 
     fn report(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        let Some(report) = SimReport::parse(datagram.payload).ok().filter(|_| datagram.channel.is_none()) else {
+        let Some(report) = SimReport::parse(datagram.payload).ok().filter(|_| datagram.channel.is_none())
+        else {
             // Announcements of subscribed groups are for relays alone.
             self.counters.malformed += u64::from(Holding::parse(datagram.payload).is_err());
             return;

@@ -5,8 +5,8 @@ use headwater_wire::fdt::Instance;
 
 use super::{ENCODING, TOI};
 use crate::control::ReceiverControl;
-use crate::delivery::fdt::{Heard, Hearing};
-use crate::delivery::front::{Front, SessionEvent, Taken, Wanted, front_views, wanted_setters};
+use crate::delivery::fdt::{FdtOutcome, FdtReceiver};
+use crate::delivery::front::{Classified, Front, SessionEvent, Wanted, front_views, wanted_setters};
 use crate::layering::sequencer::{Assembler, AssemblerStats, Delivery, Part, Piece, Received};
 use crate::machine::{Datagram, Input, Machine, Output};
 use crate::time::{Duration, Instant};
@@ -125,7 +125,7 @@ impl ReceiverStats {
 #[derive(Debug)]
 pub struct Receiver<C> {
     front: Front<C, ReceiverEvent>,
-    hearing: Hearing,
+    hearing: FdtReceiver,
     assembler: Assembler,
     ended: bool,
     stats: ReceiverStats,
@@ -136,7 +136,7 @@ impl<C: ReceiverControl> Receiver<C> {
     pub fn new(config: ReceiverConfig, control: C, now: Instant) -> Self {
         Self {
             front: Front::new(config.wanted, control, now),
-            hearing: Hearing::default(),
+            hearing: FdtReceiver::default(),
             assembler: Assembler::new(config.buffer_bytes_max, GRACE_MIN).with_pieces(config.wants_pieces),
             ended: false,
             stats: ReceiverStats { last_progress: now, ..ReceiverStats::default() },
@@ -170,10 +170,10 @@ impl<C: ReceiverControl> Receiver<C> {
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
         match self.front.take(now, datagram) {
-            Taken::Signalling => self.stats.signalling += 1,
-            Taken::Packet(header, payload) => self.on_packet(now, &header, payload),
-            Taken::Malformed => self.stats.malformed += 1,
-            Taken::Foreign(replaces) => {
+            Classified::Signalling => self.stats.signalling += 1,
+            Classified::Packet(header, payload) => self.on_packet(now, &header, payload),
+            Classified::Malformed => self.stats.malformed += 1,
+            Classified::Foreign(replaces) => {
                 self.stats.foreign += 1;
                 if let Some((tsi, source)) = replaces {
                     self.close(now);
@@ -187,9 +187,9 @@ impl<C: ReceiverControl> Receiver<C> {
         match (header.toi, header.payload_id) {
             (Some(0), Some(id)) => {
                 let heard = self.hearing.hear(header, id, payload);
-                self.stats.fdt_packets += u64::from(!matches!(heard, Heard::Bad));
-                self.stats.bad_fdt += u64::from(matches!(heard, Heard::Bad));
-                if let Heard::Whole { instance, .. } = heard {
+                self.stats.fdt_packets += u64::from(!matches!(heard, FdtOutcome::Bad));
+                self.stats.bad_fdt += u64::from(matches!(heard, FdtOutcome::Bad));
+                if let FdtOutcome::Whole { instance, .. } = heard {
                     self.on_instance(now, &instance);
                 }
             }

@@ -9,8 +9,8 @@ use headwater_wire::{Fti, PayloadId};
 
 use super::{ENCODING, TOI};
 use crate::control::{Departure, SenderControl};
-use crate::delivery::FdtTooLarge;
 use crate::delivery::DeliverySenderConfig as SessionConfig;
+use crate::delivery::FdtTooLarge;
 use crate::delivery::sender::description::{Description, Due, expires};
 use crate::delivery::sender::farewell::{Farewell, Word};
 use crate::delivery::sender::header::{Header, write_fdt};

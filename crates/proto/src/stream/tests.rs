@@ -212,7 +212,8 @@ fn any_layers() -> impl Strategy<Value = AnyLayers> {
             )
         }),
         (1.2..2.0_f64, 200_u64..3_000, any::<bool>()).prop_map(|(ratio, slot, is_dynamic)| {
-            let new = if is_dynamic { flid::FlidConfig::dynamic_layers } else { flid::FlidConfig::static_layers };
+            let new =
+                if is_dynamic { flid::FlidConfig::dynamic_layers } else { flid::FlidConfig::static_layers };
             let (base, max) = (u64::from(PACKET) * 8 * 12, u64::from(PACKET) * 8 * 200);
             AnyLayers::Flid(
                 new(PACKET, Rate::from_bits(max).unwrap())

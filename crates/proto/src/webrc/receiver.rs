@@ -24,7 +24,7 @@ const STANDSTILL: Duration = Duration::from_secs(20);
 /// Part kept of the rate that arrived at an overload: others may have had a part of the bottleneck.
 const KEPT: f64 = 0.5;
 
-/// Configuration of a [`Receiver`].
+/// Configuration of a [`WebrcReceiver`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WebrcReceiverConfig {
     max_rate: Option<Rate>,

@@ -153,7 +153,8 @@ fn a_slot_that_was_a_lie_costs_half_a_minute() {
 #[test]
 fn a_capacity_that_falls_is_followed_by_leaving_waves() {
     let lost = |rules| {
-        let receiver = WebrcReceiver::new(layers(16_000), WebrcReceiverConfig::new().with_rules(rules)).unwrap();
+        let receiver =
+            WebrcReceiver::new(layers(16_000), WebrcReceiverConfig::new().with_rules(rules)).unwrap();
         let mut run = Run::new(layers(16_000), receiver, 4_000, 4, 5);
         run.start();
         run.until(at(60_000));

@@ -1,6 +1,8 @@
 //! A receiver by itself, and packets as another sender, a bad one or a hostile one writes them.
 
-use headwater_proto::delivery::{Drops, MemoryStore, DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent};
+use headwater_proto::delivery::{
+    DeliveryReceiver, DeliveryReceiverConfig, Drops, MemoryStore, ReceiverEvent,
+};
 use headwater_proto::{ChannelId, Datagram, Ecn, Input, Instant, Machine, Output, fixed};
 use headwater_wire::extensions::{Extensions, FdtExtension};
 use headwater_wire::fdt::{File, Instance, OtiAttributes};

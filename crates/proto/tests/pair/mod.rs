@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 
 use headwater_proto::delivery::{
-    FileToSend, MemorySource, MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent, RelativePath,
-    DeliverySender, DeliverySenderConfig, SenderEvent, SessionPlan,
+    DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, FileToSend, MemorySource,
+    MemoryStore, PlanConfig, ReceiverEvent, RelativePath, SenderEvent, SessionPlan,
 };
 use headwater_proto::rng::Stream;
 use headwater_proto::{
@@ -26,7 +26,12 @@ pub fn content(seed: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// A plan of files `file0`, `file1`.. with these contents, and a sender of it at `rate`.
-pub fn sender(contents: &[Vec<u8>], plan: PlanConfig, config: DeliverySenderConfig, rate: Rate) -> FixedSender {
+pub fn sender(
+    contents: &[Vec<u8>],
+    plan: PlanConfig,
+    config: DeliverySenderConfig,
+    rate: Rate,
+) -> FixedSender {
     let file = |(index, content): (usize, &Vec<u8>)| FileToSend {
         path: RelativePath::new(&format!("dir/file{index}")).unwrap(),
         bytes: content.len() as u64,
@@ -36,7 +41,8 @@ pub fn sender(contents: &[Vec<u8>], plan: PlanConfig, config: DeliverySenderConf
     let plan = SessionPlan::new(contents.iter().enumerate().map(file).collect(), plan).unwrap();
     let source = MemorySource::new(&plan, &contents.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let digests = source.digests();
-    DeliverySender::new(config, &plan, &digests, fixed::FixedSender::new(rate, Instant::ZERO), source).unwrap()
+    DeliverySender::new(config, &plan, &digests, fixed::FixedSender::new(rate, Instant::ZERO), source)
+        .unwrap()
 }
 
 /// How a receiver is placed.

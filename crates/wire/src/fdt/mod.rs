@@ -5,8 +5,8 @@
 //! document type declaration is refused. [`Instance::to_xml`] gives the same bytes for the same value.
 //!
 //! Attributes of our own, in namespace [`HEADWATER_NAMESPACE`], carry digests, link the segments of one large
-//! file ([`Headwater`]), and announce the parameters of the session's channels ([`Control`]); other FLUTE
-//! receivers skip these attributes.
+//! file ([`Headwater`]), and announce the parameters of the session's channels ([`ControlAttributes`]); other
+//! FLUTE receivers skip these attributes.
 
 mod attributes;
 mod parse;

@@ -200,7 +200,8 @@ pub(super) struct Reader<'a> {
 impl<'a> Reader<'a> {
     pub(super) fn take(&mut self, need: usize) -> Result<&'a [u8], PgmPacketError> {
         let have = self.rest.len();
-        let (taken, rest) = self.rest.split_at_checked(need).ok_or(PgmPacketError::Truncated { need, have })?;
+        let (taken, rest) =
+            self.rest.split_at_checked(need).ok_or(PgmPacketError::Truncated { need, have })?;
         self.rest = rest;
         Ok(taken)
     }

@@ -153,11 +153,13 @@ impl<'a> Packet<'a> {
     /// Writes the packet with its checksum at the start of `buffer` and returns the packet's length.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if the buffer is too short, [`Error::DataLength`] if the data is longer than
-    /// 65535 bytes.
+    /// [`PgmPacketError::Truncated`] if the buffer is too short, [`PgmPacketError::DataLength`] if the data
+    /// is longer than 65535 bytes.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, PgmPacketError> {
         let (need, have) = (self.buffer_len(), buffer.len());
-        let Some(packet) = buffer.get_mut(..need) else { return Err(PgmPacketError::Truncated { need, have }) };
+        let Some(packet) = buffer.get_mut(..need) else {
+            return Err(PgmPacketError::Truncated { need, have });
+        };
         let data = self.body.data();
         packet[need - data.len()..].copy_from_slice(data);
         self.emit_around(packet)?;

@@ -70,7 +70,11 @@ fn other_datagrams_are_refused_with_the_reason() {
             assert_eq!(Header::parse(&hex(digits)[..len]), Err(ExchangeError::Length(len)));
         }
     }
-    assert_eq!(Header::parse(&hex(&format!("{NULL}00"))), Err(ExchangeError::Length(21)), "a null has no body");
+    assert_eq!(
+        Header::parse(&hex(&format!("{NULL}00"))),
+        Err(ExchangeError::Length(21)),
+        "a null has no body"
+    );
     assert!(lct::Packet::new_checked(hex(REQUEST).as_slice()).is_err(), "no receiver of LCT takes it");
 }
 

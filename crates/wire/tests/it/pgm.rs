@@ -2,8 +2,8 @@
 use std::net::IpAddr;
 
 use headwater_wire::pgm::{
-    Body, CongestionData, CongestionFeedback, PgmPacketError, Fragment, Gsi, NAK_LIST_MAX, NakList, Options, Packet,
-    Parity, PgmReport,
+    Body, CongestionData, CongestionFeedback, Fragment, Gsi, NAK_LIST_MAX, NakList, Options, Packet, Parity,
+    PgmPacketError, PgmReport,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -131,7 +131,10 @@ fn wrong_lengths_are_refused_with_the_reason() {
     longer.extend([0; 4]);
     assert_eq!(refused(&summed(longer)), PgmPacketError::DataLength { said: 0, have: 4 });
     for cut in 16..hex(SPM).len() {
-        assert!(matches!(refused(&summed(hex(SPM)[..cut].to_vec())), PgmPacketError::Truncated { .. }), "{cut}");
+        assert!(
+            matches!(refused(&summed(hex(SPM)[..cut].to_vec())), PgmPacketError::Truncated { .. }),
+            "{cut}"
+        );
     }
 }
 

@@ -1,7 +1,9 @@
 //! What is written is what is read, for any value; and no bytes make the parsers panic.
 use headwater_wire::alc::{self, Repr};
 use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension, Levels, Seq, Time};
-use headwater_wire::fdt::{ControlAttributes, File, FileTime, Headwater, Instance, OtiAttributes, Segment, Withdrawal};
+use headwater_wire::fdt::{
+    ControlAttributes, File, FileTime, Headwater, Instance, OtiAttributes, Segment, Withdrawal,
+};
 use headwater_wire::fti::Ldpc;
 use headwater_wire::{Cci, EncodingId, Fti, PayloadId, lct};
 use proptest::collection::vec;

@@ -1,6 +1,6 @@
 //! SIM's congestion control information and feedback.
 use headwater_wire::lct;
-use headwater_wire::sim::{Data, SimPacketError, Group, Holding, REPORT_BYTES, SimReport};
+use headwater_wire::sim::{Data, Group, Holding, REPORT_BYTES, SimPacketError, SimReport};
 use proptest::prelude::*;
 
 use crate::hex::hex;

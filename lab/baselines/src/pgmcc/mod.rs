@@ -63,7 +63,7 @@ impl Acker {
     }
 }
 
-/// Configuration of a [`super::PgmccSender`].
+/// Configuration of a [`PgmccSender`].
 #[derive(Clone, Copy, Debug)]
 pub struct PgmccSenderConfig {
     pub(super) session: PgmSession,
@@ -106,7 +106,7 @@ impl PgmccSenderConfig {
     }
 }
 
-/// Configuration of a [`super::PgmccReceiver`].
+/// Configuration of a [`PgmccReceiver`].
 #[derive(Clone, Copy, Debug)]
 pub struct PgmccReceiverConfig {
     pub(super) destination_port: u16,

@@ -33,7 +33,7 @@ pub struct PgmccWindow {
 
 /// Result of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct AckResult {
     /// Packets acknowledged for the first time.
     pub new: u32,
     /// Packets detected as lost.
@@ -94,11 +94,11 @@ impl PgmccWindow {
 
     /// Processes an acknowledgement of `highest` and of the packets in `bitmap` (bit i: `highest - i`), by
     /// the acker or the previous acker. Returns `None` if `highest` was not sent yet.
-    pub fn acknowledged(&mut self, highest: u32, bitmap: u32, is_acker: bool) -> Option<Told> {
+    pub fn acknowledged(&mut self, highest: u32, bitmap: u32, is_acker: bool) -> Option<AckResult> {
         if ahead(highest, self.next) >= 0 {
             return None;
         }
-        let mut told = Told { lost: self.reach(highest), ..Told::default() };
+        let mut told = AckResult { lost: self.reach(highest), ..AckResult::default() };
         let oldest = self.highest.wrapping_sub(REMEMBERED);
         let mut is_hit = told.lost > 0 && ahead(oldest, self.cut) >= 0;
         let behind = self.highest.wrapping_sub(highest);

@@ -29,7 +29,7 @@ pub use sender::RlcSender;
 /// Maximum number of layers: with doubling rates, 24 layers span from a packet a second to beyond any link.
 pub(super) const LAYERS_MAX: usize = 24;
 
-/// Configuration of [`super::Layers`].
+/// Configuration of [`Layers`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RlcConfig {
     pub(super) packet_bytes: u16,
@@ -112,7 +112,7 @@ impl RlcConfig {
     }
 }
 
-/// Configuration of a [`super::RlcReceiver`].
+/// Configuration of a [`RlcReceiver`].
 #[derive(Clone, Copy, Debug)]
 pub struct RlcReceiverConfig {
     pub(super) max_rate: Option<Rate>,

@@ -5,8 +5,8 @@
 //! | [`TfmccSender`] | rate by the reports of the current limiting receiver (CLR); feedback rounds; echoes |
 //! | [`TfmccReceiver`] | loss events, round-trip time by echoes, fair rate by the equation, feedback timer |
 //!
-//! Baseline for comparison with LE-SBCC: packets carry only zeros. Wire format: [`message`]. Departures from
-//! the RFC: `docs/errata/baselines.md`.
+//! Baseline for comparison with LE-SBCC: packets carry only zeros. Wire format: [`TfmccMessage`]. Departures
+//! from the RFC: `docs/errata/baselines.md`.
 //!
 //! Reports are trusted within bounds. The rate never falls below one packet in [`FLOOR_PERIOD`]; a receiver
 //! that claims a low rate is indistinguishable from a receiver behind a bad path. Per round trip of the CLR,
@@ -37,7 +37,7 @@ const ROUND: f64 = 6.0;
 /// Interval of packets at the minimum rate (RFC 4654, section 3.3: `t_mbi`).
 pub const FLOOR_PERIOD: Duration = Duration::from_secs(8);
 
-/// Configuration of a [`super::TfmccSender`].
+/// Configuration of a [`TfmccSender`].
 #[derive(Clone, Copy, Debug)]
 pub struct TfmccSenderConfig {
     pub(super) packet_bytes: u16,
@@ -161,7 +161,7 @@ impl TfmccMessage {
     /// Parses a datagram. Unknown flags and reserved bits are ignored.
     ///
     /// # Errors
-    /// [`Error`], if the datagram is not a TFMCC datagram of this version.
+    /// [`ExchangeError`], if the datagram is not a TFMCC datagram of this version.
     pub fn parse(datagram: &[u8]) -> Result<TfmccMessage, ExchangeError> {
         match exchange::kind(datagram, MAGIC)? {
             KIND_DATA if datagram.len() >= DATA_BYTES => Ok(TfmccMessage::Data(Data::read(datagram))),

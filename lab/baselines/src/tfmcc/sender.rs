@@ -57,8 +57,8 @@ pub struct Clr {
 }
 
 impl Clr {
-    const fn who(&self) -> Who {
-        Who { id: self.id, address: self.address }
+    const fn who(&self) -> ReceiverIdentity {
+        ReceiverIdentity { id: self.id, address: self.address }
     }
 
     /// Returns the last report, for an echo to the CLR.
@@ -193,7 +193,7 @@ impl TfmccSender {
     }
 
     fn report(&mut self, now: Instant, address: SocketAddr, report: &TfmccReport) {
-        let who = Who { id: report.receiver, address };
+        let who = ReceiverIdentity { id: report.receiver, address };
         let clr = self.clr.filter(|clr| clr.who() == who);
         let is_stale = match clr {
             Some(clr) => report.timestamp_us.wrapping_sub(clr.timestamp_us).cast_signed() <= 0,
@@ -221,7 +221,7 @@ impl TfmccSender {
     }
 
     /// Processes an accepted report, `rtt` seconds after the packet in its echo.
-    fn take(&mut self, now: Instant, who: Who, report: &TfmccReport, rtt: f64) {
+    fn take(&mut self, now: Instant, who: ReceiverIdentity, report: &TfmccReport, rtt: f64) {
         // A receiver without a measurement used R_max in the equation.
         let scale = if report.has_rtt || !report.has_loss { 1.0 } else { (self.rtt_max() / rtt).max(1.0) };
         #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
@@ -275,7 +275,7 @@ impl TfmccSender {
     }
 
     fn elect(&mut self, now: Instant, report: &Pending, rtt: f64) {
-        let Who { id, address } = report.who;
+        let ReceiverIdentity { id, address } = report.who;
         self.counters.switches += u64::from(self.clr.is_some());
         let (rate, timestamp_us) = (report.rate, report.timestamp_us);
         self.clr = Some(Clr { id, address, rtt, rate, since: now, heard: now, timestamp_us, is_new: true });
@@ -429,7 +429,7 @@ pub const ECHOES_MAX: usize = 64;
 
 /// Identity of a receiver; an identifier alone may be drawn, or forged, twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Who {
+pub(super) struct ReceiverIdentity {
     pub id: u32,
     pub address: SocketAddr,
 }
@@ -437,7 +437,7 @@ pub(super) struct Who {
 /// Report waiting for its echo.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
-    pub who: Who,
+    pub who: ReceiverIdentity,
     /// Timestamp of the report, by the receiver's clock.
     pub timestamp_us: u32,
     /// Arrival time of the report.

@@ -109,7 +109,13 @@ impl NakAggregator {
         self.absorbed
     }
 
-    fn nak(&mut self, report: PgmReport, packet: &Packet<'_>, way: (InterfaceId, Ecn), outbox: &mut Outbox<'_>) {
+    fn nak(
+        &mut self,
+        report: PgmReport,
+        packet: &Packet<'_>,
+        way: (InterfaceId, Ecn),
+        outbox: &mut Outbox<'_>,
+    ) {
         let now = outbox.now();
         self.expire(now);
         let list = packet.options.nak_list.as_slice();

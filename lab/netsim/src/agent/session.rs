@@ -220,7 +220,7 @@ pub struct ZeroSource;
 
 impl ZeroSource {
     /// Returns the digests of each object's blocks, as
-    /// [`Sender::new`](headwater_proto::delivery::Sender::new) expects.
+    /// [`Sender::new`](headwater_proto::delivery::DeliverySender::new) expects.
     pub fn digests(plan: &SessionPlan) -> Vec<Vec<Digest>> {
         // A file has blocks of two lengths.
         let mut known: BTreeMap<u64, Digest> = BTreeMap::new();

@@ -116,7 +116,7 @@ pub struct LinkConfig {
     /// Further faults of the wire; default no faults.
     pub impairments: Impairments,
     /// Delay of a membership message that crosses this direction, in addition to the propagation delay;
-    /// default [`super::Builder::graft_delay`].
+    /// default [`Builder::graft_delay`].
     pub graft_delay: Option<Duration>,
 }
 

@@ -371,8 +371,8 @@ fn webrc_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender,
 fn webrc_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
     let config = webrc::WebrcReceiverConfig::new().with_rules(limits.rules.unwrap_or_default());
     let config = limits.max_rate.map_or(config, |rate| config.with_max_rate(rate));
-    let receiver =
-        webrc::WebrcReceiver::new(dynamic(&of_webrc(parameters)), config).map_err(|error| error.to_string())?;
+    let receiver = webrc::WebrcReceiver::new(dynamic(&of_webrc(parameters)), config)
+        .map_err(|error| error.to_string())?;
     Ok(Box::new(receiver))
 }
 

@@ -13,7 +13,10 @@
 //!     r#"
 //!     name = "two"
 //!     duration = "60s"
-//!     topology = { kind = "dumbbell", pairs = 2, bottleneck = { rate = "1M", delay = "20ms" }, access = { rate = "10M", delay = "1ms" } }
+//!     topology.kind = "dumbbell"
+//!     topology.pairs = 2
+//!     topology.bottleneck = { rate = "1M", delay = "20ms" }
+//!     topology.access = { rate = "10M", delay = "1ms" }
 //!     [flow.tcp]
 //!     kind = "tcp"
 //!     count = 2

@@ -28,7 +28,7 @@ pub struct Measure {
     pub until: Vec<usize>,
 }
 
-/// Measurement of convergence to an even share, as defined by [`crate::measure::convergence`].
+/// Measurement of convergence to an even share, as defined by [`crate::measure::converged_at`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Convergence {
     /// The flows that share, as indices into the scenario's flows.

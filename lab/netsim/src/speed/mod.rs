@@ -13,8 +13,8 @@ mod bare;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    End, FileToSend, MemorySource, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, RelativePath, DeliverySender, DeliverySenderConfig,
-    SessionPlan,
+    DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, End, FileToSend,
+    MemorySource, PlanConfig, RelativePath, SessionPlan,
 };
 use headwater_proto::queue::{LossConfig, QueueConfig};
 use headwater_proto::{ChannelId, Duration, Instant, Rate, Seed, fixed};
@@ -103,8 +103,12 @@ impl Fleet {
             let node = network.node(&format!("leaf{number}"));
             network.link(&format!("last{number}"), hub, node, lossy.clone(), link.clone());
             let store = KnownStore::new(&originals);
-            let machine =
-                DeliveryReceiver::new(DeliveryReceiverConfig::default(), fixed::FixedReceiver::new(), store, Instant::ZERO);
+            let machine = DeliveryReceiver::new(
+                DeliveryReceiverConfig::default(),
+                fixed::FixedReceiver::new(),
+                store,
+                Instant::ZERO,
+            );
             network.agent(&format!("receiver{number}"), node, Hosted::new(machine, ports))
         };
         let receivers = (0..receivers).map(receiver).collect();
@@ -151,7 +155,8 @@ fn sender(content: &[u8], start: Instant) -> DeliverySender<fixed::FixedSender, 
     let source = MemorySource::new(&plan, &[content]);
     let digests = source.digests();
     let config = DeliverySenderConfig::new(1).with_end(End::Passes(PASSES));
-    DeliverySender::new(config, &plan, &digests, fixed::FixedSender::new(rate, start), source).expect("a plan of one file")
+    DeliverySender::new(config, &plan, &digests, fixed::FixedSender::new(rate, start), source)
+        .expect("a plan of one file")
 }
 
 /// Ready to run: 17 greedy SACK connections of profile `ns2005`, 1040 bytes a segment on the wire, over 34

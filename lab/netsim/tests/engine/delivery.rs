@@ -5,8 +5,8 @@ use headwater_netsim::agent::{Hosted, KnownStore, Originals, Ports, UDP_HEADER_B
 use headwater_netsim::engine::Run;
 use headwater_netsim::network::{AgentId, Builder, Event, FlowId, Impairments, LinkConfig, LinkId, Session};
 use headwater_proto::delivery::{
-    End, FileToSend, MemorySource, MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent,
-    RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan, Store,
+    DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, End, FileToSend,
+    MemorySource, MemoryStore, PlanConfig, ReceiverEvent, RelativePath, SessionPlan, Store,
 };
 use headwater_proto::queue::LossConfig;
 use headwater_proto::{Duration, Instant, Rate, Seed, fixed};
@@ -37,7 +37,8 @@ fn sender(content: &[u8], scheme: Scheme) -> DeliverySender<fixed::FixedSender, 
     let source = MemorySource::new(&plan, &[content]);
     let digests = source.digests();
     let config = DeliverySenderConfig::new(1).with_end(End::Never);
-    DeliverySender::new(config, &plan, &digests, fixed::FixedSender::new(rate, Instant::ZERO), source).unwrap()
+    DeliverySender::new(config, &plan, &digests, fixed::FixedSender::new(rate, Instant::ZERO), source)
+        .unwrap()
 }
 
 fn receiver<S: Store>(store: S, at: Instant) -> DeliveryReceiver<fixed::FixedReceiver, S> {

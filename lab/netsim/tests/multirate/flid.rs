@@ -2,7 +2,7 @@
 
 use headwater_netsim::measure::jain;
 use headwater_netsim::network::FlowId;
-use headwater_proto::flid::{FlidConfig, FlidKind, Layers, FlidReceiver, FlidReceiverConfig, FlidSender};
+use headwater_proto::flid::{FlidConfig, FlidKind, FlidReceiver, FlidReceiverConfig, FlidSender, Layers};
 use headwater_proto::{Duration, Instant, Rate, Seed};
 
 use super::bed::{Bed, PAYLOAD, Place, mean, rates};
@@ -52,7 +52,8 @@ fn dynamic_layers_share_with_a_tcp_of_a_long_way() {
 
 #[test]
 fn static_layers_share_with_a_tcp_of_a_long_way() {
-    let shares = [(1_000, 8), (4_000, 400)].map(|(kbps, round_trip)| share(FlidKind::Static, kbps, round_trip));
+    let shares =
+        [(1_000, 8), (4_000, 400)].map(|(kbps, round_trip)| share(FlidKind::Static, kbps, round_trip));
     assert!(shares.iter().all(|share| (0.30..=0.70).contains(share)), "{shares:.3?}");
 }
 

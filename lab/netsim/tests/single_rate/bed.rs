@@ -144,8 +144,12 @@ impl Bed {
                 self.agent(&agent, node, machine, ports, start)
             }
             Kind::Pgmcc => {
-                let session =
-                    PgmSession { gsi: Gsi([1; 6]), source_port: 40_000, destination_port: PORT, group: GROUP };
+                let session = PgmSession {
+                    gsi: Gsi([1; 6]),
+                    source_port: 40_000,
+                    destination_port: PORT,
+                    group: GROUP,
+                };
                 let machine = pgmcc::PgmccSender::new(pgmcc::PgmccSenderConfig::new(session, PACKET));
                 self.agent(&agent, node, machine, ports, start)
             }

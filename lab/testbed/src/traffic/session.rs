@@ -6,7 +6,7 @@ use std::time::Duration;
 use headwater_netsim::plan::flow::{Flow, LeSbcc, Member, Receivers, Session, Transfer};
 use headwater_netsim::plan::run::{Criteria, EndResults, FlowOutcome, MemberOutcome, SessionOutcome};
 use headwater_proto::controls::{Control, Network};
-use headwater_proto::le_sbcc::{LeSbccConfig, Epoch, Samples, Stages};
+use headwater_proto::le_sbcc::{Epoch, LeSbccConfig, Samples, Stages};
 use headwater_proto::pgm::Mode;
 
 use super::content;

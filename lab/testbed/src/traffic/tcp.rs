@@ -81,7 +81,7 @@ impl Manner {
 
 /// State of a connection, as reported by its two threads.
 #[derive(Debug, Default)]
-struct Told {
+struct ConnectionState {
     /// Payload at the sink.
     bytes: Samples,
     /// Data segments at the sink.
@@ -96,7 +96,7 @@ struct Told {
 struct Connection {
     address: SocketAddr,
     start: Duration,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<ConnectionState>>,
     is_started: bool,
     threads: Vec<thread::JoinHandle<()>>,
 }
@@ -150,7 +150,7 @@ impl TcpFlow {
 
     /// Adds a connection, whose sink listens from now on.
     fn take(&mut self, listener: TcpListener, address: SocketAddr, start: Duration, began: Instant) {
-        let told = Arc::new(Mutex::new(Told::default()));
+        let told = Arc::new(Mutex::new(ConnectionState::default()));
         let (into, is_over, bytes) = (Arc::clone(&told), Arc::clone(&self.stop), self.bytes);
         let sink = thread::spawn(move || sink(&listener, &into, &is_over, began, bytes));
         self.connections.push(Connection { address, start, told, is_started: false, threads: vec![sink] });
@@ -204,12 +204,12 @@ pub(super) fn accept(listener: &TcpListener, is_over: &AtomicBool) -> Option<Tcp
     None
 }
 
-fn locked(told: &Mutex<Told>) -> std::sync::MutexGuard<'_, Told> {
+fn locked(told: &Mutex<ConnectionState>) -> std::sync::MutexGuard<'_, ConnectionState> {
     told.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Records a broken connection. At the end of the run this is expected and ignored.
-fn broke(told: &Mutex<Told>, is_over: &AtomicBool, error: &std::io::Error) {
+fn broke(told: &Mutex<ConnectionState>, is_over: &AtomicBool, error: &std::io::Error) {
     if !is_over.load(Ordering::Relaxed) {
         locked(told).failed.get_or_insert(format!("TCP broke off: {error}"));
     }
@@ -218,7 +218,7 @@ fn broke(told: &Mutex<Told>, is_over: &AtomicBool, error: &std::io::Error) {
 /// Reads all data, and reports the progress.
 fn sink(
     listener: &TcpListener,
-    told: &Mutex<Told>,
+    told: &Mutex<ConnectionState>,
     is_over: &AtomicBool,
     began: Instant,
     wanted: Option<u64>,
@@ -256,7 +256,13 @@ fn sink(
 }
 
 /// Sends `bytes`, or endlessly, until `is_over`.
-fn source(manner: Manner, to: SocketAddr, bytes: Option<u64>, told: &Mutex<Told>, is_over: &AtomicBool) {
+fn source(
+    manner: Manner,
+    to: SocketAddr,
+    bytes: Option<u64>,
+    told: &Mutex<ConnectionState>,
+    is_over: &AtomicBool,
+) {
     let mut stream = match manner.connect(to) {
         Ok(stream) => stream,
         Err(error) => {
@@ -446,7 +452,7 @@ mod tests {
             let socket = Socket::from(listener.accept().unwrap().0);
             socket.set_linger(Some(Duration::ZERO)).unwrap();
         });
-        let told = Mutex::new(Told::default());
+        let told = Mutex::new(ConnectionState::default());
         source(MANNER, to, None, &told, &AtomicBool::new(false));
         closing.join().unwrap();
         assert!(locked(&told).failed.as_ref().is_some_and(|failed| failed.contains("broke off")));

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use headwater_proto::Seed;
 use headwater_proto::queue::ParameterError;
-use headwater_proto::sim::relay::{LINKS_MAX, Relay, RelayConfig, RelayCounters, SESSIONS_MAX, EgressShape};
+use headwater_proto::sim::relay::{EgressShape, LINKS_MAX, Relay, RelayConfig, RelayCounters, SESSIONS_MAX};
 
 use self::port::Ports;
 use crate::congestion_control::SIM_GROUPS_DEFAULT;

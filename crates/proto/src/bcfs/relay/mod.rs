@@ -41,7 +41,7 @@ pub use crate::egress::{EgressCounters, EgressShape, WAITING_MAX};
 use neighbours::Neighbours;
 
 use super::canonical;
-use super::{BreadcrumbRouter, RouterCounters, RouterConfig};
+use super::{BreadcrumbRouter, RouterConfig, RouterCounters};
 use crate::egress::Egress;
 use crate::machine::{
     ChannelId, DATAGRAM_BYTES_MAX, Datagram, Input, InterfaceId, Machine, Output, RouterOutput, Transmit,

@@ -4,7 +4,9 @@ use core::net::SocketAddr;
 
 use headwater_wire::bcfs::{Header, Kind};
 
-use crate::bcfs::{Asked, BINDINGS_MAX, Client, Label, Level, ReplyTo, ReturnPath, BcfsSource, TooManyBindings};
+use crate::bcfs::{
+    Asked, BINDINGS_MAX, BcfsSource, Client, Label, Level, ReplyTo, ReturnPath, TooManyBindings,
+};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 use crate::time::{Duration, Instant};
 
@@ -92,7 +94,8 @@ fn each_takes_what_is_for_it() {
     assert!(client.receive(&by_group).is_some(), "routers reply to groups");
     assert_eq!(client.ignored(), 4);
 
-    let to = |source: &mut BcfsSource, bytes: &[u8]| source.receive(now, &datagram(address(9), bytes)).is_some();
+    let to =
+        |source: &mut BcfsSource, bytes: &[u8]| source.receive(now, &datagram(address(9), bytes)).is_some();
     assert!(to(&mut source, &message(Kind::Request, address(1), Label(0x01FF_FFFF))), "by the mask");
     assert!(!to(&mut source, &message(Kind::Request, address(1), Label(0x0200_0007))), "by the mask");
     assert!(!to(&mut source, &message(Kind::Request, address(2), LABEL)), "another source");

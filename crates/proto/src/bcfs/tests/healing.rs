@@ -1,7 +1,7 @@
 //! Whatever is lost, who asks again with a higher level is served.
 
 use super::bed::{Arrival, Bed, Place, address};
-use crate::bcfs::{Client, Label, Level, ReplyTo, BcfsSource};
+use crate::bcfs::{BcfsSource, Client, Label, Level, ReplyTo};
 use crate::machine::{Datagram, Ecn};
 use crate::rng::{Seed, unit};
 use crate::time::{Duration, Instant};

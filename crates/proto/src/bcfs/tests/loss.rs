@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use headwater_wire::bcfs::{HOPS, Header, Kind};
 use proptest::prelude::*;
 
-use crate::bcfs::{BreadcrumbRouter, Label, Level, ReplyTo, RouterConfig, BcfsSource};
+use crate::bcfs::{BcfsSource, BreadcrumbRouter, Label, Level, ReplyTo, RouterConfig};
 use crate::machine::{Datagram, Ecn, Input, InterfaceId, Machine, Output, RouterOutput};
 use crate::time::Instant;
 

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use headwater_wire::bcfs::{Header, Kind};
 
-use crate::bcfs::relay::{MulticastLink, Relay, RelayConfig, EgressShape, Upstream};
+use crate::bcfs::relay::{EgressShape, MulticastLink, Relay, RelayConfig, Upstream};
 use crate::bcfs::{Label, Level, RouterConfig};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output};
 use crate::queue::QueueConfig;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::bed::{Arrival, Bed, Place, address};
-use crate::bcfs::{Client, Label, Level, ReplyTo, ReturnPath, BcfsSource};
+use crate::bcfs::{BcfsSource, Client, Label, Level, ReplyTo, ReturnPath};
 use crate::machine::{Datagram, Ecn};
 use crate::time::Duration;
 

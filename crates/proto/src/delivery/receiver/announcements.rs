@@ -8,7 +8,7 @@ use super::block::{Block, BlockState};
 use super::catalogue::{Admitted, Announced, FileOutcome, Refusal};
 use super::{DeliveryReceiver, ReceiverEvent, SessionEvent};
 use crate::control::ReceiverControl;
-use crate::delivery::fdt::Heard;
+use crate::delivery::fdt::FdtOutcome;
 use crate::delivery::name::RelativePath;
 use crate::delivery::store::{Description, HeldBlock, ObjectIndex, Store};
 use crate::time::Instant;
@@ -20,18 +20,18 @@ const INSTANCES_OF_SESSION: u32 = 32;
 impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     pub(super) fn on_fdt(&mut self, now: Instant, header: &alc::Repr, id: PayloadId, payload: &[u8]) {
         let heard = self.hearing.hear(header, id, payload);
-        self.stats.fdt_packets += u64::from(!matches!(heard, Heard::Bad));
+        self.stats.fdt_packets += u64::from(!matches!(heard, FdtOutcome::Bad));
         match heard {
-            Heard::Nothing => {}
-            Heard::Part => self.stats.last_progress = now,
-            Heard::Whole { instance_id, instance, xml } => {
+            FdtOutcome::Nothing => {}
+            FdtOutcome::Part => self.stats.last_progress = now,
+            FdtOutcome::Whole { instance_id, instance, xml } => {
                 self.stats.last_progress = now;
                 // While only the preface of a long FDT has arrived, the kept FDT still helps.
                 self.may_recall &= !instance.complete;
                 self.keep(instance_id, &instance, xml);
                 self.on_instance(now, &instance);
             }
-            Heard::Bad => self.stats.dropped.bad_fdt += 1,
+            FdtOutcome::Bad => self.stats.dropped.bad_fdt += 1,
         }
     }
 

@@ -14,8 +14,8 @@ use headwater_wire::fdt::ControlAttributes;
 use self::catalogue::{Catalogue, FileOutcome};
 use self::pending::Pending;
 use self::pending::{BlockId, Room};
-use super::fdt::Hearing;
-use super::front::{Front, SessionEvent, Taken, Wanted, front_views, wanted_setters};
+use super::fdt::FdtReceiver;
+use super::front::{Classified, Front, SessionEvent, Wanted, front_views, wanted_setters};
 use super::store::{FileIndex, Store};
 use crate::control::ReceiverControl;
 use crate::machine::{Datagram, Input, Machine, Output};
@@ -69,7 +69,7 @@ impl DeliveryReceiverConfig {
 pub struct DeliveryReceiver<C, S> {
     front: Front<C, ReceiverEvent>,
     store: S,
-    hearing: Hearing,
+    hearing: FdtReceiver,
     /// Whether to ask the store for the FDT that an earlier receiver kept.
     may_recall: bool,
     /// Control description of the FDT that an earlier receiver kept, until the FDT itself arrives.
@@ -106,7 +106,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         Self {
             front: Front::new(config.wanted, control, now),
             store,
-            hearing: Hearing::default(),
+            hearing: FdtReceiver::default(),
             may_recall: true,
             recalled: None,
             catalogue: Catalogue::default(),
@@ -185,7 +185,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
         match self.front.take(now, datagram) {
-            Taken::Packet(header, payload) => {
+            Classified::Packet(header, payload) => {
                 self.stats.longest = self.stats.longest.max(datagram.payload.len() as u64);
                 match (header.toi, header.payload_id) {
                     (Some(0), Some(id)) => self.on_fdt(now, &header, id, payload),
@@ -193,9 +193,9 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                     _ => self.stats.signalling += 1,
                 }
             }
-            Taken::Signalling => self.stats.signalling += 1,
-            Taken::Malformed => self.stats.dropped.malformed += 1,
-            Taken::Foreign(replaces) => {
+            Classified::Signalling => self.stats.signalling += 1,
+            Classified::Malformed => self.stats.dropped.malformed += 1,
+            Classified::Foreign(replaces) => {
                 self.stats.dropped.foreign += 1;
                 if let Some((tsi, source)) = replaces
                     && self.holding

@@ -1,7 +1,7 @@
 //! The stages in a row: when the rate falls, pauses and rises.
 
 use super::*;
-use crate::le_sbcc::{Chain, LeSbccConfig, Epoch, Indication, Module, Samples, Stage, Stages};
+use crate::le_sbcc::{Chain, Epoch, Indication, LeSbccConfig, Module, Samples, Stage, Stages};
 use crate::measure::throughput_with_timeout;
 use crate::rate::Rate;
 
@@ -171,7 +171,8 @@ fn tfrc_doubles_until_the_first_event_and_then_halves() {
 
 #[test]
 fn aimd_may_start_as_tcp_does() {
-    let config = LeSbccConfig::new(SEGMENT).with_rtt(ms(100)).with_doubling_at_start(true).with_assumed_rtt(true);
+    let config =
+        LeSbccConfig::new(SEGMENT).with_rtt(ms(100)).with_doubling_at_start(true).with_assumed_rtt(true);
     let most = Rate::from_kilobits(1_000);
     let mut chain = Chain::new(config.with_max_rate(most), stream(1), Instant::ZERO);
     let mut now = Instant::ZERO;

@@ -1,7 +1,7 @@
 //! Receivers that lie.
 
 use super::*;
-use crate::le_sbcc::{Chain, LeSbccConfig, Indication};
+use crate::le_sbcc::{Chain, Indication, LeSbccConfig};
 use crate::rate::Rate;
 
 const SEGMENT: u16 = 1_000;
@@ -42,7 +42,8 @@ fn no_flood_brings_the_rate_below_the_floor_or_grows_the_state() {
 #[test]
 fn an_operator_may_set_a_higher_floor() {
     let least = Rate::from_kilobits(500);
-    let config = LeSbccConfig::new(SEGMENT).with_min_rate(least).with_initial_rate(Rate::from_kilobits(9_000));
+    let config =
+        LeSbccConfig::new(SEGMENT).with_min_rate(least).with_initial_rate(Rate::from_kilobits(9_000));
     assert!(flood(config, 100, false).rate() >= least);
 }
 

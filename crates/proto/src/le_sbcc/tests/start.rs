@@ -2,7 +2,7 @@
 //! then.
 
 use super::*;
-use crate::le_sbcc::{Chain, LeSbccConfig, Indication, Module, Stage};
+use crate::le_sbcc::{Chain, Indication, LeSbccConfig, Module, Stage};
 use crate::rate::Rate;
 use crate::rng::unit;
 

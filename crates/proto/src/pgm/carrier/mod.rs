@@ -4,12 +4,12 @@
 //! No packet is retransmitted. The source confirms a NAK, which suppresses NAKs of other receivers, and the
 //! sender's next symbol repairs the loss, whichever symbol is next. So the source keeps no data, a receiver
 //! keeps no order, and a receiver with all of the content NAKs nothing. To the rest of the stack the carrier
-//! is a congestion control: [`Sender`] puts PGM's header around each packet and sends at LE-SBCC's rate,
-//! [`Receiver`] NAKs missing packets.
+//! is a congestion control: [`PgmCarrierSender`] puts PGM's header around each packet and sends at LE-SBCC's
+//! rate, [`PgmCarrierReceiver`] NAKs missing packets.
 //!
 //! An ALC packet's first four bits are LCT's version, 1. In a PGM packet the same bits begin the source port,
-//! which a [`Sender`] makes 32768 or more. So a receiver tells from each datagram alone whether a packet is
-//! carried: [`open`], `docs/reference/wire/pgm.md`.
+//! which a [`PgmCarrierSender`] makes 32768 or more. So a receiver tells from each datagram alone whether a
+//! packet is carried: [`open`], `docs/reference/wire/pgm.md`.
 
 mod receiver;
 #[cfg(test)]
@@ -23,7 +23,7 @@ use headwater_wire::{Cci, fdt};
 
 pub use receiver::{MISSING_MAX, Opener, PgmCarrierReceiver, PgmCarrierReceiverConfig};
 
-use super::{Answers, SourceControl, Mode, PgmSession, PgmSource, SourceConfig};
+use super::{Answers, Mode, PgmSession, PgmSource, SourceConfig, SourceControl};
 use crate::control::{Departure, Overload, SenderControl, SenderEnvelope, Value};
 use crate::le_sbcc::Chain;
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};

@@ -23,7 +23,7 @@ const BEHIND_MAX: u32 = 64;
 const RETRIES: u8 = 3;
 const NCF_WAIT: Duration = Duration::from_millis(500);
 
-/// Configuration of a [`Receiver`].
+/// Configuration of a [`PgmCarrierReceiver`].
 #[derive(Clone, Copy, Debug)]
 pub struct PgmCarrierReceiverConfig {
     group: IpAddr,

@@ -32,7 +32,8 @@ fn at(ms: u64) -> Instant {
 }
 
 fn sender() -> PgmCarrierSender {
-    let config = LeSbccConfig::new(124).with_initial_rate(Rate::from_kilobits(400)).with_doubling_at_start(true);
+    let config =
+        LeSbccConfig::new(124).with_initial_rate(Rate::from_kilobits(400)).with_doubling_at_start(true);
     let config = config.with_max_rate(Rate::from_kilobits(1_000));
     let chain = Chain::new(config, Seed(1).stream("chain", 0), Instant::ZERO);
     let session = PgmSession { gsi: Gsi([7; 6]), source_port: 9, destination_port: 7_500, group: GROUP };
@@ -40,7 +41,8 @@ fn sender() -> PgmCarrierSender {
 }
 
 fn receiver(seed: u64) -> PgmCarrierReceiver {
-    let mut receiver = PgmCarrierReceiver::new(PgmCarrierReceiverConfig::new(GROUP, Seed(seed)).with_back_off(BACK_OFF));
+    let mut receiver =
+        PgmCarrierReceiver::new(PgmCarrierReceiverConfig::new(GROUP, Seed(seed)).with_back_off(BACK_OFF));
     receiver.start(Instant::ZERO);
     assert_eq!(receiver.poll_membership(), Some(Membership::Join(ChannelId::BASE)));
     receiver

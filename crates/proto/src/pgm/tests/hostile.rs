@@ -29,7 +29,8 @@ fn a_liar_holds_the_rate_down_to_the_floor_at_most_and_while_it_lies() {
 
 #[test]
 fn forged_data_and_path_messages_cannot_make_a_receiver_grow() {
-    let mut receiver = PgmReceiverMachine::new(receiver_config(), Messages::default(), Seed(1).stream("receiver", 0));
+    let mut receiver =
+        PgmReceiverMachine::new(receiver_config(), Messages::default(), Seed(1).stream("receiver", 0));
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let mut draw = Seed(2).stream("forger", 0);
     for step in 0..3_000_u32 {

@@ -131,7 +131,8 @@ fn a_close_in_the_middle_sends_what_was_told_of() {
 /// before new data.
 #[test]
 fn a_long_loss_is_repaired_sooner_than_new_data_goes_on() {
-    let source = PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(100)), Instant::ZERO);
+    let source =
+        PgmSource::new(config(Mode::Pgm), SourceControl::Fixed(Rate::from_kilobits(100)), Instant::ZERO);
     let mut bed = Bed::new(source, 1, lossless());
     bed.send_all(&messages(1), 1);
     bed.loss = Box::new(|_, is_down, _| is_down);

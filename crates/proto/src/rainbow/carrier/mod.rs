@@ -1,9 +1,10 @@
 //! File transfer over BCFS: each reply carries an ALC packet, and goes to the receivers that requested it.
 //!
-//! A [`Receiver`] sends requests by Rainbow's window. A [`Sender`] answers each request with the next symbol
-//! of the session, new for all receivers of the reply while the code has new symbols. Both are congestion
-//! controls of [`delivery`](crate::delivery). The FDT describes the session as usual. A receiver requests the
-//! FDT symbol by symbol, by separate labels, so that a late receiver gets the FDT at once:
+//! A [`RainbowCarrierReceiver`] sends requests by Rainbow's window. A [`RainbowCarrierSender`] answers each
+//! request with the next symbol of the session, new for all receivers of the reply while the code has new
+//! symbols. Both are congestion controls of [`delivery`](crate::delivery). The FDT describes the session as
+//! usual. A receiver requests the FDT symbol by symbol, by separate labels, so that a late receiver gets the
+//! FDT at once:
 //! `docs/reference/wire/bcfs.md`.
 //!
 //! Requests are not authenticated, and a reply is some 30 times longer than its request. A sender therefore
@@ -14,15 +15,15 @@
 //! | attack | defence |
 //! |---|---|
 //! | requests from spoofed addresses | [`UNPROVEN_PER_SECOND`] replies a second to all unproven addresses |
-//! | floods from proven addresses | [`SenderConfig::with_requests_per_second`] for each address |
+//! | floods from proven addresses | [`RainbowCarrierSenderConfig::with_requests_per_second`] per address |
 //! | floods to fill the sender's queue | bounded queue; receivers repeat dropped requests |
 //! | forged replies, from the requested address | digests detect false symbols |
 //!
 //! Replies to unproven addresses take at most a quarter of a maximum rate. The sender remembers 4096 proven
 //! addresses at a time; further addresses are unproven. A proven address may take most of a maximum rate. The
-//! queue holds the requests of a tenth of a second at [`SenderConfig::with_max_rate`], at most 4096. Forged
-//! replies with the session's number answer requests and bring false symbols; other forged replies have no
-//! effect.
+//! queue holds the requests of a tenth of a second at [`RainbowCarrierSenderConfig::with_max_rate`], at most
+//! 4096. Forged replies with the session's number answer requests and bring false symbols; other forged
+//! replies have no effect.
 
 mod receiver;
 mod sender;
@@ -35,7 +36,7 @@ use std::collections::BTreeMap;
 use headwater_wire::bcfs::Label;
 
 pub use receiver::{RainbowCarrierReceiver, RainbowCarrierReceiverConfig};
-pub use sender::{RequestCounters, RainbowCarrierSender, RainbowCarrierSenderConfig};
+pub use sender::{RainbowCarrierSender, RainbowCarrierSenderConfig, RequestCounters};
 
 use crate::bcfs::relay::Limit;
 use crate::bcfs::{HashKey, address_words, hash};

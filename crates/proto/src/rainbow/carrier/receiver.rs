@@ -17,7 +17,7 @@ use crate::time::{Duration, Instant};
 /// Interval after which the FDT is requested again, if incomplete although all symbols have been sent.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Configuration of a [`Receiver`].
+/// Configuration of a [`RainbowCarrierReceiver`].
 #[derive(Clone, Copy, Debug)]
 pub struct RainbowCarrierReceiverConfig {
     source: SocketAddr,
@@ -291,7 +291,11 @@ impl Requester for RainbowCarrierReceiver {
 }
 
 impl DescribedControl for RainbowCarrierReceiver {
-    fn on_description(&mut self, _now: Instant, control: Option<&fdt::ControlAttributes>) -> Result<(), String> {
+    fn on_description(
+        &mut self,
+        _now: Instant,
+        control: Option<&fdt::ControlAttributes>,
+    ) -> Result<(), String> {
         let name = control.map_or("fixed", fdt::ControlAttributes::name);
         if name != NAME {
             return Err(format!(

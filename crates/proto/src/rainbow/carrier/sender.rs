@@ -19,7 +19,7 @@ const PENDING_MAX: u64 = 4_096;
 const PENDING_TIME: Duration = Duration::from_millis(100);
 const PENDING_MIN: u64 = 16;
 
-/// Configuration of a [`Sender`].
+/// Configuration of a [`RainbowCarrierSender`].
 #[derive(Clone, Copy, Debug)]
 pub struct RainbowCarrierSenderConfig {
     key: HashKey,
@@ -73,7 +73,7 @@ impl RainbowCarrierSenderConfig {
     }
 }
 
-/// Counters of requests to a [`Sender`].
+/// Counters of requests to a [`RainbowCarrierSender`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounters {
     /// Requests received.

@@ -8,7 +8,8 @@ use crate::Seed;
 use crate::bcfs::ReplyTo;
 use crate::machine::{ChannelId, Datagram, Ecn, Input, Machine, Output};
 use crate::rainbow::{
-    Basin, Numbers, RainbowReceiver, RainbowReceiverConfig, RainbowReceiverEvent, SessionLabels, RainbowSource, SourceConfig, Tally,
+    Basin, Numbers, RainbowReceiver, RainbowReceiverConfig, RainbowReceiverEvent, RainbowSource,
+    SessionLabels, SourceConfig, Tally,
 };
 use crate::rng::Coin;
 use crate::time::{Duration, Instant};
@@ -49,7 +50,10 @@ impl Pair {
         let config = RainbowReceiverConfig::new(address(1), address(1), labels);
         Self {
             receiver: RainbowReceiver::new(config, Tally::new(Some(wanted))),
-            source: RainbowSource::new(SourceConfig::new(labels).with_reply_to(ReplyTo::Peer), Numbers::new(472)),
+            source: RainbowSource::new(
+                SourceConfig::new(labels).with_reply_to(ReplyTo::Peer),
+                Numbers::new(472),
+            ),
             wire: VecDeque::new(),
             now: at(0),
             completed: 0,
@@ -124,7 +128,8 @@ fn what_is_not_the_sessions_is_not_heard() {
     let before = (*pair.receiver.counters(), *pair.source.counters());
     // Another session's source and receiver, and noise.
     let other = SessionLabels::new(8);
-    let mut stranger = RainbowReceiver::new(RainbowReceiverConfig::new(address(1), address(1), other), Tally::new(None));
+    let mut stranger =
+        RainbowReceiver::new(RainbowReceiverConfig::new(address(1), address(1), other), Tally::new(None));
     let ask = sent(&mut stranger, pair.now, &mut 0).remove(0);
     let mut alien = RainbowSource::new(SourceConfig::new(other), Numbers::new(472));
     alien.handle(pair.now, input(address(2), &ask));

@@ -397,7 +397,7 @@ const SOURCE_SILENCE: Duration = Duration::from_secs(5);
 
 /// Source and TSI of a session.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct SessionSource {
     from: IpAddr,
     tsi: u64,
     at: Instant,
@@ -405,7 +405,7 @@ struct Heard {
 
 #[derive(Debug)]
 pub(super) struct SimRelaySession {
-    heard: Option<Heard>,
+    heard: Option<SessionSource>,
     pub router: AggregationRouter,
     pub teller: Teller,
     /// Number of groups joined upstream.
@@ -433,7 +433,7 @@ impl SimRelaySession {
         if !is_same && self.heard.is_some_and(|heard| now.since(heard.at) < SOURCE_SILENCE) {
             return None;
         }
-        self.heard = Some(Heard { from: from.ip(), tsi, at: now });
+        self.heard = Some(SessionSource { from: from.ip(), tsi, at: now });
         if !is_same {
             self.router = aggregation(config, number(tsi));
             self.teller = Teller::new(number(tsi));

@@ -260,7 +260,8 @@ fn what_was_late_gives_way_to_what_is_told_anew() {
         if request % 4 == 3 {
             // In time; then one more that was late below.
             sent.extend(bed.report(ms + 12, RIGHT, 2, whole(request, stamp)));
-            let late = SimReport { group: Group { session: 0, rank: 1 }, ..report(request, 0, true, 1, stamp) };
+            let late =
+                SimReport { group: Group { session: 0, rank: 1 }, ..report(request, 0, true, 1, stamp) };
             sent.extend(bed.wait(ms + 70));
             sent.extend(bed.report(ms + 75, RIGHT, 2, late));
         } else {

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::sim::collector::Tally;
 use crate::sim::rates::Rates;
 use crate::sim::selection::{Choice, Selection};
-use crate::sim::{SimConfig, STEP};
+use crate::sim::{STEP, SimConfig};
 
 use super::report;
 

@@ -1,5 +1,7 @@
 //! Datagrams of TFMCC.
-use crate::tfmcc::{DATA_BYTES, Data, Echo, ExchangeError, NO_SUPPRESSION, REPORT_BYTES, TfmccMessage, TfmccReport};
+use crate::tfmcc::{
+    DATA_BYTES, Data, Echo, ExchangeError, NO_SUPPRESSION, REPORT_BYTES, TfmccMessage, TfmccReport,
+};
 use headwater_wire::lct;
 use proptest::prelude::*;
 

@@ -4,7 +4,7 @@
 //! TFMCC and PGMCC, which LE-SBCC is compared with: packets of zeros without end.
 
 use headwater_proto::controls::Control;
-use headwater_proto::le_sbcc::{LeSbccConfig, Epoch, Module, Samples, Stages};
+use headwater_proto::le_sbcc::{Epoch, LeSbccConfig, Module, Samples, Stages};
 use headwater_proto::pgm::{Mode, SourceConfig};
 use headwater_proto::{Duration, Rate, controls};
 

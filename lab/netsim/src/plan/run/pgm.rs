@@ -4,7 +4,9 @@
 use headwater_baselines::{pgmcc, tfmcc};
 use headwater_proto::control::Reception;
 use headwater_proto::le_sbcc::Chain;
-use headwater_proto::pgm::{Answers, SourceControl, PgmReceiverMachine, PgmReceiverConfig, PgmSession, PgmSource, SourceConfig};
+use headwater_proto::pgm::{
+    Answers, PgmReceiverConfig, PgmReceiverMachine, PgmSession, PgmSource, SourceConfig, SourceControl,
+};
 use headwater_proto::{ChannelId, Duration, Instant, Seed};
 use headwater_wire::pgm::Gsi;
 use rand::Rng;

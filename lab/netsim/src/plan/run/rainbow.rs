@@ -2,7 +2,8 @@
 
 use headwater_proto::bcfs::{BreadcrumbRouter, ReplyTo, RouterConfig};
 use headwater_proto::rainbow::{
-    Numbers, RainbowReceiver, RainbowReceiverConfig, SessionLabels, RainbowSource, SourceConfig, Tally, WindowCounters,
+    Numbers, RainbowReceiver, RainbowReceiverConfig, RainbowSource, SessionLabels, SourceConfig, Tally,
+    WindowCounters,
 };
 use headwater_proto::{ChannelId, Instant};
 use headwater_wire::bcfs::HEADER_BYTES_IPV4;

@@ -6,8 +6,9 @@ use std::rc::Rc;
 use headwater_fec::{Order, Scheme};
 use headwater_proto::control::{ReceiverControl, Reception, SenderControl};
 use headwater_proto::delivery::{
-    End, FileToSend, MemorySource, MemoryStore, PlanConfig, DeliveryReceiver, DeliveryReceiverConfig, ReceiverEvent,
-    ReceiverStats, RelativePath, DeliverySender, DeliverySenderConfig, SessionPlan, Source, Store,
+    DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, End, FileToSend,
+    MemorySource, MemoryStore, PlanConfig, ReceiverEvent, ReceiverStats, RelativePath, SessionPlan, Source,
+    Store,
 };
 use headwater_proto::queue::RANK_BITS_DEFAULT;
 use headwater_proto::{Instant, InterfaceId, Machine, Seed, sim};

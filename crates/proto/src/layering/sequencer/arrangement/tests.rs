@@ -161,7 +161,8 @@ fn layers() -> impl Strategy<Value = AnyLayers> {
         .prop_map(|rates| AnyLayers::Static(rates.into_iter().map(rate).collect()));
     let flid = (1.1..2.0_f64, 200_u64..3_000, 30_000..600_000_u64, prop::bool::ANY).prop_map(
         |(ratio, slot, max, is_dynamic)| {
-            let new = if is_dynamic { flid::FlidConfig::dynamic_layers } else { flid::FlidConfig::static_layers };
+            let new =
+                if is_dynamic { flid::FlidConfig::dynamic_layers } else { flid::FlidConfig::static_layers };
             let config = new(1_000, rate(max)).with_ratio(ratio).with_slot(Duration::from_millis(slot));
             AnyLayers::Flid(config)
         },

@@ -13,7 +13,7 @@ use crate::machine::{
 use crate::queue::{PriorityConfig, QueueConfig};
 use crate::rate::Rate;
 use crate::rng::Seed;
-use crate::sim::relay::{Relay, RelayConfig, EgressShape, UPSTREAM, below, channel};
+use crate::sim::relay::{EgressShape, Relay, RelayConfig, UPSTREAM, below, channel};
 use crate::sim::{SimConfig, SimReceiver, SimSender, Trust};
 use crate::time::{Duration, Instant};
 
