@@ -4,7 +4,7 @@
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use headwater_proto::auth::{
-    PLANNED_MAX, PublicKey, Signer, SigningConfig, SigningEnd, Slot, Verdict, Verifier, VerifyingConfig,
+    AuthVerdict, PLANNED_MAX, PublicKey, Signer, SigningConfig, SigningEnd, Slot, Verifier, VerifyingConfig,
     VerifyingFront,
 };
 use headwater_proto::{ChannelId, Duration, Instant, Seed};
@@ -82,7 +82,7 @@ fn auth(criterion: &mut Criterion) {
         front.join(ChannelId::BASE);
         // The first group is signed packet by packet: not part of the steady state.
         for datagram in &sent[..26] {
-            assert_eq!(front.on_packet(Instant::ZERO, ChannelId::BASE, datagram), Verdict::Verified);
+            assert_eq!(front.on_packet(Instant::ZERO, ChannelId::BASE, datagram), AuthVerdict::Verified);
         }
         front
     };
@@ -92,7 +92,7 @@ fn auth(criterion: &mut Criterion) {
             |mut front| {
                 for (index, datagram) in (0..).zip(&sent[26..]) {
                     let now = Instant::ZERO + Duration::from_micros(index);
-                    assert_eq!(front.on_packet(now, ChannelId::BASE, datagram), Verdict::Verified);
+                    assert_eq!(front.on_packet(now, ChannelId::BASE, datagram), AuthVerdict::Verified);
                 }
             },
             BatchSize::LargeInput,

@@ -141,7 +141,7 @@ the fields of a table below, or of the structure of that name in the Rust docume
         }
     }
     for name in [
-        "Control",
+        "ControlState",
         "Progress",
         "Reception",
         "Messages",

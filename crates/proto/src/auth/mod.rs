@@ -18,8 +18,8 @@ mod waiting;
 mod window;
 
 pub use hash::PublicKey;
-pub use signing::{Error, GROUP, PLANNED_MAX, SigningConfig, SigningEnd, Slot};
-pub use verifying::{Counters, Rejection, Released, Verdict, VerifyingConfig, VerifyingFront};
+pub use signing::{GROUP, PLANNED_MAX, SigningConfig, SigningEnd, SigningError, Slot};
+pub use verifying::{AuthCounters, AuthVerdict, Rejection, Released, VerifyingConfig, VerifyingFront};
 pub use waiting::{WAITING_BYTES_MAX, WAITING_TIME};
 
 /// Bytes of a signature.

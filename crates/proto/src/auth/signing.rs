@@ -55,7 +55,7 @@ pub enum Slot {
 
 /// Reason why a packet cannot be planned, signed or sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum SigningError {
     /// The channel's number is not below the configured number of channels.
     #[error("channel {0:?} is not among the signed channels")]
     Channel(ChannelId),
@@ -169,7 +169,7 @@ impl<S: Signer> SigningEnd<S> {
     ///
     /// # Errors
     /// A channel that is not configured.
-    pub fn set_listed(&mut self, channel: ChannelId, is_listed: bool) -> Result<(), Error> {
+    pub fn set_listed(&mut self, channel: ChannelId, is_listed: bool) -> Result<(), SigningError> {
         let channel = channel_mut(&mut self.channels, channel)?;
         if is_listed && !channel.is_listed {
             channel.until_manifest = 0;
@@ -201,11 +201,11 @@ impl<S: Signer> SigningEnd<S> {
     ///
     /// # Errors
     /// No LCT packet, or no room in the plan.
-    pub fn plan(&mut self, channel: ChannelId, bytes: &[u8]) -> Result<(), Error> {
+    pub fn plan(&mut self, channel: ChannelId, bytes: &[u8]) -> Result<(), SigningError> {
         let slot = self.next_slot(channel);
         let channel = channel_mut(&mut self.channels, channel)?;
         if channel.queue.len() == PLANNED_MAX {
-            return Err(Error::Full(channel.id));
+            return Err(SigningError::Full(channel.id));
         }
         let packet = lct::Packet::new_checked(bytes).map_err(auth::Error::from)?;
         let must_sign = packet.close_session() || packet.close_object();
@@ -241,7 +241,7 @@ impl<S: Signer> SigningEnd<S> {
     ///
     /// # Errors
     /// A channel without numbers, or a datagram without room for its signature. The slot is lost.
-    pub fn send(&mut self, channel: ChannelId, buffer: &mut [u8]) -> Result<Option<usize>, Error> {
+    pub fn send(&mut self, channel: ChannelId, buffer: &mut [u8]) -> Result<Option<usize>, SigningError> {
         let channel = channel_mut(&mut self.channels, channel)?;
         let Some(planned) = channel.queue.pop_front() else { return Ok(None) };
         let bytes = planned.bytes.len();
@@ -275,7 +275,7 @@ impl<S: Signer> SigningEnd<S> {
     ///
     /// # Errors
     /// A channel without numbers, or a packet without room for signature and path.
-    pub fn sign_tree(&mut self, channel: ChannelId) -> Result<usize, Error> {
+    pub fn sign_tree(&mut self, channel: ChannelId) -> Result<usize, SigningError> {
         let channel = channel_mut(&mut self.channels, channel)?;
         let is_open = |planned: &&Planned| planned.slot == Slot::Packet && !planned.is_sealed;
         let count = channel.queue.iter().take_while(is_open).take(1 << DEPTH_MAX).count();
@@ -318,8 +318,8 @@ impl<S: Signer> SigningEnd<S> {
     }
 }
 
-fn channel_mut(channels: &mut [Channel], channel: ChannelId) -> Result<&mut Channel, Error> {
-    channels.get_mut(usize::from(channel.0)).ok_or(Error::Channel(channel))
+fn channel_mut(channels: &mut [Channel], channel: ChannelId) -> Result<&mut Channel, SigningError> {
+    channels.get_mut(usize::from(channel.0)).ok_or(SigningError::Channel(channel))
 }
 
 /// Returns an EXT_AUTH of the channel's next number, without a signature.
@@ -328,9 +328,9 @@ fn blank(
     key: [u8; 4],
     keys: &SessionKeys,
     channel: &mut Channel,
-) -> Result<Authentication, Error> {
+) -> Result<Authentication, SigningError> {
     if channel.number == NUMBER_MAX {
-        return Err(Error::Numbers(channel.id));
+        return Err(SigningError::Numbers(channel.id));
     }
     channel.number += 1;
     let (pass, next_pass) = if config.is_on_request {

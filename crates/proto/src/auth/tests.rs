@@ -101,8 +101,8 @@ fn at(index: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(index)
 }
 
-fn ended(counters: &Counters) -> u64 {
-    let Counters { verified, malformed, foreign, forged, unlisted, replayed, untrusted, over_budget } =
+fn ended(counters: &AuthCounters) -> u64 {
+    let AuthCounters { verified, malformed, foreign, forged, unlisted, replayed, untrusted, over_budget } =
         *counters;
     verified + malformed + foreign + forged + unlisted + replayed + untrusted + over_budget
 }

@@ -72,7 +72,7 @@ pub enum Rejection {
 
 /// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AuthVerdict {
     /// The packet is genuine and new.
     Verified,
     /// The packet waits for a manifest. [`VerifyingFront::poll_released`] returns it later, or a counter
@@ -84,7 +84,7 @@ pub enum Verdict {
 
 /// Packets by their end: each packet is counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct AuthCounters {
     /// Genuine packets, manifests included.
     pub verified: u64,
     /// See [`Rejection::Malformed`].
@@ -166,7 +166,7 @@ pub struct VerifyingFront<V> {
     unproven: usize,
     waiting: Waiting,
     budget: Budget,
-    counters: Counters,
+    counters: AuthCounters,
     checks: u64,
 }
 
@@ -182,7 +182,7 @@ impl<V: Verifier> VerifyingFront<V> {
             unproven: 0,
             waiting: Waiting::default(),
             budget: Budget::new(rng),
-            counters: Counters::default(),
+            counters: AuthCounters::default(),
             checks: 0,
         }
     }
@@ -206,7 +206,7 @@ impl<V: Verifier> VerifyingFront<V> {
     }
 
     /// Returns the packets by their end so far.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> AuthCounters {
         self.counters
     }
 
@@ -222,13 +222,13 @@ impl<V: Verifier> VerifyingFront<V> {
     }
 
     /// Handles a packet from the network.
-    pub fn on_packet(&mut self, now: Instant, channel: ChannelId, bytes: &[u8]) -> Verdict {
+    pub fn on_packet(&mut self, now: Instant, channel: ChannelId, bytes: &[u8]) -> AuthVerdict {
         self.on_timeout(now);
         let verdict = self.judge(now, channel, bytes);
         match verdict {
-            Verdict::Verified => self.counters.verified += 1,
-            Verdict::Waiting => {}
-            Verdict::Rejected(reason) => *self.counter(reason) += 1,
+            AuthVerdict::Verified => self.counters.verified += 1,
+            AuthVerdict::Waiting => {}
+            AuthVerdict::Rejected(reason) => *self.counter(reason) += 1,
         }
         verdict
     }
@@ -275,12 +275,12 @@ impl<V: Verifier> VerifyingFront<V> {
         self.channels.get_mut(usize::from(channel.0))?.as_deref_mut()
     }
 
-    fn judge(&mut self, now: Instant, channel: ChannelId, bytes: &[u8]) -> Verdict {
-        let malformed = Verdict::Rejected(Rejection::Malformed);
+    fn judge(&mut self, now: Instant, channel: ChannelId, bytes: &[u8]) -> AuthVerdict {
+        let malformed = AuthVerdict::Rejected(Rejection::Malformed);
         let Ok(packet) = lct::Packet::new_checked(bytes) else { return malformed };
         let (Ok(auth), Some(tsi)) = (Authentication::find(&packet), packet.tsi()) else { return malformed };
         if self.session.as_ref().is_some_and(|session| session.tsi != tsi) {
-            return Verdict::Rejected(Rejection::Foreign);
+            return AuthVerdict::Rejected(Rejection::Foreign);
         }
         let Some((auth, range)) = auth else { return self.judge_listed(now, channel, &packet, bytes) };
         let Ok(tags) = manifest(&packet) else { return malformed };
@@ -290,9 +290,9 @@ impl<V: Verifier> VerifyingFront<V> {
         match self.judge_signed(now, channel, tsi, &packet, bytes, &auth, range, tags.is_some()) {
             Ok(()) => {
                 self.open_tags(channel, tags.unwrap_or_default());
-                Verdict::Verified
+                AuthVerdict::Verified
             }
-            Err(reason) => Verdict::Rejected(reason),
+            Err(reason) => AuthVerdict::Rejected(reason),
         }
     }
 
@@ -302,15 +302,15 @@ impl<V: Verifier> VerifyingFront<V> {
         channel: ChannelId,
         packet: &lct::Packet<&[u8]>,
         bytes: &[u8],
-    ) -> Verdict {
+    ) -> AuthVerdict {
         let tag = self.session.as_ref().map(|session| session.keys.tag(packet, bytes));
-        let Some(known) = self.channel(channel) else { return Verdict::Rejected(Rejection::Unlisted) };
+        let Some(known) = self.channel(channel) else { return AuthVerdict::Rejected(Rejection::Unlisted) };
         match known.tags.as_mut().zip(tag).map_or(TagState::Unlisted, |(tags, tag)| tags.see(&tag)) {
-            TagState::Open => Verdict::Verified,
-            TagState::Seen => Verdict::Rejected(Rejection::Replayed),
+            TagState::Open => AuthVerdict::Verified,
+            TagState::Seen => AuthVerdict::Rejected(Rejection::Replayed),
             TagState::Unlisted => {
                 self.counters.unlisted += self.waiting.push(channel, now, tag, bytes);
-                Verdict::Waiting
+                AuthVerdict::Waiting
             }
         }
     }

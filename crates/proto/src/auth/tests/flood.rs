@@ -54,7 +54,7 @@ fn verified_of_arrivals(slots: u64, is_flooded: bool) -> (u32, u32) {
             }
             (sent, arrived) = (sent + 1, arrived + u32::from(is_genuine));
             let now = at(index) + Duration::from_micros(19 * place as u64);
-            let is_verified = front.on_packet(now, BASE, bytes) == Verdict::Verified;
+            let is_verified = front.on_packet(now, BASE, bytes) == AuthVerdict::Verified;
             assert!(is_genuine || !is_verified);
             verified += u32::from(is_verified);
             while let Some(released) = front.poll_released() {
@@ -102,7 +102,7 @@ fn a_late_receiver_verifies_its_first_packet_beside_forged_signatures() {
         loop {
             now += Duration::from_nanos(rng.random_range(0..50_000));
             if rng.random::<f64>() < 10.5 / 40_000.0 {
-                if front.on_packet(now, BASE, &genuine) == Verdict::Verified {
+                if front.on_packet(now, BASE, &genuine) == AuthVerdict::Verified {
                     break;
                 }
             } else {

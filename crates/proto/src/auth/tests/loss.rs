@@ -60,7 +60,7 @@ fn amplification(packets: u64, share: f64, burst: f64, join: Option<u64>) -> (f6
             assert!(number > released_last, "in order");
             released_last = number;
         }
-        if verdict == Verdict::Verified && symbol(&datagram).is_some() {
+        if verdict == AuthVerdict::Verified && symbol(&datagram).is_some() {
             assert!(symbol(&datagram) > released_last, "a verified packet overtakes no packet that waits");
             released_last = symbol(&datagram);
         }

@@ -48,7 +48,7 @@ fn give(
     sent: &BTreeSet<Vec<u8>>,
     had: &mut BTreeSet<Vec<u8>>,
 ) -> u64 {
-    if front.on_packet(now, BASE, bytes) == Verdict::Verified {
+    if front.on_packet(now, BASE, bytes) == AuthVerdict::Verified {
         assert!(sent.contains(bytes) && had.insert(bytes.to_vec()));
     }
     while let Some(released) = front.poll_released() {
@@ -108,6 +108,6 @@ proptest! {
             now += Duration::from_millis(11);
         }
         let last = source.send();
-        prop_assert_eq!(front.on_packet(now, BASE, &last), Verdict::Verified);
+        prop_assert_eq!(front.on_packet(now, BASE, &last), AuthVerdict::Verified);
     }
 }

@@ -17,14 +17,14 @@ fn each_packet_is_verified_in_order_and_once() {
     // A manifest for each 25 packets, and the first group is signed: one manifest comes before it.
     assert_eq!(sent.iter().filter(|datagram| auth(datagram).is_some()).count(), 400_usize.div_ceil(26) + 25);
     for (index, datagram) in sent.iter().enumerate() {
-        assert_eq!(front.on_packet(at(index as u64), BASE, datagram), Verdict::Verified, "{index}");
+        assert_eq!(front.on_packet(at(index as u64), BASE, datagram), AuthVerdict::Verified, "{index}");
     }
     for datagram in &sent[120..] {
         let verdict = front.on_packet(at(400), BASE, datagram);
-        assert_eq!(verdict, Verdict::Rejected(Rejection::Replayed));
+        assert_eq!(verdict, AuthVerdict::Rejected(Rejection::Replayed));
     }
     for datagram in &sent[..120] {
-        assert_ne!(front.on_packet(at(400), BASE, datagram), Verdict::Verified);
+        assert_ne!(front.on_packet(at(400), BASE, datagram), AuthVerdict::Verified);
     }
     front.on_timeout(at(1_000));
     assert!(front.poll_released().is_none());
@@ -38,7 +38,7 @@ fn a_channel_without_manifests_signs_each_packet() {
     for index in 0..100 {
         let datagram = source.send();
         assert_eq!(auth(&datagram).unwrap().number, index + 1);
-        assert_eq!(front.on_packet(at(index.into()), BASE, &datagram), Verdict::Verified);
+        assert_eq!(front.on_packet(at(index.into()), BASE, &datagram), AuthVerdict::Verified);
     }
     assert_eq!(source.end.signatures(), 100);
 }
@@ -70,7 +70,7 @@ fn shed_packets_leave_the_others_verified() {
     let (mut source, mut front) = (source(), front());
     for index in 0..1_000_u64 {
         let datagram = source.send();
-        assert_eq!(front.on_packet(at(index), BASE, &datagram), Verdict::Verified, "{index}");
+        assert_eq!(front.on_packet(at(index), BASE, &datagram), AuthVerdict::Verified, "{index}");
         if index % 3 == 0 && source.end.planned(BASE) > 0 && index % 26 > 2 && index % 26 < 20 {
             assert!(source.end.shed(BASE));
         }
@@ -86,12 +86,12 @@ fn one_signature_serves_a_tree() {
         let sent: Vec<_> = (0..count).map(|_| source.send_planned()).collect();
         assert_eq!(source.end.signatures(), 1);
         for datagram in sent.iter().rev() {
-            assert_eq!(front.on_packet(at(0), BASE, datagram), Verdict::Verified);
+            assert_eq!(front.on_packet(at(0), BASE, datagram), AuthVerdict::Verified);
         }
         assert_eq!(front.checks(), 1);
         for datagram in &sent {
             let verdict = front.on_packet(at(1), BASE, datagram);
-            assert_eq!(verdict, Verdict::Rejected(Rejection::Replayed));
+            assert_eq!(verdict, AuthVerdict::Rejected(Rejection::Replayed));
         }
     }
 }
@@ -103,8 +103,8 @@ fn a_packet_of_one_channel_is_not_accepted_on_another_one() {
     front.join(ChannelId(1));
     let datagram = source.send();
     let verdict = front.on_packet(at(0), ChannelId(1), &datagram);
-    assert_eq!(verdict, Verdict::Rejected(Rejection::Forged));
-    assert_eq!(front.on_packet(at(0), BASE, &datagram), Verdict::Verified);
+    assert_eq!(verdict, AuthVerdict::Rejected(Rejection::Forged));
+    assert_eq!(front.on_packet(at(0), BASE, &datagram), AuthVerdict::Verified);
 }
 
 #[test]
@@ -114,23 +114,23 @@ fn other_keys_and_earlier_sessions_are_refused() {
     };
     let mut front = front_of(VerifyingConfig::new(vec![[8; 32], KEY], 1).with_started_min(STARTED));
     let earlier = SigningConfig::new(TSI, STARTED - 1, 1, [3; 32]);
-    assert_eq!(verdict(signing(), [7; 32], &mut front), Verdict::Rejected(Rejection::Untrusted));
-    assert_eq!(verdict(earlier.clone(), KEY, &mut front), Verdict::Rejected(Rejection::Replayed));
-    assert_eq!(verdict(signing(), KEY, &mut front), Verdict::Verified);
-    assert_eq!(verdict(signing(), [8; 32], &mut front), Verdict::Rejected(Rejection::Untrusted));
-    assert_eq!(verdict(earlier, KEY, &mut front), Verdict::Rejected(Rejection::Replayed));
+    assert_eq!(verdict(signing(), [7; 32], &mut front), AuthVerdict::Rejected(Rejection::Untrusted));
+    assert_eq!(verdict(earlier.clone(), KEY, &mut front), AuthVerdict::Rejected(Rejection::Replayed));
+    assert_eq!(verdict(signing(), KEY, &mut front), AuthVerdict::Verified);
+    assert_eq!(verdict(signing(), [8; 32], &mut front), AuthVerdict::Rejected(Rejection::Untrusted));
+    assert_eq!(verdict(earlier, KEY, &mut front), AuthVerdict::Rejected(Rejection::Replayed));
     let later = SigningConfig::new(TSI, STARTED + 1, 1, [3; 32]);
-    assert_eq!(verdict(later, KEY, &mut front), Verdict::Rejected(Rejection::Foreign));
+    assert_eq!(verdict(later, KEY, &mut front), AuthVerdict::Rejected(Rejection::Foreign));
 }
 
 #[test]
 fn a_replay_after_another_join_is_refused() {
     let (mut source, mut front) = (Source::new(signing(), StandIn(KEY), false), front());
     let datagram = source.send();
-    assert_eq!(front.on_packet(at(0), BASE, &datagram), Verdict::Verified);
+    assert_eq!(front.on_packet(at(0), BASE, &datagram), AuthVerdict::Verified);
     front.leave(BASE);
     front.join(BASE);
-    assert_eq!(front.on_packet(at(1), BASE, &datagram), Verdict::Rejected(Rejection::Replayed));
+    assert_eq!(front.on_packet(at(1), BASE, &datagram), AuthVerdict::Rejected(Rejection::Replayed));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn packets_on_request_are_verified_whatever_the_word_in_the_cci() {
     for index in 0..100_u8 {
         let mut datagram = source.send();
         datagram[4..8].fill(index);
-        assert_eq!(front.on_packet(at(index.into()), BASE, &datagram), Verdict::Verified);
+        assert_eq!(front.on_packet(at(index.into()), BASE, &datagram), AuthVerdict::Verified);
     }
 }
 
@@ -170,14 +170,14 @@ fn passes_fit_across_chains() {
 #[test]
 fn a_flood_cannot_use_up_the_tries_of_a_genuine_number() {
     let (mut source, mut front) = (Source::new(signing(), StandIn(KEY), false), front());
-    assert_eq!(front.on_packet(at(0), BASE, &source.send()), Verdict::Verified);
+    assert_eq!(front.on_packet(at(0), BASE, &source.send()), AuthVerdict::Verified);
     let datagram = source.send();
     let mut forged = datagram.clone();
     *forged.last_mut().unwrap() ^= 1;
     for _ in 0..10 {
-        assert_eq!(front.on_packet(at(1), BASE, &forged), Verdict::Rejected(Rejection::Forged));
+        assert_eq!(front.on_packet(at(1), BASE, &forged), AuthVerdict::Rejected(Rejection::Forged));
     }
-    assert_eq!(front.on_packet(at(1), BASE, &datagram), Verdict::Verified);
+    assert_eq!(front.on_packet(at(1), BASE, &datagram), AuthVerdict::Verified);
 }
 
 #[test]
@@ -201,12 +201,12 @@ fn no_changed_bit_is_verified() {
         for bit in 0..datagram.len() * 8 {
             let mut front = front();
             for earlier in before {
-                assert_eq!(front.on_packet(at(0), BASE, earlier), Verdict::Verified);
+                assert_eq!(front.on_packet(at(0), BASE, earlier), AuthVerdict::Verified);
             }
             let mut changed = datagram.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert_ne!(front.on_packet(at(0), BASE, &changed), Verdict::Verified, "bit {bit}");
-            assert_eq!(front.on_packet(at(0), BASE, datagram), Verdict::Verified, "bit {bit}");
+            assert_ne!(front.on_packet(at(0), BASE, &changed), AuthVerdict::Verified, "bit {bit}");
+            assert_eq!(front.on_packet(at(0), BASE, datagram), AuthVerdict::Verified, "bit {bit}");
         }
     }
 }
