@@ -72,8 +72,9 @@ mod tests {
     /// arrivals.
     #[test]
     fn an_overloaded_policer_passes_rate_times_time_plus_burst() {
-        // 8 Mbit/s are a byte in a microsecond; a packet of 100 bytes arrives more often than each 100 us.
-        for gap_nanos in [333, 7_919, 99_991] {
+        // 8 Mbit/s are a byte in a microsecond; packets of 100 bytes less than 90 us apart empty the bucket of
+        // 10 000 bytes within a second.
+        for gap_nanos in [333, 7_919, 71_993, 89_983] {
             let mut policer = policer(8_000, 10_000);
             let arrivals = 3_000_000_000 / gap_nanos;
             let passed = (0..=arrivals).filter(|k| passes(&mut policer, k * gap_nanos, 100)).count() as u64;
