@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    FileToSend, MemorySource, MemoryStore, PlanConfig, Receiver, ReceiverConfig, RelativePath, Sender,
-    SenderConfig, SessionPlan,
+    DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, FileToSend, MemorySource,
+    MemoryStore, PlanConfig, RelativePath, SessionPlan,
 };
 use headwater_proto::rainbow::carrier;
 use headwater_proto::{DATAGRAM_BYTES_MAX, Datagram, Duration, Ecn, Input, Instant, Machine, Output, Rate};
@@ -52,8 +52,8 @@ enum Step<'a> {
 }
 
 struct Bench {
-    sender: Sender<carrier::Sender, MemorySource>,
-    receiver: Receiver<carrier::Receiver, MemoryStore>,
+    sender: DeliverySender<carrier::RainbowCarrierSender, MemorySource>,
+    receiver: DeliveryReceiver<carrier::RainbowCarrierReceiver, MemoryStore>,
     now: Instant,
     /// To the source, or not; and what.
     under_way: VecDeque<(bool, Vec<u8>)>,
@@ -91,13 +91,18 @@ impl Bench {
         let source = MemorySource::new(&plan, &[content.as_slice()]);
         let digests = source.digests();
         let rate = Some(Rate::from_kilobits(1_000));
-        let control = carrier::SenderConfig::new([1, 2]).with_max_rate(rate, 168);
-        let control = carrier::Sender::new(control);
-        let sender =
-            Sender::new(SenderConfig::new(7), &plan, &digests, control, source).expect("a short FDT");
-        let control = carrier::Receiver::new(carrier::ReceiverConfig::new(SOURCE, SOURCE));
-        let receiver =
-            Receiver::new(ReceiverConfig::default(), control, MemoryStore::new(1 << 20), Instant::ZERO);
+        let control = carrier::RainbowCarrierSenderConfig::new([1, 2]).with_max_rate(rate, 168);
+        let control = carrier::RainbowCarrierSender::new(control);
+        let sender = DeliverySender::new(DeliverySenderConfig::new(7), &plan, &digests, control, source)
+            .expect("a short FDT");
+        let control =
+            carrier::RainbowCarrierReceiver::new(carrier::RainbowCarrierReceiverConfig::new(SOURCE, SOURCE));
+        let receiver = DeliveryReceiver::new(
+            DeliveryReceiverConfig::default(),
+            control,
+            MemoryStore::new(1 << 20),
+            Instant::ZERO,
+        );
         let (now, under_way) = (Instant::ZERO, VecDeque::new());
         let mut bench = Self { sender, receiver, now, under_way, given: 0, is_misled: false, content };
         bench.drain();

@@ -11,7 +11,7 @@ mod watched;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use headwater_proto::delivery::{OBJECTS_MAX, Receiver, ReceiverConfig, ReceiverEvent};
+use headwater_proto::delivery::{DeliveryReceiver, DeliveryReceiverConfig, OBJECTS_MAX, ReceiverEvent};
 use headwater_proto::{ChannelId, Datagram, Ecn, Input, Instant, Machine, Output, fixed};
 use headwater_wire::alc;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -35,7 +35,7 @@ struct Storm<'a> {
 }
 
 struct Bench {
-    receiver: Receiver<fixed::Receiver, Watched>,
+    receiver: DeliveryReceiver<fixed::FixedReceiver, Watched>,
     now: u64,
     events: Vec<ReceiverEvent>,
     /// Whether the FDT that the receiver knows may not be the honest one.
@@ -63,9 +63,11 @@ fuzz_target!(|storm: Storm<'_>| {
 
 impl Bench {
     fn new() -> Self {
-        let config =
-            ReceiverConfig::default().with_tsi(Some(honest::TSI.into())).with_source(Some(SENDER.ip()));
-        let receiver = Receiver::new(config, fixed::Receiver::new(), Watched::new(), Instant::ZERO);
+        let config = DeliveryReceiverConfig::default()
+            .with_tsi(Some(honest::TSI.into()))
+            .with_source(Some(SENDER.ip()));
+        let receiver =
+            DeliveryReceiver::new(config, fixed::FixedReceiver::new(), Watched::new(), Instant::ZERO);
         Self { receiver, now: 0, events: Vec::new(), is_misled: false }
     }
 

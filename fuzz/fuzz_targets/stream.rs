@@ -50,7 +50,7 @@ fn content(buffer: usize) -> Arc<[u8]> {
 fn honest() -> &'static [Vec<u8>] {
     static DATAGRAMS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     DATAGRAMS.get_or_init(|| {
-        let control = fixed::Sender::new(Rate::from_kilobits(100), Instant::ZERO);
+        let control = fixed::FixedSender::new(Rate::from_kilobits(100), Instant::ZERO);
         let mut sender = Sender::new(SenderConfig::new(TSI, PART_BYTES), control).expect("a small FDT");
         let mut contents = (0..LENGTHS.len()).map(content);
         let (mut datagrams, mut buffer) = (Vec::new(), vec![0; DATAGRAM_BYTES_MAX]);
@@ -75,7 +75,7 @@ fn honest() -> &'static [Vec<u8>] {
 }
 
 struct Bench {
-    receiver: Receiver<fixed::Receiver>,
+    receiver: Receiver<fixed::FixedReceiver>,
     now: u64,
     /// Bytes of datagrams that were given.
     came: usize,
@@ -86,7 +86,7 @@ struct Bench {
 
 fuzz_target!(|steps: Vec<Step<'_>>| {
     let config = ReceiverConfig::default().with_source(Some(SENDER.ip())).with_buffer_bytes_max(BYTES_MAX);
-    let receiver = Receiver::new(config.with_pieces(true), fixed::Receiver::new(), Instant::ZERO);
+    let receiver = Receiver::new(config.with_pieces(true), fixed::FixedReceiver::new(), Instant::ZERO);
     let mut bench = Bench { receiver, now: 0, came: 0, gave: 0, is_misled: false };
     for step in &steps {
         bench.take(step);

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    Digest, End, FileToSend, MemorySource, PlanConfig, RelativePath, Sender, SenderConfig, SessionPlan,
-    file_digest,
+    DeliverySender, DeliverySenderConfig, Digest, End, FileToSend, MemorySource, PlanConfig, RelativePath,
+    SessionPlan, file_digest,
 };
 use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Machine, Output, Rate, fixed};
 
@@ -47,15 +47,15 @@ fn record(scheme: Scheme) -> Honest {
     let plan = SessionPlan::new(files, config).expect("a small session");
     let source = MemorySource::new(&plan, &contents.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let digests = source.digests();
-    let control = fixed::Sender::new(Rate::from_kilobits(1_000), Instant::ZERO);
-    let config = SenderConfig::new(TSI).with_end(End::Passes(2));
-    let sender = Sender::new(config, &plan, &digests, control, source).expect("a small session");
+    let control = fixed::FixedSender::new(Rate::from_kilobits(1_000), Instant::ZERO);
+    let config = DeliverySenderConfig::new(TSI).with_end(End::Passes(2));
+    let sender = DeliverySender::new(config, &plan, &digests, control, source).expect("a small session");
     // Each of these files is one object.
     let files = digests.iter().map(|blocks| file_digest(blocks)).zip(contents).collect();
     Honest { datagrams: datagrams(sender), files }
 }
 
-fn datagrams(mut sender: Sender<fixed::Sender, MemorySource>) -> Vec<Vec<u8>> {
+fn datagrams(mut sender: DeliverySender<fixed::FixedSender, MemorySource>) -> Vec<Vec<u8>> {
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let mut datagrams = Vec::new();
     while let Some(now) = sender.poll_timeout() {
