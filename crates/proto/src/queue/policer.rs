@@ -72,8 +72,8 @@ mod tests {
     /// arrivals.
     #[test]
     fn an_overloaded_policer_passes_rate_times_time_plus_burst() {
-        // 8 Mbit/s are a byte in a microsecond; packets of 100 bytes less than 90 us apart empty the bucket of
-        // 10 000 bytes within a second.
+        // 8 Mbit/s are a byte in a microsecond: packets of 100 bytes less than 90 us apart empty the bucket
+        // of 10 000 bytes within a second.
         for gap_nanos in [333, 7_919, 71_993, 89_983] {
             let mut policer = policer(8_000, 10_000);
             let arrivals = 3_000_000_000 / gap_nanos;
