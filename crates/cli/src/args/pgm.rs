@@ -72,7 +72,7 @@ pub struct PgmSendArgs {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(16..=8192))]
     pub payload: Option<u16>,
     /// Once all is sent, go on with repairs until nobody has asked for so long; 350ms at least
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = values::duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::duration)]
     pub linger: Duration,
     #[command(flatten)]
     pub output: OutputArgs,

@@ -201,6 +201,9 @@ pub struct PgmSendOptions {
     pub(super) linger: Duration,
 }
 
+/// Default time for repairs after the last message and the last request.
+const LINGER: Duration = Duration::from_secs(5);
+
 impl PgmSendOptions {
     /// Sends messages to a group. NAKs arrive at the group's UDP port, too.
     pub fn new(group: SocketAddr, control: PgmControl) -> Self {
@@ -210,7 +213,7 @@ impl PgmSendOptions {
             wire: WireOptions::default(),
             payload_bytes: None,
             window_packets: WINDOW_PACKETS,
-            linger: Duration::from_secs(2),
+            linger: LINGER,
         }
     }
 
@@ -234,7 +237,8 @@ impl PgmSendOptions {
     }
 
     /// Time for repairs after the last message and the last request: at least 0.35 s, in which the end is
-    /// announced, and at most a minute in total. Default: 2 s.
+    /// announced, and at most a minute in total. Default: 5 s, in which a receiver with the default waits sends
+    /// two NAKs, of which one may be lost.
     #[must_use]
     pub fn with_linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
@@ -297,5 +301,19 @@ impl PgmReceiveOptions {
     pub fn with_message_bytes_max(mut self, bytes: u32) -> Self {
         self.message_bytes_max = bytes;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_proto::pgm::PgmReceiverConfig;
+
+    use super::*;
+
+    /// A receiver whose repair was lost sends the next NAK after [`PgmReceiverConfig::RETRY_MAX`].
+    #[test]
+    fn a_source_outlasts_two_naks_of_a_receiver_that_misses_its_repair() {
+        let retry: Duration = PgmReceiverConfig::RETRY_MAX.into();
+        assert!(LINGER > 2 * retry, "{LINGER:?}");
     }
 }

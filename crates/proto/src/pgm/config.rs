@@ -118,6 +118,10 @@ impl SourceConfig {
     }
 }
 
+/// Default maximum wait before a NAK, and default wait for an NCF or data before the next NAK.
+const BACK_OFF: Duration = Duration::from_millis(50);
+const WAIT: Duration = Duration::from_secs(2);
+
 /// Configuration of a [`super::PgmReceiverMachine`].
 #[derive(Clone, Copy, Debug)]
 pub struct PgmReceiverConfig {
@@ -136,6 +140,9 @@ pub struct PgmReceiverConfig {
 }
 
 impl PgmReceiverConfig {
+    /// Longest time between two NAKs for a packet, by the default waits.
+    pub const RETRY_MAX: Duration = Duration::from_nanos(WAIT.as_nanos() + BACK_OFF.as_nanos());
+
     /// Creates the configuration of a receiver for a PGM port of a group. The receiver takes the first source
     /// heard.
     pub fn new(destination_port: u16, group: IpAddr) -> Self {
@@ -147,9 +154,9 @@ impl PgmReceiverConfig {
             payload_bytes: 1_500,
             window_packets: 4_096,
             message_bytes_max: 1 << 20,
-            back_off: Duration::from_millis(50),
-            ncf_wait: Duration::from_secs(2),
-            data_wait: Duration::from_secs(2),
+            back_off: BACK_OFF,
+            ncf_wait: WAIT,
+            data_wait: WAIT,
             ncf_retries: 50,
             data_retries: 50,
         }
