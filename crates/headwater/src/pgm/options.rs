@@ -237,8 +237,8 @@ impl PgmSendOptions {
     }
 
     /// Time for repairs after the last message and the last request: at least 0.35 s, in which the end is
-    /// announced, and at most a minute in total. Default: 5 s, in which a receiver with the default waits sends
-    /// two NAKs, of which one may be lost.
+    /// announced, and at most a minute in total. Default: 5 s, in which a receiver with the default waits
+    /// sends two NAKs, of which one may be lost.
     #[must_use]
     pub fn with_linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
