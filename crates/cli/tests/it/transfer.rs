@@ -3,6 +3,9 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::command::{Running, group, headwater, records, run};
 
@@ -216,7 +219,7 @@ fn a_second_interrupt_ends_at_once_and_leaves_the_capture_whole() {
     sending.wait_for("session:progress");
     sending.interrupt();
     // Two signals at once count as one.
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(200));
     sending.interrupt();
     let sent = sending.end();
     assert_eq!(sent.code, Some(130), "{}", sent.stderr);
@@ -280,7 +283,7 @@ fn a_receiver_killed_twenty_times_ends_whole_and_receives_next_to_nothing_twice(
     for kill in 0..20_u64 {
         let mut receiving = receiver(&group, &out, &[]);
         // Random enough: where in its work the receiver is then depends on the machine.
-        receiving.kill_after(std::time::Duration::from_millis(150 + kill * 7_919 % 900));
+        receiving.kill_after(Duration::from_millis(150 + kill * 7_919 % 900));
         let log = receiving.end().stdout;
         useful += field(&log, "useful");
         resumed.push(field(&log, "resumed"));
@@ -351,7 +354,18 @@ fn growing_log(control: &[&str]) {
     let files = folder_of_files(folder.path());
     let (group, out) = (group(), folder.path().join("out"));
     let mut log = fs::File::create(files.join("growing.log")).unwrap();
-    log.write_all(&noise(50_000)).unwrap();
+    // Longer to read than the time between two lines, so that no reading finds it at rest.
+    log.write_all(&noise(5_000_000)).unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writing = std::thread::spawn({
+        let is_over = is_over.clone();
+        move || {
+            while !is_over.load(Ordering::Relaxed) {
+                log.write_all(b"one more line\n").unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
     let is_asked = control.contains(&"rainbow");
     let receiving = (!is_asked).then(|| receiver(&group, &out, &["--timeout", "30s"]));
     let mut sending = headwater();
@@ -361,13 +375,14 @@ fn growing_log(control: &[&str]) {
     }
     let mut sending = Running::start(sending.arg(&files));
     let started: serde_json::Value = serde_json::from_str(sending.wait_for("session:started")).unwrap();
-    log.write_all(b"one more line").unwrap();
     let receiving = receiving.unwrap_or_else(|| {
         let mut command = headwater();
         command.args(["receive", "--json", "--timeout", "30s", "--ask", started["group"].as_str().unwrap()]);
         Running::start(command.arg("--out").arg(&out))
     });
     let received = receiving.end();
+    is_over.store(true, Ordering::Relaxed);
+    writing.join().unwrap();
     sending.interrupt();
     let sent = sending.end();
     assert_eq!(sent.code, Some(9), "{control:?}: {}", sent.stderr);
