@@ -3,7 +3,7 @@
 //! The session runs on a thread of its own; its handle is a stream for any runtime.
 
 use futures_lite::{StreamExt, future};
-use headwater::{ReceiveOptions, ReceiveSession, ReceiveUpdate, SessionKind};
+use headwater::{ReceiveOptions, ReceiveSession, ReceiveUpdate, Session};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -1,6 +1,6 @@
 //! Receives files on a thread of the session and prints each file's name: `spawn GROUP:PORT FOLDER`.
 
-use headwater::{ReceiveOptions, ReceiveSession, ReceiveUpdate, SessionKind};
+use headwater::{ReceiveOptions, ReceiveSession, ReceiveUpdate, Session};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

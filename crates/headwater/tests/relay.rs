@@ -4,12 +4,12 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use headwater::StopHandle;
 use headwater::proto::bcfs::relay::{EgressShape, RelayConfig, Upstream};
 use headwater::proto::bcfs::{BcfsSource, Client, Label, Level, ReplyTo, RouterConfig};
 use headwater::proto::queue::QueueConfig;
 use headwater::proto::{DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Rate, Seed};
 use headwater::relay::{RelayOptions, RelayProgress, RelaySession};
+use headwater::{Session, StopHandle};
 
 const BODY: usize = 1_000;
 const ANY: &str = "127.0.0.1:0";

@@ -14,7 +14,7 @@ use headwater::pgm::{
 use headwater::relay::{RelayOptions, RelaySession};
 use headwater::{
     CongestionControl, ReceiveOptions, ReceiveOutcome, ReceiveSession, ReceiveUpdate, SendOptions,
-    SendOutcome, SendSession, SendUpdate, SessionKind, SessionThread, prepare,
+    SendOutcome, SendSession, SendUpdate, Session, SessionThread, prepare,
 };
 
 /// A receiver that gets no packet for so long has failed. Long, because test machines are busy.

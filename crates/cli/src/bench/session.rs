@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use headwater::{
     CongestionControl, Loss, ReceiveOptions, ReceiveOutcome, ReceiveSession, ReceiveSummary, Scheme, SendEnd,
-    SendOptions, SendSession, SendUpdate, prepare,
+    SendOptions, SendSession, SendUpdate, Session, prepare,
 };
 use headwater_proto::Rate;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use headwater::net::Interface;
 use headwater::{
     CongestionControl, Loss, ReceiveError, ReceiveOptions, ReceiveSession, ReceiveSummary, ReceiveUpdate,
-    SendError, SendOptions, SendSession, SendSummary, SendUpdate, prepare,
+    SendError, SendOptions, SendSession, SendSummary, SendUpdate, Session, prepare,
 };
 use headwater_proto::Rate;
 

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use headwater::{ReceiveSummary, SendSession, SendSummary, SendUpdate, StopHandle};
+use headwater::{ReceiveSummary, SendSession, SendSummary, SendUpdate, Session, StopHandle};
 use headwater_proto::eventlog::{Event, Role};
 use headwater_proto::{Rate, Size};
 use tempfile::TempDir;

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 
-use headwater::StopHandle;
 use headwater::pgm::{
     PgmReceiveOptions, PgmReceiveOutcome, PgmReceiveSession, PgmReceiveSummary, PgmReceiveUpdate,
 };
+use headwater::{Session, StopHandle};
 use headwater_proto::eventlog::{Event, Progress, Role};
 use headwater_wire::pgm::Gsi;
 
@@ -111,7 +111,7 @@ fn transfer(
     let line = screen.line("receiving");
     let group = args.network.group;
     let mut last = Progress::default();
-    let result = session.run(&mut |update| {
+    let result = session.run_borrowing(&mut |update| {
         let event = match &update {
             PgmReceiveUpdate::Message(message) => return out.write(message),
             PgmReceiveUpdate::Settled => return out.flush(),

@@ -7,7 +7,7 @@ use headwater::pgm::{
     LeSbccModule, LeSbccOptions, PgmControl, PgmFeed, PgmFeedError, PgmSendOptions, PgmSendOutcome,
     PgmSendSession, PgmSendStarted, PgmSendUpdate,
 };
-use headwater::{MAX_RATE_DEFAULT, RateLimit};
+use headwater::{MAX_RATE_DEFAULT, RateLimit, Session};
 use headwater_proto::eventlog::{ControlState, Event, Progress, Role};
 
 use super::messages::{Messages, ReadError};

@@ -8,7 +8,7 @@ use std::path::Path;
 use headwater::net::OpenError;
 use headwater::{
     IncompleteReason, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession,
-    ReceiveSummary, ReceiveUpdate,
+    ReceiveSummary, ReceiveUpdate, Session,
 };
 use headwater_proto::Rate;
 use headwater_proto::delivery::hex;

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use headwater::StopHandle;
 use headwater::relay::{RelayError, RelayGroup, RelayOptions, RelayProgress, RelaySession};
+use headwater::{Session, StopHandle};
 use headwater_proto::Seed;
 use headwater_proto::bcfs::RouterConfig;
 use headwater_proto::bcfs::relay::{EgressShape, RelayConfig};

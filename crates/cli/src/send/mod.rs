@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use headwater::net::OpenError;
 use headwater::{
     CongestionControl, FileSet, PrepareError, RateLimit, SendEnd, SendError, SendOptions, SendOutcome,
-    SendProgress, SendSession, SendUpdate, prepare_with,
+    SendProgress, SendSession, SendUpdate, Session, prepare_with,
 };
 use headwater_proto::control::Counters;
 use headwater_proto::controls::Network;

@@ -14,11 +14,17 @@ use super::watch::Watch;
 use crate::clock::Clock;
 use crate::driver::{DriverError, Port};
 use crate::net::{ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, Waker};
+use crate::session::Session;
 use crate::store::DiskStore;
 use crate::system::InputLosses;
 use crate::threads::StopHandle;
 
-/// Session that receives files.
+/// Session that receives files until every file is in place, the sender closes the session, the timeout
+/// expires, or the session is stopped. A silent session is replaced by another acceptable session on the
+/// group.
+///
+/// No incomplete file ever has its final name. Data of incomplete files stays in a working folder. The next
+/// session that receives the same files into the same folder resumes from this data.
 #[derive(Debug)]
 pub struct ReceiveSession {
     way: SessionListener,
@@ -89,14 +95,6 @@ impl ReceiveSession {
         Ok(Self { way, out, store: Some(store) })
     }
 
-    /// Returns a handle that stops the session from any thread.
-    pub fn stop_handle(&self) -> StopHandle {
-        match &self.way {
-            SessionListener::Groups(listener) => listener.stop.clone(),
-            SessionListener::Requests(asker) => asker.stop.clone(),
-        }
-    }
-
     /// Returns the parameters of the session at its start.
     pub fn started(&self) -> ReceiveStarted {
         match &self.way {
@@ -104,22 +102,31 @@ impl ReceiveSession {
             SessionListener::Requests(asker) => asker.socket.started(&asker.options),
         }
     }
+}
 
-    /// Receives until every file is in place, the sender closes the session, the timeout expires, or the
-    /// session is stopped. A silent session is replaced by another acceptable session on the group.
-    ///
-    /// No incomplete file ever has its final name. Data of incomplete files stays in a working folder. The
-    /// next session that receives the same files into the same folder resumes from this data.
-    ///
-    /// # Errors
-    /// If the network fails.
-    pub fn run(&mut self, observer: &mut dyn FnMut(ReceiveUpdate)) -> Result<ReceiveSummary, ReceiveError> {
+impl Session for ReceiveSession {
+    type Update = ReceiveUpdate;
+    type Summary = ReceiveSummary;
+    type Error = ReceiveError;
+
+    fn stop_handle(&self) -> StopHandle {
+        match &self.way {
+            SessionListener::Groups(listener) => listener.stop.clone(),
+            SessionListener::Requests(asker) => asker.stop.clone(),
+        }
+    }
+
+    fn run(&mut self, observer: &mut dyn FnMut(ReceiveUpdate)) -> Result<ReceiveSummary, ReceiveError> {
         observer(ReceiveUpdate::Started(self.started()));
         let store = self.store.take();
         match &mut self.way {
             SessionListener::Groups(listener) => run_on(listener, &self.out, store, observer),
             SessionListener::Requests(asker) => run_on(asker, &self.out, store, observer),
         }
+    }
+
+    fn is_progress(update: &ReceiveUpdate) -> bool {
+        matches!(update, ReceiveUpdate::Progress(_))
     }
 }
 

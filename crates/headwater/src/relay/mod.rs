@@ -17,6 +17,7 @@ use headwater_proto::{ChannelId, Machine, Seed};
 use crate::clock::{Clock, elapsed};
 use crate::driver::{Application, DriverError, Hooks, Port, TraceHook, UnicastPort, drive};
 use crate::net::{Interface, OpenError, Poller, UnicastOptions, UnicastSocket};
+use crate::session::Session;
 use crate::system;
 use crate::threads::StopHandle;
 
@@ -65,7 +66,7 @@ pub struct RelayProgress<C = RelayCounters> {
     pub unsent: u64,
 }
 
-/// A relay with its sockets open.
+/// Relay with open sockets. Runs until the session is stopped, and reports progress each second.
 #[derive(Debug)]
 pub struct RelaySession {
     options: RelayOptions,
@@ -106,22 +107,27 @@ impl RelaySession {
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.port.local_addrs()
     }
+}
 
-    /// Returns a handle that stops the relay from any thread.
-    pub fn stop_handle(&self) -> StopHandle {
+impl Session for RelaySession {
+    type Update = RelayProgress;
+    type Summary = RelayProgress;
+    type Error = RelayError;
+
+    fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
 
-    /// Relays until the session is stopped, and reports progress each second.
-    ///
-    /// # Errors
-    /// If a socket failed.
-    pub fn run(&mut self, observer: &mut dyn FnMut(RelayProgress)) -> Result<RelayProgress, RelayError> {
+    fn run(&mut self, observer: &mut dyn FnMut(RelayProgress)) -> Result<RelayProgress, RelayError> {
         let hooks =
             Hooks { trace: self.options.trace.as_mut(), loss: None, dscp: self.options.dscp, ttl: 64 };
         let mut watch = Watch::new(self.stop.clone(), Relay::counters, observer);
         drive(&mut self.relay, &mut self.port, &mut self.poller, watch.clock, hooks, &mut watch)?;
         Ok(watch.last)
+    }
+
+    fn is_progress(_update: &RelayProgress) -> bool {
+        true
     }
 }
 

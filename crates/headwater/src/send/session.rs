@@ -27,6 +27,7 @@ use crate::clock::{Clock, Progress, elapsed, ntp_now};
 use crate::congestion_control::{CongestionControl, Path};
 use crate::driver::{Application, Port};
 use crate::net::{BufferSize, LinkChange};
+use crate::session::Session;
 use crate::system;
 use crate::threads::{StopHandle, worker_count};
 
@@ -45,7 +46,11 @@ const SOURCE_FIRST_RATE: u64 = 100_000_000;
 /// shapes of channels need.
 const MAX_OVER_BASE_MIN: u64 = 5;
 
-/// Session that sends files.
+/// Session that sends files to their end, or until the session is stopped.
+///
+/// Content is hashed for at most half a second before the first packet, and further while it is being sent.
+/// Files that change or cannot be read are left out. [`Session::run`] fails if nothing is left to send, the
+/// network fails, or the session is a rehearsal.
 #[derive(Debug)]
 pub struct SendSession {
     files: FileSet,
@@ -97,11 +102,6 @@ impl SendSession {
         Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, way })
     }
 
-    /// Returns a handle that stops the session from any thread.
-    pub fn stop_handle(&self) -> StopHandle {
-        self.way.stop().clone()
-    }
-
     /// Returns the objects, blocks and symbols of the session.
     pub fn plan(&self) -> &SessionPlan {
         &self.plan
@@ -140,58 +140,6 @@ impl SendSession {
             symbol_size: self.symbol_size,
             send_buffer: self.way.send_buffer(),
             segmentation: matches!(&self.way, SessionTransport::Groups(link) if link.socket.segmentation()),
-        }
-    }
-
-    /// Sends the content to its end, or until the session is stopped. Content is hashed for at most half a
-    /// second before the first packet, and further while it is being sent. Files that change or cannot be
-    /// read are left out.
-    ///
-    /// # Errors
-    /// If nothing is left to send, the network fails, or the session is a rehearsal.
-    pub fn run(&mut self, observer: &mut dyn FnMut(SendUpdate)) -> Result<SendSummary, SendError> {
-        if self.options.is_rehearsal {
-            return Err(SendError::Rehearsal);
-        }
-        let store = match &self.budget.place {
-            RepairPlace::Disk { bytes, folder } => Some(store_file(folder, *bytes)?),
-            RepairPlace::Nowhere | RepairPlace::Memory { .. } => None,
-        };
-        let content = Arc::new(Content::new(self.files.files(), &self.plan));
-        let bytes_total = self.files.bytes();
-        let mut digests = vec![Vec::new(); self.plan.objects().len()];
-        let mut lost = Vec::new();
-        let mut hashing = HashingThreads::start(&content)?;
-        hashing.wait(
-            HASHING_BEFORE,
-            || self.way.stop().is_stopped(),
-            |bytes_done| observer(SendUpdate::Hashing { bytes_done, bytes_total }),
-            |object, hashed| match hashed {
-                Ok(digest) => digests[object].push(digest),
-                Err(error) => lost.push(error),
-            },
-        );
-        if self.way.stop().is_stopped() {
-            return Ok(SendSummary::nothing_sent());
-        }
-        let known = ContentCheck { digests, lost, hashing, watching: FileWatcher::start(&content)? };
-        let control = self.options.congestion_control;
-        let layered = control.is_multi_rate() && !control.is_on_request();
-        let source = FileSource::new(content, &self.plan, &self.budget, store, layered)?;
-        observer(SendUpdate::Started(Box::new(self.started())));
-        match control {
-            // At the highest rates the cost of the control counts for each packet.
-            CongestionControl::Fixed { rate } => {
-                self.send(fixed::FixedSender::new(rate, Instant::ZERO), source, known, observer)
-            }
-            control => {
-                let path = Path {
-                    sender: self.started().source.ip(),
-                    group: self.options.link.group.ip(),
-                    tsi: self.tsi,
-                };
-                self.send(control.sender(self.packet_bytes, path)?, source, known, observer)
-            }
         }
     }
 
@@ -255,6 +203,66 @@ impl SendSession {
                 SessionTransport::Requests(endpoint) => endpoint.port.calls(),
             },
         })
+    }
+}
+
+impl Session for SendSession {
+    type Update = SendUpdate;
+    type Summary = SendSummary;
+    type Error = SendError;
+
+    fn stop_handle(&self) -> StopHandle {
+        self.way.stop().clone()
+    }
+
+    fn run(&mut self, observer: &mut dyn FnMut(SendUpdate)) -> Result<SendSummary, SendError> {
+        if self.options.is_rehearsal {
+            return Err(SendError::Rehearsal);
+        }
+        let store = match &self.budget.place {
+            RepairPlace::Disk { bytes, folder } => Some(store_file(folder, *bytes)?),
+            RepairPlace::Nowhere | RepairPlace::Memory { .. } => None,
+        };
+        let content = Arc::new(Content::new(self.files.files(), &self.plan));
+        let bytes_total = self.files.bytes();
+        let mut digests = vec![Vec::new(); self.plan.objects().len()];
+        let mut lost = Vec::new();
+        let mut hashing = HashingThreads::start(&content)?;
+        hashing.wait(
+            HASHING_BEFORE,
+            || self.way.stop().is_stopped(),
+            |bytes_done| observer(SendUpdate::Hashing { bytes_done, bytes_total }),
+            |object, hashed| match hashed {
+                Ok(digest) => digests[object].push(digest),
+                Err(error) => lost.push(error),
+            },
+        );
+        if self.way.stop().is_stopped() {
+            return Ok(SendSummary::nothing_sent());
+        }
+        let known = ContentCheck { digests, lost, hashing, watching: FileWatcher::start(&content)? };
+        let control = self.options.congestion_control;
+        let layered = control.is_multi_rate() && !control.is_on_request();
+        let source = FileSource::new(content, &self.plan, &self.budget, store, layered)?;
+        observer(SendUpdate::Started(Box::new(self.started())));
+        match control {
+            // At the highest rates the cost of the control counts for each packet.
+            CongestionControl::Fixed { rate } => {
+                self.send(fixed::FixedSender::new(rate, Instant::ZERO), source, known, observer)
+            }
+            control => {
+                let path = Path {
+                    sender: self.started().source.ip(),
+                    group: self.options.link.group.ip(),
+                    tsi: self.tsi,
+                };
+                self.send(control.sender(self.packet_bytes, path)?, source, known, observer)
+            }
+        }
+    }
+
+    fn is_progress(update: &SendUpdate) -> bool {
+        matches!(update, SendUpdate::Progress(_) | SendUpdate::Hashing { .. })
     }
 }
 

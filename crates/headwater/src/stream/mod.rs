@@ -2,14 +2,14 @@
 //!
 //! A buffer begins with its most important byte, as in layered video or a progressive image, and has a
 //! sending time, which follows the time of the buffer before. A receiver of x % of the session's rate gets
-//! the first x % of the buffer. The application knows nothing of channels. Each session runs on a thread of
-//! its own.
+//! the first x % of the buffer. The application knows nothing of channels.
 //!
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use headwater::{CongestionControl, LayerOptions, StreamReceiveOptions, StreamReceiver};
-//! use headwater::{StreamSendOptions, StreamSender};
+//! use headwater::stream::{StreamReceiveOptions, StreamReceiveSession, StreamReceiveUpdate};
+//! use headwater::stream::{StreamSendOptions, StreamSendSession};
+//! use headwater::{CongestionControl, LayerOptions, Session};
 //!
 //! # fn next_second_of_video() -> Option<Vec<u8>> { None }
 //! # fn show(_: &[u8]) {}
@@ -18,18 +18,23 @@
 //!
 //! // On one machine:
 //! let options = StreamSendOptions::new(group, CongestionControl::M2c(LayerOptions::new()));
-//! let mut sender = StreamSender::open(options)?;
+//! let session = StreamSendSession::open(options)?;
+//! let feed = session.feed();
+//! let thread = session.spawn()?;
 //! while let Some(video) = next_second_of_video() {
-//!     sender.submit(video, Duration::from_secs(1))?; // waits until the one before has begun
+//!     feed.submit(video, Duration::from_secs(1))?; // waits until the one before has begun
 //! }
-//! let summary = sender.finish()?;
+//! feed.finish();
+//! let summary = thread.join()?;
 //!
 //! // On any number of others:
-//! let mut receiver = StreamReceiver::open(StreamReceiveOptions::new(group))?;
-//! for buffer in receiver.by_ref() {
-//!     show(&buffer.prefix);
+//! let mut thread = StreamReceiveSession::open(StreamReceiveOptions::new(group))?.spawn()?;
+//! for update in thread.updates() {
+//!     if let StreamReceiveUpdate::Buffer(buffer) = update {
+//!         show(&buffer.prefix);
+//!     }
 //! }
-//! println!("{:?}", receiver.finish()?.outcome);
+//! println!("{:?}", thread.join()?.outcome);
 //! # Ok(())
 //! # }
 //! ```
@@ -45,11 +50,11 @@ use crate::receive::{ListenOptions, listen_setters, session_setters};
 use crate::send::{SendOptions, link_setters};
 
 pub use headwater_proto::stream::{BUFFER_BYTES_MAX, BUFFER_TIME_MAX, Order, Piece, Received, SubmitError};
-pub use receiver::StreamReceiver;
-pub use sender::StreamSender;
+pub use receiver::StreamReceiveSession;
+pub use sender::{StreamFeed, StreamSendSession};
 pub use update::{
-    StreamDelivery, StreamError, StreamOutcome, StreamReceiveProgress, StreamReceiveSummary,
-    StreamSendProgress, StreamSendSummary, StreamStarted,
+    StreamError, StreamOutcome, StreamReceiveProgress, StreamReceiveSummary, StreamReceiveUpdate,
+    StreamSendProgress, StreamSendSummary, StreamSendUpdate, StreamStarted,
 };
 
 /// Options of sending a stream.

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use headwater::{
     CongestionControl, ReceiveOptions, ReceiveSession, ReceiveSummary, ReceiveUpdate, SendError, SendOptions,
-    SendSession, StopHandle, prepare,
+    SendSession, Session, StopHandle, prepare,
 };
 
 /// A receiver that hears nothing for so long has failed. Long, because test machines are busy.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use headwater::{
     Direction, IncompleteReason, Loss, ReceiveOutcome, ReceiveSession, ReceiveUpdate, Scheme, SendEnd,
-    SendError, SendOutcome, SendSession, SendUpdate, prepare,
+    SendError, SendOutcome, SendSession, SendUpdate, Session, prepare,
 };
 
 use crate::bed::{

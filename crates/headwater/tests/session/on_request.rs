@@ -8,7 +8,7 @@ use headwater::proto::control::Value;
 use headwater::relay::{RelayOptions, RelaySession};
 use headwater::{
     IncompleteReason, RainbowOptions, ReceiveOptions, ReceiveOutcome, SendError, SendOptions, SendOutcome,
-    SendSession, prepare,
+    SendSession, Session, prepare,
 };
 
 use crate::bed::{PATIENCE, Sending, content, names, receive, tree, write};

@@ -7,7 +7,7 @@ use std::thread;
 
 use headwater::{
     Loss, ReceiveOutcome, ReceiveSession, RepairPlace, Scheme, SendEnd, SendError, SendOrder, SendOutcome,
-    SendSession, SendUpdate, prepare,
+    SendSession, SendUpdate, Session, prepare,
 };
 
 use headwater_wire::{PayloadId, alc};

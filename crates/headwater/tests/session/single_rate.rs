@@ -7,7 +7,7 @@ use headwater::pgm::{LeSbccModule, LeSbccOptions};
 use headwater::proto::Rate;
 use headwater::proto::control::Value;
 use headwater::{
-    CongestionControl, Loss, ReceiveOutcome, Scheme, SendEnd, SendOptions, SendSession, prepare,
+    CongestionControl, Loss, ReceiveOutcome, Scheme, SendEnd, SendOptions, SendSession, Session, prepare,
 };
 
 use crate::bed::{Sending, content, group, receive, receive_ahead, receive_options, send_options, write};

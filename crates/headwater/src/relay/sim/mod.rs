@@ -16,6 +16,7 @@ use crate::congestion_control::SIM_GROUPS_DEFAULT;
 use crate::driver::{DriverError, Hooks, TraceHook, drive};
 use crate::net::{ChannelsError, InterfaceError, OpenError, Poller};
 use crate::relay::{RelayProgress, Watch, relay_setters};
+use crate::session::Session;
 use crate::system;
 use crate::threads::{StopHandle, stoppable};
 
@@ -48,7 +49,7 @@ pub enum SimRelayError {
 /// Progress of a relay of SIM.
 pub type SimRelayProgress = RelayProgress<RelayCounters>;
 
-/// Relay of SIM with open sockets.
+/// Relay of SIM with open sockets. Runs until the session is stopped, and reports progress each second.
 #[derive(Debug)]
 pub struct SimRelaySession {
     options: SimRelayOptions,
@@ -84,20 +85,18 @@ impl SimRelaySession {
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.ports.local_addrs()
     }
+}
 
-    /// Returns a handle that stops the relay from any thread.
-    pub fn stop_handle(&self) -> StopHandle {
+impl Session for SimRelaySession {
+    type Update = SimRelayProgress;
+    type Summary = SimRelayProgress;
+    type Error = SimRelayError;
+
+    fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
 
-    /// Relays until the session is stopped, and reports progress each second.
-    ///
-    /// # Errors
-    /// If a socket failed.
-    pub fn run(
-        &mut self,
-        observer: &mut dyn FnMut(SimRelayProgress),
-    ) -> Result<SimRelayProgress, SimRelayError> {
+    fn run(&mut self, observer: &mut dyn FnMut(SimRelayProgress)) -> Result<SimRelayProgress, SimRelayError> {
         let hooks = Hooks {
             trace: self.options.trace.as_mut(),
             loss: None,
@@ -107,6 +106,10 @@ impl SimRelaySession {
         let mut watch = Watch::new(self.stop.clone(), Relay::counters, observer);
         drive(&mut self.relay, &mut self.ports, &mut self.poller, watch.clock, hooks, &mut watch)?;
         Ok(watch.last)
+    }
+
+    fn is_progress(_update: &SimRelayProgress) -> bool {
+        true
     }
 }
 
