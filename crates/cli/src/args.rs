@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use headwater::Loss;
+use headwater::{LinkOptions, ListenOptions, Loss};
 use headwater_proto::controls::Control;
 use headwater_proto::{Rate, Size};
 
+use crate::capture::Capture;
 use crate::exit::Failure;
 
 pub use bench::{BenchArgs, BenchPart, MeasureArgs};
@@ -329,6 +330,35 @@ pub struct NetworkArgs {
     pub interface: Option<String>,
 }
 
+impl NetworkArgs {
+    /// Returns the options of a sender, with packets written to `capture`.
+    pub fn sender(&self, link: &LinkArgs, capture: Option<&Capture>) -> LinkOptions {
+        LinkOptions {
+            interface: self.interface.clone(),
+            ttl: link.ttl,
+            dscp: link.dscp,
+            offload: !link.no_offload,
+            outage_max: link.outage,
+            trace: capture.map(Capture::hook),
+            ..LinkOptions::new(self.group)
+        }
+    }
+
+    /// Returns the options of a receiver, with packets written to `capture`.
+    ///
+    /// # Errors
+    /// If `--source` has no address in the group's IP version.
+    pub fn receiver(&self, listen: &ListenArgs, capture: Option<&Capture>) -> Result<ListenOptions, Failure> {
+        Ok(ListenOptions {
+            interface: self.interface.clone(),
+            source: listen.source_for(self.group)?,
+            loss: listen.drop.map(|probability| Loss { probability, seed: listen.seed }),
+            trace: capture.map(Capture::hook),
+            ..ListenOptions::new(self.group)
+        })
+    }
+}
+
 /// How packets are sent.
 #[derive(Debug, Args)]
 pub struct LinkArgs {
@@ -367,11 +397,6 @@ impl ListenArgs {
     /// When it has none.
     pub fn source_for(&self, group: SocketAddr) -> Result<Option<IpAddr>, Failure> {
         self.source.as_ref().map(|source| source.for_option("--source", group.ip())).transpose()
-    }
-
-    /// What `--drop` and `--seed` come to.
-    pub fn loss(&self) -> Option<Loss> {
-        self.drop.map(|probability| Loss { probability, seed: self.seed })
     }
 }
 

@@ -56,7 +56,7 @@ impl Capture {
     /// A hook for a session.
     pub fn hook(&self) -> TraceHook {
         let state = Arc::clone(&self.state);
-        Box::new(move |packet| state.lock().unwrap_or_else(PoisonError::into_inner).write(packet))
+        TraceHook::new(move |packet| state.lock().unwrap_or_else(PoisonError::into_inner).write(packet))
     }
 
     /// Writes out what is still in memory, as far as nobody is writing: for the end of the process.

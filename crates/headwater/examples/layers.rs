@@ -10,11 +10,12 @@
 //! rate brings.
 
 use std::error::Error;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use headwater::stream::{StreamReceiveOptions, StreamReceiveSession, StreamReceiveUpdate};
 use headwater::stream::{StreamSendOptions, StreamSendSession, StreamSendUpdate};
-use headwater::{CongestionControl, LayerOptions, Session};
+use headwater::{CongestionControl, LayerOptions, LinkOptions, ListenOptions, Session};
 
 const SECOND: Duration = Duration::from_secs(1);
 const BUFFERS: u8 = 30;
@@ -25,16 +26,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(what), Some(group)) = (argument(0), argument(1)) else {
         return Err("usage: layers send|receive GROUP:PORT [INTERFACE] [MAX-RATE]".into());
     };
-    let group = group.parse()?;
+    let group: SocketAddr = group.parse()?;
     let rate = argument(3).unwrap_or_else(|| "8M".to_owned()).parse()?;
     if what == "send" {
         let layers = LayerOptions::new().with_max_rate(rate);
-        let options = StreamSendOptions::new(group, CongestionControl::M2c(layers));
-        send(StreamSendSession::open(options.with_interface(argument(2)))?, rate.as_bits())
+        let link = LinkOptions { interface: argument(2), ..LinkOptions::new(group) };
+        let options = StreamSendOptions::new(link, CongestionControl::M2c(layers));
+        send(StreamSendSession::open(options)?, rate.as_bits())
     } else {
-        let options = StreamReceiveOptions::new(group).with_max_rate(Some(rate));
-        let options = options.with_interface(argument(2)).with_timeout(Some(30 * SECOND));
-        receive(StreamReceiveSession::open(options)?)
+        let mut listen = ListenOptions::new(group);
+        (listen.interface, listen.max_rate) = (argument(2), Some(rate));
+        listen.timeout = Some(30 * SECOND);
+        receive(StreamReceiveSession::open(StreamReceiveOptions::new(listen))?)
     }
 }
 

@@ -6,13 +6,14 @@
 //! session ends on its own, or by its [`StopHandle`].
 //!
 //! ```no_run
+//! use std::net::SocketAddr;
 //! use std::time::Duration;
 //!
 //! use headwater::{CongestionControl, LayerOptions, ReceiveOptions, ReceiveSession};
 //! use headwater::{SendOptions, SendSession, Session, prepare};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let group = "239.255.72.87:7287".parse()?;
+//! let group: SocketAddr = "239.255.72.87:7287".parse()?;
 //!
 //! // On one machine:
 //! let files = prepare(["images/", "notes.txt"])?;
@@ -22,7 +23,8 @@
 //! let summary = session.run(&mut |update| println!("{update:?}"))?;
 //!
 //! // On any number of others:
-//! let options = ReceiveOptions::new(group, "received").with_timeout(Some(Duration::from_secs(30)));
+//! let mut options = ReceiveOptions::new(group, "received");
+//! options.listen.timeout = Some(Duration::from_secs(30));
 //! let mut session = ReceiveSession::open(options)?;
 //! let summary = session.run(&mut |update| println!("{update:?}"))?;
 //! println!("{:?}", summary.outcome);
@@ -40,6 +42,7 @@
 //! | receive messages | [`pgm::PgmReceiveSession`] | [`pgm::PgmReceiveOptions`] |
 //! | relay requests and replies (BCFS) | [`relay::RelaySession`] | [`relay::RelayOptions`] |
 //! | relay groups and reports (SIM) | [`relay::SimRelaySession`] | [`relay::SimRelayOptions`] |
+//! | options of all senders, of all receivers | | [`LinkOptions`], [`ListenOptions`] |
 //! | run a session on a thread | [`SessionThread`] by [`Session::spawn`] | |
 //! | choose the rate | | [`CongestionControl`], [`pgm::PgmControl`] |
 //! | find out why multicast does not start | [`doctor`] | |
@@ -75,14 +78,14 @@ pub use driver::{Direction, DriverError, PacketTrace, TraceHook};
 pub use headwater_fec::Scheme;
 pub use headwater_proto as proto;
 pub use receive::{
-    FileStatus, HeardSession, IncompleteReason, LongPacketsMissing, Loss, ReceiveError, ReceiveOptions,
-    ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveStarted, ReceiveSummary, ReceiveUpdate,
-    SILENCE_SHOWN, SILENCE_TOLD,
+    FileStatus, HeardSession, IncompleteReason, ListenOptions, LongPacketsMissing, Loss, ReceiveError,
+    ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveStarted, ReceiveSummary,
+    ReceiveUpdate, SILENCE_SHOWN, SILENCE_TOLD,
 };
 pub use send::{
-    FileSet, Links, OutsideLink, PrepareError, PreparedFile, RateLimit, RepairPlace, SOURCE_PORT, SendEnd,
-    SendError, SendOptions, SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary,
-    SendUpdate, Skipped, prepare, prepare_with,
+    FileSet, LinkOptions, Links, OutsideLink, PrepareError, PreparedFile, RateLimit, RepairPlace,
+    SOURCE_PORT, SendEnd, SendError, SendOptions, SendOrder, SendOutcome, SendProgress, SendSession,
+    SendStarted, SendSummary, SendUpdate, Skipped, prepare, prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
 pub use threads::StopHandle;

@@ -11,7 +11,7 @@ use headwater::pgm::{
     PgmReceiveOutcome, PgmReceiveSession, PgmReceiveUpdate, PgmSendOptions, PgmSendOutcome, PgmSendSession,
     PgmSendStarted, PgmSendSummary, PgmSendUpdate,
 };
-use headwater::{Loss, Session, SessionThread};
+use headwater::{LinkOptions, ListenOptions, Loss, Session, SessionThread};
 use headwater_proto::control::Value;
 use headwater_wire::pgm::{Body, Options, Packet, PgmReport};
 
@@ -32,11 +32,14 @@ fn le_sbcc(module: LeSbccModule) -> PgmControl {
 }
 
 fn send_options(group: SocketAddr, control: PgmControl) -> PgmSendOptions {
-    PgmSendOptions::new(group, control).with_interface(Some("lo".into()))
+    let link = LinkOptions { interface: Some("lo".into()), ..LinkOptions::new(group) };
+    PgmSendOptions::new(link, control)
 }
 
 fn receive_options(group: SocketAddr) -> PgmReceiveOptions {
-    PgmReceiveOptions::new(group).with_interface(Some("lo".into())).with_timeout(Some(PATIENCE))
+    let listen = ListenOptions::new(group);
+    let listen = ListenOptions { interface: Some("lo".into()), timeout: Some(PATIENCE), ..listen };
+    PgmReceiveOptions::new(listen)
 }
 
 /// Sending session on a thread, with its feed.
@@ -111,10 +114,14 @@ fn messages_come_whole_and_in_order_to_receivers_that_lose_some() {
     ] {
         let group = group();
         let mut receivers = [1, 2].map(|seed| {
-            let loss = Some(Loss { probability: 0.05, seed });
-            receiver(receive_options(group).with_framing(framing).with_loss(loss))
+            let mut options = receive_options(group);
+            options.listen.loss = Some(Loss { probability: 0.05, seed });
+            options.wire.framing = framing;
+            receiver(options)
         });
-        let sender = Sender::start(send_options(group, le_sbcc(module)).with_framing(framing));
+        let mut options = send_options(group, le_sbcc(module));
+        options.wire.framing = framing;
+        let sender = Sender::start(options);
         let count = 600;
         (0..count).for_each(|number| sender.send(&message(number)).unwrap());
         let sent = sender.finish();
@@ -171,11 +178,14 @@ fn a_stopped_sender_says_that_it_ended() {
 #[test]
 fn a_receiver_says_who_sends_and_ends_by_its_timeout() {
     let group = group();
-    let options = receive_options(group).with_timeout(Some(Duration::from_millis(300)));
+    let mut options = receive_options(group);
+    options.listen.timeout = Some(Duration::from_millis(300));
     let mut nothing = receiver(options);
     assert_eq!(messages(&mut nothing).next(), None);
     assert_eq!(nothing.join().unwrap().outcome, PgmReceiveOutcome::NothingReceived);
-    let mut receiver = receiver(receive_options(group).with_timeout(Some(Duration::from_secs(2))));
+    let mut options = receive_options(group);
+    options.listen.timeout = Some(Duration::from_secs(2));
+    let mut receiver = receiver(options);
     let sender = Sender::start(send_options(group, PgmControl::Fixed("1M".parse().unwrap())));
     sender.send(b"one").unwrap();
     assert_eq!(messages(&mut receiver).next(), Some(b"one".to_vec()));
@@ -194,7 +204,9 @@ fn a_receiver_says_who_sends_and_ends_by_its_timeout() {
 #[test]
 fn an_application_that_takes_longer_than_the_timeout_makes_no_silence() {
     let (group, timeout) = (group(), Duration::from_millis(600));
-    let mut session = PgmReceiveSession::open(receive_options(group).with_timeout(Some(timeout))).unwrap();
+    let mut options = receive_options(group);
+    options.listen.timeout = Some(timeout);
+    let mut session = PgmReceiveSession::open(options).unwrap();
     let (joined, has_joined) = std::sync::mpsc::channel();
     let (mut messages, mut pauses) = (0, 0);
     let outcome = std::thread::scope(|scope| {
@@ -225,10 +237,10 @@ fn an_application_that_takes_longer_than_the_timeout_makes_no_silence() {
 #[test]
 fn packets_of_more_than_1500_bytes_come_to_who_takes_them() {
     let group = group();
-    let open = |payload| receiver(receive_options(group).with_payload_bytes(payload));
+    let open = |payload_bytes| receiver(PgmReceiveOptions { payload_bytes, ..receive_options(group) });
     let (mut takes, refuses) = (open(8_000), open(7_999));
     let options = send_options(group, PgmControl::Fixed("8M".parse().unwrap()));
-    let sender = Sender::start(options.with_payload_bytes(Some(8_000)));
+    let sender = Sender::start(PgmSendOptions { payload_bytes: Some(8_000), ..options });
     let sent: Vec<_> = (0..5_u8).map(|number| vec![number; 20_000]).collect();
     sent.iter().for_each(|message| sender.send(message).unwrap());
     assert!(messages(&mut takes).take(5).eq(sent));
@@ -244,7 +256,7 @@ fn packets_of_more_than_1500_bytes_come_to_who_takes_them() {
 #[test]
 fn an_end_is_told_several_times_however_short_the_linger() {
     let options = send_options(group(), PgmControl::Fixed("1M".parse().unwrap()));
-    let sender = Sender::start(options.with_linger(Duration::ZERO));
+    let sender = Sender::start(PgmSendOptions { linger: Duration::ZERO, ..options });
     sender.send(b"one").unwrap();
     let spms = sender.finish().progress.counters.spms;
     assert!(spms >= 3, "{spms}");
@@ -265,15 +277,17 @@ fn who_waits_for_a_session_that_never_runs_is_let_go() {
 fn what_cannot_be_is_refused_with_a_reason() {
     let fixed = PgmControl::Fixed("1M".parse().unwrap());
     for (bytes, hint) in [(15, "from 16 to 8192"), (9_000, "from 16 to 8192")] {
-        let error =
-            PgmSendSession::open(send_options(group(), fixed).with_payload_bytes(Some(bytes))).unwrap_err();
+        let options = PgmSendOptions { payload_bytes: Some(bytes), ..send_options(group(), fixed) };
+        let error = PgmSendSession::open(options).unwrap_err();
         assert!(error.to_string().contains(hint), "{error}");
     }
     let error = PgmSendSession::open(send_options("10.0.0.1:7287".parse().unwrap(), fixed)).unwrap_err();
     assert!(error.to_string().contains("not a multicast address"), "{error}");
     for framing in [Framing::Messages, Framing::Zmq] {
-        let options = send_options(group(), fixed).with_window_packets(64).with_payload_bytes(Some(100));
-        let sender = Sender::start(options.with_framing(framing));
+        let mut options = send_options(group(), fixed);
+        (options.window_packets, options.payload_bytes) = (64, Some(100));
+        options.wire.framing = framing;
+        let sender = Sender::start(options);
         let most = sender.started.message_bytes_max;
         let too_long = sender.send(&vec![0; most + 1]);
         assert_eq!(too_long, Err(PgmFeedError::TooLong { bytes: most + 1, max: most }));

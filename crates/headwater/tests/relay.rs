@@ -23,7 +23,8 @@ struct Running {
 
 impl Running {
     fn start(listen: SocketAddr, options: RelayOptions) -> Self {
-        let mut session = RelaySession::open(options.with_listen(vec![listen])).expect("a relay");
+        let mut session =
+            RelaySession::open(RelayOptions { listen: vec![listen], ..options }).expect("a relay");
         let (address, stop) = (session.local_addrs()[0], session.stop_handle());
         let thread = std::thread::spawn(move || session.run(&mut |_| {}).expect("it runs"));
         Self { address, stop, thread }

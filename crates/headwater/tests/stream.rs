@@ -12,8 +12,8 @@ use headwater::stream::{
     StreamStarted, SubmitError,
 };
 use headwater::{
-    CongestionControl, LayerOptions, Loss, SendEnd, SendOptions, SendSession, Session, SessionThread,
-    SimOptions, prepare,
+    CongestionControl, LayerOptions, LinkOptions, ListenOptions, Loss, SendEnd, SendOptions, SendSession,
+    Session, SessionThread, SimOptions, prepare,
 };
 
 /// A receiver that hears nothing for so long has failed. Long, because test machines are busy.
@@ -25,6 +25,10 @@ fn group() -> SocketAddr {
     let test = NEXT.fetch_add(1, Ordering::Relaxed);
     let process = u16::try_from(std::process::id() % 120).unwrap();
     format!("239.254.{process}.{}:{}", test, 20_100 + process * 20 + test).parse().unwrap()
+}
+
+fn loopback(group: SocketAddr) -> LinkOptions {
+    LinkOptions { interface: Some("lo".into()), ..LinkOptions::new(group) }
 }
 
 /// Sending session on a thread, with its feed.
@@ -46,8 +50,7 @@ impl Sender {
 }
 
 fn sender(group: SocketAddr, control: CongestionControl) -> Sender {
-    let options = StreamSendOptions::new(group, control).with_interface(Some("lo".into()));
-    let session = StreamSendSession::open(options).unwrap();
+    let session = StreamSendSession::open(StreamSendOptions::new(loopback(group), control)).unwrap();
     let (started, feed) = (session.started(), session.feed());
     Sender { started, feed, thread: session.spawn().unwrap() }
 }
@@ -73,7 +76,9 @@ fn m2c(max: &str) -> CongestionControl {
 }
 
 fn receive_options(group: SocketAddr) -> StreamReceiveOptions {
-    StreamReceiveOptions::new(group).with_interface(Some("lo".into())).with_timeout(Some(PATIENCE))
+    let listen = ListenOptions::new(group);
+    let listen = ListenOptions { interface: Some("lo".into()), timeout: Some(PATIENCE), ..listen };
+    StreamReceiveOptions::new(listen)
 }
 
 /// A buffer that no other one is like.
@@ -93,7 +98,8 @@ fn check(received: &Received, bytes: usize) {
 fn receivers_of_two_rates_have_the_beginning_as_far_as_their_rate_goes() {
     let group = group();
     let fast = receiver(receive_options(group));
-    let slow = receive_options(group).with_max_rate(Some("500k".parse().unwrap()));
+    let mut slow = receive_options(group);
+    slow.listen.max_rate = Some("500k".parse().unwrap());
     let slow = receiver(slow);
     let sender = sender(group, m2c("4M"));
     assert_eq!(sender.started.part_bytes, 1_408);
@@ -146,7 +152,7 @@ fn buffers_go_as_fast_as_reports_allow_by_sim() {
 #[test]
 fn one_channel_carries_all_and_the_application_is_one_buffer_ahead() {
     let group = group();
-    let mut receiver = receiver(receive_options(group).with_pieces(true));
+    let mut receiver = receiver(StreamReceiveOptions { wants_pieces: true, ..receive_options(group) });
     let sender = sender(group, CongestionControl::Fixed { rate: "4M".parse().unwrap() });
     let start = Instant::now();
     for number in 0..4 {
@@ -174,8 +180,8 @@ fn one_channel_carries_all_and_the_application_is_one_buffer_ahead() {
 #[test]
 fn loss_ends_the_prefix_and_pieces_follow_it() {
     let group = group();
-    let options = receive_options(group).with_pieces(true);
-    let options = options.with_loss(Some(Loss { probability: 0.2, seed: 3 }));
+    let mut options = StreamReceiveOptions { wants_pieces: true, ..receive_options(group) };
+    options.listen.loss = Some(Loss { probability: 0.2, seed: 3 });
     let receiver = receiver(options);
     let sender = sender(group, CongestionControl::Fixed { rate: "4M".parse().unwrap() });
     // Longer than what goes out in its time, so that nothing comes twice.
@@ -214,7 +220,8 @@ fn a_stream_that_is_stopped_says_so_at_both_ends() {
 #[test]
 fn nothing_and_files_are_told_by_name() {
     let group = group();
-    let options = receive_options(group).with_timeout(Some(Duration::from_millis(200)));
+    let mut options = receive_options(group);
+    options.listen.timeout = Some(Duration::from_millis(200));
     let (buffers, summary) = receive(receiver(options));
     assert_eq!((buffers, summary.outcome), (Vec::new(), StreamOutcome::NothingReceived));
 
@@ -222,9 +229,9 @@ fn nothing_and_files_are_told_by_name() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), b"content").unwrap();
     let files = prepare([folder.path()]).unwrap();
-    let options = SendOptions::new(group, CongestionControl::Fixed { rate: "1M".parse().unwrap() })
-        .with_interface(Some("lo".into()))
-        .with_end(SendEnd::After(Duration::from_secs(2)));
+    let control = CongestionControl::Fixed { rate: "1M".parse().unwrap() };
+    let mut options = SendOptions::new(loopback(group), control);
+    options.end = SendEnd::After(Duration::from_secs(2));
     SendSession::open(files, options).unwrap().run(&mut |_| {}).unwrap();
     let (buffers, summary) = receive(receiver);
     assert_eq!((buffers, summary.outcome), (Vec::new(), StreamOutcome::NoBuffers));
@@ -233,10 +240,12 @@ fn nothing_and_files_are_told_by_name() {
 #[test]
 fn options_out_of_range_are_refused_before_anything_is_sent() {
     let group = group();
-    let refused = StreamSendOptions::new(group, m2c("4M")).with_interface(Some("lo".into()));
-    assert!(StreamSendSession::open(refused.with_part_bytes(Some(8_900))).is_err());
-    let refused = StreamSendOptions::new(group, m2c("210k")).with_interface(Some("lo".into()));
+    let refused = StreamSendOptions::new(loopback(group), m2c("4M"));
+    let refused = StreamSendOptions { part_bytes: Some(8_900), ..refused };
     assert!(StreamSendSession::open(refused).is_err());
-    let loss = Some(Loss { probability: 2.0, seed: 0 });
-    assert!(StreamReceiveSession::open(receive_options(group).with_loss(loss)).is_err());
+    let refused = StreamSendOptions::new(loopback(group), m2c("210k"));
+    assert!(StreamSendSession::open(refused).is_err());
+    let mut refused = receive_options(group);
+    refused.listen.loss = Some(Loss { probability: 2.0, seed: 0 });
+    assert!(StreamReceiveSession::open(refused).is_err());
 }

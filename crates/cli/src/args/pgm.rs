@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use headwater::pgm::PgmWireOptions;
 use headwater_proto::{Rate, Size};
 
 use super::{LinkArgs, ListenArgs, NetworkArgs, OutputArgs, values};
@@ -124,6 +125,13 @@ pub struct WireArgs {
     /// Packets kept for repair, or out of order
     #[arg(long, value_name = "PACKETS", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(16..=1 << 20))]
     pub window: u32,
+}
+
+impl WireArgs {
+    /// Returns the options of either end.
+    pub fn options(&self) -> PgmWireOptions {
+        PgmWireOptions { destination_port: self.pgm_port, framing: self.framing.into() }
+    }
 }
 
 /// How the rate is found.

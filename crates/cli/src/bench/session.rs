@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater::{
-    CongestionControl, Loss, ReceiveOptions, ReceiveOutcome, ReceiveSession, ReceiveSummary, Scheme, SendEnd,
-    SendOptions, SendSession, SendUpdate, Session, prepare,
+    CongestionControl, LinkOptions, ListenOptions, Loss, ReceiveOptions, ReceiveOutcome, ReceiveSession,
+    ReceiveSummary, Scheme, SendEnd, SendOptions, SendSession, SendUpdate, Session, prepare,
 };
 use headwater_proto::Rate;
 
@@ -141,22 +141,23 @@ impl<'a> Bed<'a> {
         let rate = Rate::from_bits(rate_bits);
         let rate = rate.ok_or_else(|| Failure::new(Exit::Other, "the bare loops carried nothing"))?;
         let files = prepare([self.file]).or_exit(Exit::Disk, "cannot read the content back")?;
-        let options = SendOptions::new(self.group, CongestionControl::Fixed { rate })
-            .with_interface(Some(self.interface.to_owned()))
-            .with_scheme(scheme)
-            .with_symbol_size(Some(SYMBOL_BYTES))
-            .with_tsi(Some(TSI))
-            .with_offload(self.offload)
-            .with_end(end);
+        let interface = Some(self.interface.to_owned());
+        let link = LinkOptions { interface, offload: self.offload, ..LinkOptions::new(self.group) };
+        let options = SendOptions {
+            scheme,
+            symbol_size: Some(SYMBOL_BYTES),
+            tsi: Some(TSI),
+            end,
+            ..SendOptions::new(link, CongestionControl::Fixed { rate })
+        };
         SendSession::open(files, options).or_exit(Exit::Network, "cannot open a sending session")
     }
 
     fn receiver(&self, transfer: Transfer) -> Result<ReceiveSession, Failure> {
         let loss = (transfer.loss > 0.0).then_some(Loss { probability: transfer.loss, seed: 1 });
-        let options = ReceiveOptions::new(self.group, &self.out)
-            .with_interface(Some(self.interface.to_owned()))
-            .with_timeout(Some(SILENCE))
-            .with_loss(loss);
+        let (interface, timeout) = (Some(self.interface.to_owned()), Some(SILENCE));
+        let listen = ListenOptions { interface, timeout, loss, ..ListenOptions::new(self.group) };
+        let options = ReceiveOptions::new(listen, &self.out);
         ReceiveSession::open(options).or_exit(Exit::Network, "cannot open a receiving session")
     }
 }

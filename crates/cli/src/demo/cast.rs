@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use headwater::net::Interface;
 use headwater::{
-    CongestionControl, Loss, ReceiveError, ReceiveOptions, ReceiveSession, ReceiveSummary, ReceiveUpdate,
-    SendError, SendOptions, SendSession, SendSummary, SendUpdate, Session, prepare,
+    CongestionControl, ListenOptions, Loss, ReceiveError, ReceiveOptions, ReceiveSession, ReceiveSummary,
+    ReceiveUpdate, SendError, SendOptions, SendSession, SendSummary, SendUpdate, Session, prepare,
 };
 use headwater_proto::Rate;
 
@@ -74,9 +74,9 @@ impl Stage {
     /// Opens the sender of a file.
     pub fn sender(&self, file: &Path, rate: Rate, capture: Option<&Capture>) -> Result<SendSession, Failure> {
         let files = prepare([file]).or_exit(Exit::Usage, "cannot send this file")?;
-        let options = SendOptions::new(self.group, CongestionControl::Fixed { rate })
-            .with_interface(Some(self.interface.clone()))
-            .with_trace(capture.map(Capture::hook));
+        let mut options = SendOptions::new(self.group, CongestionControl::Fixed { rate });
+        options.link.interface = Some(self.interface.clone());
+        options.link.trace = capture.map(Capture::hook);
         SendSession::open(files, options).map_err(|error| send::failure("cannot send over loopback", error))
     }
 
@@ -91,11 +91,14 @@ impl Stage {
         shutdown: &Shutdown,
     ) -> Result<JoinHandle<()>, Failure> {
         let loss = (receiver == LOSSY).then_some(Loss { probability: LOSS, seed });
-        let options = ReceiveOptions::new(self.group, out)
-            .with_interface(Some(self.interface.clone()))
-            .with_tsi(Some(tsi.into()))
-            .with_timeout(Some(SILENCE_MAX))
-            .with_loss(loss);
+        let listen = ListenOptions {
+            interface: Some(self.interface.clone()),
+            tsi: Some(tsi.into()),
+            timeout: Some(SILENCE_MAX),
+            loss,
+            ..ListenOptions::new(self.group)
+        };
+        let options = ReceiveOptions::new(listen, out);
         let mut session = ReceiveSession::open(options)
             .map_err(|error| error_failure("cannot receive over loopback", error))?;
         shutdown.watch(session.stop_handle());

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use headwater::pgm::{
     PgmReceiveOptions, PgmReceiveOutcome, PgmReceiveSession, PgmReceiveSummary, PgmReceiveUpdate,
 };
-use headwater::{Session, StopHandle};
+use headwater::{ListenOptions, Session, StopHandle};
 use headwater_proto::eventlog::{Event, Progress, Role};
 use headwater_wire::pgm::Gsi;
 
@@ -39,18 +39,15 @@ pub fn run(args: &PgmReceiveArgs) -> Result<Exit, Failure> {
 }
 
 fn open(args: &PgmReceiveArgs, capture: Option<&Capture>) -> Result<PgmReceiveSession, Failure> {
-    let options = PgmReceiveOptions::new(args.network.group)
-        .with_interface(args.network.interface.clone())
-        .with_source(args.listen.source_for(args.network.group)?)
-        .with_framing(args.wire.framing.into())
-        .with_destination_port(args.wire.pgm_port)
-        .with_nak_port(args.nak_port)
-        .with_payload_bytes(args.payload)
-        .with_window_packets(args.wire.window)
-        .with_message_bytes_max(u32::try_from(args.message_max.0).unwrap_or(u32::MAX))
-        .with_timeout(args.timeout)
-        .with_loss(args.listen.loss())
-        .with_trace(capture.map(Capture::hook));
+    let listen = args.network.receiver(&args.listen, capture)?;
+    let options = PgmReceiveOptions {
+        wire: args.wire.options(),
+        nak_port: args.nak_port,
+        payload_bytes: args.payload,
+        window_packets: args.wire.window,
+        message_bytes_max: u32::try_from(args.message_max.0).unwrap_or(u32::MAX),
+        ..PgmReceiveOptions::new(ListenOptions { timeout: args.timeout, ..listen })
+    };
     let tried = format!("cannot receive from {}", args.network.group);
     PgmReceiveSession::open(options).map_err(|error| error_failure(&tried, error))
 }

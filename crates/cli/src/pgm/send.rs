@@ -84,18 +84,13 @@ fn open(
     control: PgmControl,
     capture: Option<&Capture>,
 ) -> Result<PgmSendSession, Failure> {
-    let options = PgmSendOptions::new(args.network.group, control)
-        .with_interface(args.network.interface.clone())
-        .with_ttl(args.link.ttl)
-        .with_dscp(args.link.dscp)
-        .with_framing(args.wire.framing.into())
-        .with_destination_port(args.wire.pgm_port)
-        .with_window_packets(args.wire.window)
-        .with_payload_bytes(args.payload)
-        .with_linger(args.linger)
-        .with_outage_max(args.link.outage)
-        .with_offload(!args.link.no_offload)
-        .with_trace(capture.map(Capture::hook));
+    let options = PgmSendOptions {
+        wire: args.wire.options(),
+        window_packets: args.wire.window,
+        payload_bytes: args.payload,
+        linger: args.linger,
+        ..PgmSendOptions::new(args.network.sender(&args.link, capture), control)
+    };
     let tried = format!("cannot send to {}", args.network.group);
     PgmSendSession::open(options).map_err(|error| failure(&tried, error))
 }

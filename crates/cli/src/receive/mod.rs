@@ -7,8 +7,8 @@ use std::path::Path;
 
 use headwater::net::OpenError;
 use headwater::{
-    IncompleteReason, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession,
-    ReceiveSummary, ReceiveUpdate, Session,
+    IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress,
+    ReceiveSession, ReceiveSummary, ReceiveUpdate, Session,
 };
 use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
@@ -63,19 +63,18 @@ fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession,
         Some(source) => ReceiveOptions::asking(source, args.via, &args.out),
         None => ReceiveOptions::new(args.network.group, &args.out),
     };
-    let options = match args.multicast {
+    let mut options = match args.multicast {
         Some(group) => options.with_replies_to(group, args.network.interface.clone()),
         None => options,
     };
-    let options = options
-        .with_source(args.listen.source_for(args.network.group)?)
-        .with_interface(args.network.interface.clone())
-        .with_tsi(args.tsi)
-        .with_timeout(args.timeout)
-        .with_max_rate(args.max_rate)
-        .with_rtt(args.rtt)
-        .with_loss(args.listen.loss())
-        .with_trace(capture.map(Capture::hook));
+    options.listen = ListenOptions {
+        group: options.listen.group,
+        tsi: args.tsi,
+        timeout: args.timeout,
+        max_rate: args.max_rate,
+        rtt: args.rtt,
+        ..args.network.receiver(&args.listen, capture)?
+    };
     ReceiveSession::open(options).map_err(|error| receiving_failed(args, error))
 }
 

@@ -52,11 +52,12 @@ fn options(args: &RelayArgs, capture: Option<&Capture>) -> RelayOptions {
         .with_requests_per_second(args.request_rate)
         .with_recent(args.keep as usize)
         .with_shape(args.egress_rate.map(|rate| EgressShape { rate, queue: queue(args) }));
-    let options = RelayOptions::new(relay)
-        .with_group(group)
-        .with_dscp(args.dscp)
-        .with_trace(capture.map(Capture::hook));
-    if args.listen.is_empty() { options } else { options.with_listen(args.listen.clone()) }
+    let mut options = RelayOptions::new(relay);
+    (options.group, options.dscp, options.trace) = (group, args.dscp, capture.map(Capture::hook));
+    if !args.listen.is_empty() {
+        options.listen.clone_from(&args.listen);
+    }
+    options
 }
 
 fn queue(args: &RelayArgs) -> QueueConfig {

@@ -44,16 +44,18 @@ fn options(args: &RelayArgs, capture: Option<&Capture>) -> Result<SimRelayOption
     let group = args.sim.sim.first().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
     let source = args.sim.sim_source.as_ref().map(|source| source.for_option("--sim-source", group));
     let relays = args.sim.sim_relay.iter().map(|relay| relay.for_option("--sim-relay", group));
-    let options = SimRelayOptions::new(args.sim.sim.clone(), links.collect())
-        .with_upstream(args.sim.sim_from.clone())
-        .with_source(source.transpose()?)
-        .with_relays(relays.collect::<Result<_, _>>()?)
-        .with_groups_max(args.sim.sim_groups)
-        .with_port(args.sim.sim_port)
-        .with_ttl(args.ttl)
-        .with_dscp(args.dscp)
-        .with_trace(capture.map(Capture::hook));
-    Ok(options)
+    Ok(SimRelayOptions {
+        groups: args.sim.sim.clone(),
+        links: links.collect(),
+        upstream: args.sim.sim_from.clone(),
+        source: source.transpose()?,
+        relays: relays.collect::<Result<_, _>>()?,
+        groups_max: args.sim.sim_groups,
+        port: args.sim.sim_port,
+        ttl: args.ttl,
+        dscp: args.dscp,
+        trace: capture.map(Capture::hook),
+    })
 }
 
 fn queue(args: &RelayArgs) -> QueueConfig {

@@ -101,22 +101,18 @@ fn open(
         (None, Some(duration)) => SendEnd::After(duration),
         (None, None) => SendEnd::Never,
     };
-    let options = SendOptions::new(args.network.group, control)
-        .with_listen(args.listen.clone())
-        .with_rehearsal(args.dry_run)
-        .with_interface(args.network.interface.clone())
-        .with_ttl(args.link.ttl)
-        .with_dscp(args.link.dscp)
-        .with_scheme(args.fec.into())
-        .with_order(args.order.into())
-        .with_symbol_size(args.symbol_size)
-        .with_tsi(args.tsi)
-        .with_end(end)
-        .with_outage_max(args.link.outage)
-        .with_memory_limit(Some(args.memory.0))
-        .with_temporary_folder(args.temp_dir.clone())
-        .with_offload(!args.link.no_offload)
-        .with_trace(capture.map(Capture::hook));
+    let options = SendOptions {
+        listen: args.listen.clone(),
+        is_rehearsal: args.dry_run,
+        scheme: args.fec.into(),
+        order: args.order.into(),
+        symbol_size: args.symbol_size,
+        tsi: args.tsi,
+        end,
+        memory_limit: Some(args.memory.0),
+        temporary_folder: args.temp_dir.clone(),
+        ..SendOptions::new(args.network.sender(&args.link, capture), control)
+    };
     SendSession::open(files, options).map_err(|error| sending_failed(args, error))
 }
 

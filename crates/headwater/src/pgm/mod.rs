@@ -6,12 +6,14 @@
 //! OpenPGM's and ZeroMQ's unmodified `epgm://` sockets interoperate with both ends (`docs/reference/pgm.md`).
 //!
 //! ```no_run
+//! use std::net::SocketAddr;
+//!
 //! use headwater::Session;
 //! use headwater::pgm::{LeSbccOptions, PgmControl, PgmReceiveOptions, PgmReceiveSession};
 //! use headwater::pgm::{PgmReceiveUpdate, PgmSendOptions, PgmSendSession};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let group = "239.255.72.87:7287".parse()?;
+//! let group: SocketAddr = "239.255.72.87:7287".parse()?;
 //!
 //! // On one machine:
 //! let options = PgmSendOptions::new(group, PgmControl::LeSbcc(LeSbccOptions::new()));
@@ -49,7 +51,7 @@ mod update;
 
 pub use feed::{PgmFeed, PgmFeedError};
 pub use headwater_proto::le_sbcc::Module as LeSbccModule;
-pub use options::{Framing, LeSbccOptions, PgmControl, PgmReceiveOptions, PgmSendOptions};
+pub use options::{Framing, LeSbccOptions, PgmControl, PgmReceiveOptions, PgmSendOptions, PgmWireOptions};
 pub use receive::PgmReceiveSession;
 pub use send::PgmSendSession;
 pub use update::{

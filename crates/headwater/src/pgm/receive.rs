@@ -48,7 +48,7 @@ impl PgmReceiveSession {
         let config = PgmReceiverConfig::new(options.wire.port(group), group.ip())
             .with_path_request(true)
             .with_nak_port(options.nak_port.unwrap_or(group.port()))
-            .with_payload_bytes(options.payload_bytes)
+            .with_payload_bytes(options.payload_bytes.clamp(16, 8_192))
             .with_window_packets(options.window_packets)
             .with_message_bytes_max(options.message_bytes_max)
             .with_waits(WAIT, WAIT);

@@ -8,7 +8,7 @@ use headwater_proto::control::ReceiverControl;
 use headwater_proto::delivery::{DeliveryReceiver, DeliveryReceiverConfig, StoreError};
 
 use super::asker::{self, AskingPort};
-use super::listener::{ListenOptions, Listener, listen_setters, session_setters};
+use super::listener::{ListenOptions, Listener};
 use super::update::{HeardSession, ReceiveOutcome, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use super::watch::Watch;
 use crate::clock::Clock;
@@ -179,9 +179,12 @@ fn run_on<P: ContentPort>(
 /// Options of a receiving session.
 #[derive(Debug)]
 pub struct ReceiveOptions {
-    pub(super) listen: ListenOptions,
-    pub(super) out: PathBuf,
-    pub(super) ask: Option<PullOptions>,
+    /// Group, source, interface and limits. For a session on request, only TSI, timeout, loss and trace
+    /// apply, and a source to receive from must be the address of the asked source.
+    pub listen: ListenOptions,
+    /// Folder for the files, created if missing.
+    pub out: PathBuf,
+    ask: Option<PullOptions>,
 }
 
 /// Path of requests to a source. The source's address takes the place of the group.
@@ -203,15 +206,14 @@ pub struct Loss {
 }
 
 impl ReceiveOptions {
-    /// Receives the first session heard on `group` (the base channel) into the folder `out`, which is
+    /// Receives the first session heard on a group (the base channel) into the folder `out`, which is
     /// created if missing.
-    pub fn new(group: SocketAddr, out: impl Into<PathBuf>) -> Self {
-        Self { listen: ListenOptions::new(group), out: out.into(), ask: None }
+    pub fn new(listen: impl Into<ListenOptions>, out: impl Into<PathBuf>) -> Self {
+        Self { listen: listen.into(), out: out.into(), ask: None }
     }
 
     /// Requests a session from `source` packet by packet, through a relay or directly, and receives the
-    /// session into the folder `out`. Of the listening options, only TSI, timeout, loss and trace apply. If
-    /// a source to receive from is set, the address must be that of `source`.
+    /// session into the folder `out`.
     pub fn asking(source: SocketAddr, via: Option<SocketAddr>, out: impl Into<PathBuf>) -> Self {
         let ask = PullOptions { upstream: via.unwrap_or(source), group: None };
         Self { ask: Some(ask), ..Self::new(source, out) }
@@ -227,9 +229,6 @@ impl ReceiveOptions {
         }
         self
     }
-
-    listen_setters!();
-    session_setters!();
 }
 
 /// Error that prevents receiving a session. Failures of the content are a

@@ -18,7 +18,7 @@ use super::content::{Content, FileWatcher};
 use super::error::SendError;
 use super::files::FileSet;
 use super::hashing::HashingThreads;
-use super::link::{Link, PullEndpoint};
+use super::link::{Link, LinkOptions, PullEndpoint};
 use super::options::{SendEnd, SendOptions, SendOrder};
 use super::repair_store::store_file;
 use super::source::FileSource;
@@ -431,6 +431,38 @@ impl Headers {
     pub(crate) const BUFFERS: Self = Self { usual: 24, longest: 48 };
 }
 
+/// Options of packets, common to sessions of files and sessions of buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketOptions<'a> {
+    pub(crate) congestion_control: &'a CongestionControl,
+    pub(crate) tsi: Option<u32>,
+    pub(crate) symbol_size: Option<u16>,
+}
+
+impl PacketOptions<'_> {
+    fn check(&self) -> Result<(), SendError> {
+        let refuse = |option, value, range| Err(SendError::Option { option, value, range });
+        if self.tsi == Some(0) {
+            return refuse("the TSI", 0, "from 1 to 4294967295");
+        }
+        let (control, max) = (self.congestion_control, self.congestion_control.rate_max());
+        if let Some(base) = control.rate_base().filter(|_| control.is_multi_rate()) {
+            // Rates that follow reports need no room for steps above the first step.
+            let follows = control.control().network == Network::GroupsAndReports;
+            let over = if follows { 1 } else { MAX_OVER_BASE_MIN };
+            let least = Rate::from_bits(base.as_bits().saturating_mul(over)).unwrap_or(base);
+            if max < least {
+                return Err(SendError::Rates { base, max, least });
+            }
+        }
+        let symbol_max = DATAGRAM_BYTES_MAX - HEADER_BYTES_MAX;
+        if let Some(size) = self.symbol_size.filter(|size| *size == 0 || usize::from(*size) > symbol_max) {
+            return refuse("the symbol size", size.into(), "from 1 to 8880 bytes");
+        }
+        Ok(())
+    }
+}
+
 /// Checked options and packet sizes, common to sessions of files and sessions of buffers.
 #[derive(Debug)]
 pub(crate) struct PacketPlan {
@@ -442,27 +474,31 @@ pub(crate) struct PacketPlan {
 
 impl PacketPlan {
     /// Plans a session to groups and opens the socket that sends to the groups.
-    pub(crate) fn open(options: &SendOptions, headers: Headers) -> Result<(Self, Link), SendError> {
-        check(options)?;
-        if options.congestion_control.is_on_request() {
-            return Err(SendError::NotOnRequest(options.congestion_control.name()));
+    pub(crate) fn open(
+        link: &LinkOptions,
+        packets: PacketOptions<'_>,
+        headers: Headers,
+    ) -> Result<(Self, Link), SendError> {
+        packets.check()?;
+        let control = packets.congestion_control;
+        if control.is_on_request() {
+            return Err(SendError::NotOnRequest(control.name()));
         }
-        let link = Link::open(&options.link, options.congestion_control.channels()?, 0)?;
+        let link = Link::open(link, control.channels()?, 0)?;
         let interface = link.socket.interface();
-        let planned = Self::new(options, headers, link.header_bytes(), interface.mtu(), &interface.name)?;
+        let planned = Self::new(packets, headers, link.header_bytes(), interface.mtu(), &interface.name)?;
         Ok((planned, link))
     }
 
     /// Plans packets for a path with `path_bytes` of headers and, if known, an MTU.
     fn new(
-        options: &SendOptions,
+        options: PacketOptions<'_>,
         headers: Headers,
         path_bytes: u32,
         mtu: Option<u32>,
         interface: &str,
     ) -> Result<Self, SendError> {
-        let control = &options.congestion_control;
-        let added = control.added_bytes();
+        let added = options.congestion_control.added_bytes();
         let header_bytes = path_bytes + u32::from(headers.longest) + u32::from(added);
         let symbol_size = options.symbol_size.unwrap_or_else(|| symbol_size_for(mtu, header_bytes));
         if let Some(mtu) = mtu.filter(|mtu| header_bytes + u32::from(symbol_size) > *mtu) {
@@ -480,18 +516,24 @@ impl PacketPlan {
 
 /// Opens the transport of a session of files.
 fn open(options: &SendOptions) -> Result<(PacketPlan, SessionTransport), SendError> {
+    let packets = PacketOptions {
+        congestion_control: &options.congestion_control,
+        tsi: options.tsi,
+        symbol_size: options.symbol_size,
+    };
+    check(options)?;
     if !options.congestion_control.is_on_request() {
-        return PacketPlan::open(options, Headers::FILES)
+        return PacketPlan::open(&options.link, packets, Headers::FILES)
             .map(|(planned, link)| (planned, SessionTransport::Groups(Box::new(link))));
     }
-    check(options)?;
+    packets.check()?;
     let (ipv4, ipv6): (Vec<SocketAddr>, Vec<_>) = options.listen.iter().partition(|at| at.is_ipv4());
     if let ([one, other, ..], _) | (_, [one, other, ..]) = (&ipv4[..], &ipv6[..]) {
         return Err(SendError::ListenTwice(*one, *other));
     }
     let endpoint = PullEndpoint::open(&options.listen, &options.link, options.is_rehearsal)?;
     let (mtu, interface) = endpoint.mtu();
-    let planned = PacketPlan::new(options, Headers::FILES, endpoint.header_bytes(), Some(mtu), &interface)?;
+    let planned = PacketPlan::new(packets, Headers::FILES, endpoint.header_bytes(), Some(mtu), &interface)?;
     Ok((planned, SessionTransport::Requests(endpoint)))
 }
 
@@ -502,31 +544,14 @@ fn order(options: &SendOptions) -> Order {
     options.congestion_control.order(wanted)
 }
 
+/// Refuses orders and ends that only sessions of one rate have.
 fn check(options: &SendOptions) -> Result<(), SendError> {
-    let refuse = |option, value, range| Err(SendError::Option { option, value, range });
-    if options.tsi == Some(0) {
-        return refuse("the TSI", 0, "from 1 to 4294967295");
-    }
     let is_multi_rate = options.congestion_control.is_multi_rate();
-    let max = options.congestion_control.rate_max();
-    if let Some(base) = options.congestion_control.rate_base().filter(|_| is_multi_rate) {
-        // Rates that follow reports need no room for steps above the first step.
-        let follows = options.congestion_control.control().network == Network::GroupsAndReports;
-        let over = if follows { 1 } else { MAX_OVER_BASE_MIN };
-        let least = Rate::from_bits(base.as_bits().saturating_mul(over)).unwrap_or(base);
-        if max < least {
-            return Err(SendError::Rates { base, max, least });
-        }
-    }
     if is_multi_rate && options.order == Some(SendOrder::Window) {
         return Err(SendError::NoWindows);
     }
     if is_multi_rate && matches!(options.end, SendEnd::Passes(_)) {
         return Err(SendError::NoPasses);
-    }
-    let symbol_max = DATAGRAM_BYTES_MAX - HEADER_BYTES_MAX;
-    if let Some(size) = options.symbol_size.filter(|size| *size == 0 || usize::from(*size) > symbol_max) {
-        return refuse("the symbol size", size.into(), "from 1 to 8880 bytes");
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::clock::{Clock, Progress, elapsed, ntp_now};
 use crate::congestion_control::Path;
 use crate::driver::Application;
 use crate::net::{LinkChange, SenderSocket, Waker};
-use crate::send::{Headers, Link, PacketPlan, RateWatch, SendError};
+use crate::send::{Headers, Link, PacketOptions, PacketPlan, RateWatch, SendError};
 use crate::session::Session;
 use crate::threads::StopHandle;
 
@@ -33,19 +33,24 @@ impl StreamSendSession {
     /// # Errors
     /// If an option is out of range, or no interface can send to the group.
     pub fn open(options: StreamSendOptions) -> Result<Self, SendError> {
-        let (planned, link) = PacketPlan::open(&options.session, Headers::BUFFERS)?;
+        let packets = PacketOptions {
+            congestion_control: &options.congestion_control,
+            tsi: options.tsi,
+            symbol_size: options.part_bytes,
+        };
+        let (planned, link) = PacketPlan::open(&options.link, packets, Headers::BUFFERS)?;
         let feed = StreamFeed::new(link.poller.waker());
         Ok(Self { options, planned, link, feed })
     }
 
     /// Returns the parameters of the stream at its start.
     pub fn started(&self) -> StreamStarted {
-        let (session, socket) = (&self.options.session, &self.link.socket);
+        let (options, socket) = (&self.options, &self.link.socket);
         StreamStarted {
             tsi: self.planned.tsi,
-            group: session.link.group,
+            group: options.link.group,
             channels: socket.channels().count(),
-            congestion_control: session.congestion_control,
+            congestion_control: options.congestion_control,
             source: socket.local_addr(),
             interface: socket.interface().name.clone(),
             part_bytes: self.planned.symbol_size,
@@ -59,15 +64,15 @@ impl StreamSendSession {
 
     fn send(&mut self, observer: &mut dyn FnMut(StreamSendUpdate)) -> Result<StreamSendSummary, SendError> {
         let (PacketPlan { tsi, symbol_size, packet_bytes }, link) = (&self.planned, &mut self.link);
-        let session = &mut self.options.session;
+        let options = &mut self.options;
         // The schedule of the channels begins with the first buffer.
         while !self.feed.has_news() && !link.stop.is_stopped() {
-            link.wait(&session.link)?;
+            link.wait(&options.link)?;
         }
-        let path = Path { sender: link.socket.local_addr().ip(), group: session.link.group.ip(), tsi: *tsi };
-        let control = session.congestion_control.sender(*packet_bytes, path)?;
+        let path = Path { sender: link.socket.local_addr().ip(), group: options.link.group.ip(), tsi: *tsi };
+        let control = options.congestion_control.sender(*packet_bytes, path)?;
         let config =
-            SenderConfig::new(*tsi, *symbol_size).with_order(self.options.order).with_ntp_at_zero(ntp_now());
+            SenderConfig::new(*tsi, *symbol_size).with_order(options.order).with_ntp_at_zero(ntp_now());
         let mut machine = Sender::new(config, control)?;
         let clock = Clock::start();
         let mut watch = Watch {
@@ -75,10 +80,10 @@ impl StreamSendSession {
             feed: self.feed.clone(),
             observer,
             progress: Progress::new(clock.now()),
-            rate: RateWatch::new(session.congestion_control.rate_max()),
+            rate: RateWatch::new(options.congestion_control.rate_max()),
             last: StreamSendProgress::default(),
         };
-        link.drive(&mut session.link, &mut machine, clock, &mut watch)?;
+        link.drive(&mut options.link, &mut machine, clock, &mut watch)?;
         Ok(StreamSendSummary { is_complete: !link.stop.is_stopped(), progress: watch.last })
     }
 }
