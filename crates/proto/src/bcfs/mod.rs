@@ -17,11 +17,9 @@
 //! [`Client`] and [`BcfsSource`] are not machines: the application's machine embeds a client or a source,
 //! passes datagrams in, and sends the returned datagrams. Both have no queues, and allocate only on
 //! construction. [`BreadcrumbRouter`] is the router between source and clients, and [`relay`] runs that
-//! router on any host. [`express`] and [`repair`] are two services on top.
+//! router on any host.
 
-pub mod express;
 pub mod relay;
-pub mod repair;
 mod router;
 mod source;
 #[cfg(test)]

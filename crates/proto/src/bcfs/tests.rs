@@ -7,5 +7,4 @@ mod hostile;
 mod loss;
 mod model;
 mod relay;
-mod repair;
 mod tree;
