@@ -1,4 +1,4 @@
-//! `headwater doctor`: why multicast does not start, in a checklist.
+//! `headwater doctor`: a checklist of reasons why multicast does not start.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -13,13 +13,13 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::screen::count;
 use crate::shutdown::Shutdown;
 
-/// Width of the terminal that lines are broken for.
+/// Assumed width of the terminal.
 const COLUMNS: usize = 110;
-/// Where the text of a check begins, and that of its advice.
+/// Column of the text of a check, and of advice.
 const INDENT: usize = 24;
 const ADVICE_INDENT: usize = INDENT + 2;
 
-/// Looks, or answers those who look.
+/// Checks the network, or answers the probes of other machines.
 pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     let group = args.network.group.ip();
     let source = args.source.as_ref().map(|source| source.for_option("--source", group)).transpose()?;
@@ -42,7 +42,7 @@ fn look(args: &DoctorArgs, options: &DoctorOptions) -> Result<Exit, Failure> {
             written = if args.json { print_json(&check_json(check)) } else { print_check(check) };
         }
     })
-    .or_exit(Exit::Usage, "cannot look at the group")?;
+    .or_exit(Exit::Usage, "cannot check the group")?;
     let summed_up = written
         .and_then(|()| if args.json { print_json(&summary_json(&report)) } else { print_summary(&report) });
     said(summed_up)?;
@@ -63,7 +63,7 @@ fn answer(args: &DoctorArgs, options: &DoctorOptions) -> Result<Exit, Failure> {
     } else {
         print_line(&format!("answering probes of {group} on {interface}, until interrupted"))
     };
-    // Each who asks is said once, not each of the probes: all of a run carry the same number.
+    // Each asking machine is reported once: all probes of a run carry the same number.
     let mut last = None;
     let result = answerer.run(&mut |asked| {
         if written.is_ok() && (args.json || last != Some((asked.by, asked.request.nonce))) {
@@ -76,7 +76,7 @@ fn answer(args: &DoctorArgs, options: &DoctorOptions) -> Result<Exit, Failure> {
     Ok(Exit::Interrupted)
 }
 
-/// A reader that goes away is no failure.
+/// Prints a line. A reader that has closed standard output is no failure.
 fn said(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -109,7 +109,7 @@ fn print_check(check: &Check) -> io::Result<()> {
         .map_or(Ok(()), |advice| print_line(&format!("{:INDENT$}> {}", "", wrapped(advice, ADVICE_INDENT))))
 }
 
-/// Breaks a long text between words, under its beginning.
+/// Breaks a long text between words, indented.
 fn wrapped(text: &str, indent: usize) -> String {
     let mut lines = String::new();
     let mut width = 0;
@@ -137,7 +137,8 @@ fn print_summary(report: &Report) -> io::Result<()> {
     let found = [counted(Verdict::Problem, "problem"), counted(Verdict::Warning, "warning")];
     let found = found.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let unknown = number(Verdict::Unknown);
-    let unseen = if unknown == 0 { String::new() } else { format!("; {unknown} could not be told (?)") };
+    let unseen =
+        if unknown == 0 { String::new() } else { format!("; {unknown} could not be determined (?)") };
     print_line("")?;
     print_line(&match report.verdict() {
         Verdict::Problem if number(Verdict::Problem) == 1 => {

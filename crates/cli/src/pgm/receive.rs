@@ -20,12 +20,12 @@ use crate::receive::{error_failure, link_changed, settle};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 
-/// Receives messages to standard output, or to a file.
+/// Receives messages to standard output or to a file.
 pub fn run(args: &PgmReceiveArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     if args.output.json && args.out.is_none() {
         let reason =
-            "events and messages cannot both go to standard output: say where messages go with --out FILE";
+            "events and messages cannot both go to standard output: write messages to a file with --out FILE";
         return Err(Failure::new(Exit::Usage, reason));
     }
     let form = super::form(args.form, args.wire.framing)?.unwrap_or(Form::Lines);
@@ -52,7 +52,7 @@ fn open(args: &PgmReceiveArgs, capture: Option<&Capture>) -> Result<PgmReceiveSe
     PgmReceiveSession::open(options).map_err(|error| error_failure(&tried, error))
 }
 
-/// Where messages go. Once that takes no more, the session is stopped.
+/// Output of messages. A failed write stops the session.
 struct Out {
     form: Form,
     out: Box<dyn Write>,
@@ -68,7 +68,7 @@ impl Out {
                 let tried = format!("cannot write messages to '{}'", path.display());
                 Box::new(BufWriter::new(file.or_exit(Exit::Disk, tried)?))
             }
-            // Its own buffer would write each line by itself.
+            // The buffer of standard output would write each line separately.
             None => Box::new(BufWriter::new(io::stdout().lock())),
         };
         Ok(Self { form, out, stop, failed: None })
@@ -128,7 +128,7 @@ fn transfer(
                 Event::SessionFound { tsi: identifier(*gsi), source: source.to_string() }
             }
             PgmReceiveUpdate::Lost { packets } => {
-                tracing::warn!("{packets} packets are lost for good: what was in them is missing here");
+                tracing::warn!("{packets} packets are lost for good: their messages are missing here");
                 Event::MessagesLost { packets: *packets }
             }
             PgmReceiveUpdate::Progress(received) => {
@@ -157,14 +157,14 @@ fn transfer(
     ended.map_err(|(_, failure)| failure)
 }
 
-/// What the end comes to: a word for the event log, and why it is none of the good ones.
+/// Returns a word for the event log, or a word and the failure.
 fn end(
     args: &PgmReceiveArgs,
     summary: &PgmReceiveSummary,
     failed: Option<io::Error>,
 ) -> Result<Exit, (&'static str, Failure)> {
     match failed {
-        // Who reads the messages has enough.
+        // The reader of the messages has closed the output.
         Some(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Ok),
         Some(error) => {
             let failure =
@@ -190,13 +190,13 @@ fn end(
         }
         PgmReceiveOutcome::BrokenOff => {
             let reason = format!(
-                "{lost} packets were lost for good, and the stream breaks off there, after {} bytes; give both ends a larger --window, or the sender a lower --max-rate",
+                "{lost} packets were lost for good, and the stream ends there, after {} bytes; give both ends a larger --window, or the sender a lower --max-rate",
                 summary.progress.message_bytes
             );
             Err(("incomplete", Failure::new(Exit::Incomplete, reason)))
         }
         PgmReceiveOutcome::TimedOut => {
-            let reason = "the source fell silent without saying that it ended; was it stopped, or is the network gone?";
+            let reason = "the source fell silent without an end of the session; was the source killed, or is the network down?";
             Err(("incomplete", Failure::new(Exit::Incomplete, reason)))
         }
         PgmReceiveOutcome::NothingReceived => {
@@ -209,7 +209,7 @@ fn end(
     }
 }
 
-/// A session's name as a number, for events.
+/// Returns the name of a session as a number, for events.
 pub fn identifier(gsi: Gsi) -> u64 {
     gsi.0.iter().fold(0, |number, octet| number << 8 | u64::from(*octet))
 }

@@ -28,7 +28,10 @@ pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
         return sim::run(args);
     }
     if args.ecn && args.queue != QueueName::Red {
-        return Err(Failure::new(Exit::Usage, "--ecn needs --queue red: a drop-tail queue marks nothing"));
+        return Err(Failure::new(
+            Exit::Usage,
+            "--ecn needs --queue red: a drop-tail queue does not mark packets",
+        ));
     }
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
@@ -111,7 +114,7 @@ fn event(progress: &RelayProgress) -> eventlog::RelayProgress {
     eventlog::RelayProgress { counters: progress.counters, unsent: progress.unsent }
 }
 
-/// `3.4 Mbit/s to 9 neighbours, 812 requests/s in, 301 up, 256 breadcrumbs`.
+/// Returns `3.4 Mbit/s to 9 neighbours, 812 requests/s in, 301 up, 256 breadcrumbs`.
 fn line_of(progress: &RelayProgress, before: &RelayProgress) -> String {
     let (now, then) = (&progress.counters, &before.counters);
     let span = progress.elapsed.saturating_sub(before.elapsed).max(Duration::from_millis(1));
@@ -128,7 +131,7 @@ fn line_of(progress: &RelayProgress, before: &RelayProgress) -> String {
     )
 }
 
-/// What it came to.
+/// Returns the summary of the relay.
 fn last_line_of(progress: &RelayProgress) -> String {
     let RelayProgress { elapsed, counters, unsent } = progress;
     let (router, egress) = (&counters.router, &counters.egress);

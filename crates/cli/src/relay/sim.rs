@@ -22,7 +22,7 @@ pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
     if !is_shaped && args.sim.sim_marking != SimMarking::Red {
         return Err(Failure::new(
             Exit::Usage,
-            "--sim-marking is of links that have a rate: say --sim-to IF=RATE, or --egress-rate",
+            "--sim-marking needs links with a rate: add --sim-to IF=RATE, or --egress-rate",
         ));
     }
     let screen = Screen::new(&args.output);
@@ -40,7 +40,7 @@ fn options(args: &RelayArgs, capture: Option<&Capture>) -> Result<SimRelayOption
         interface: interface.clone(),
         shape: rate.or(args.egress_rate).map(|rate| EgressShape { rate, queue: queue(args) }),
     });
-    // Groups of several IP versions have a relay each: the first one's counts, and is refused beside others.
+    // The first group's IP version counts; groups of another version need another relay and are refused.
     let group = args.sim.sim.first().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
     let source = args.sim.sim_source.as_ref().map(|source| source.for_option("--sim-source", group));
     let relays = args.sim.sim_relay.iter().map(|relay| relay.for_option("--sim-relay", group));
@@ -88,7 +88,7 @@ fn relay(
         line.set_message(line_of(&progress, &before));
         if progress.counters.beyond > 0 && before.counters.beyond == 0 {
             screen.say(
-                "somebody below holds more groups than --sim-groups: give as many as the sender's --groups",
+                "a receiver below has joined more groups than --sim-groups: set --sim-groups to the sender's --groups",
             );
         }
         events.emit(None, &Event::SimRelayProgress(event(&progress)));
@@ -109,7 +109,7 @@ fn event(progress: &SimRelayProgress) -> eventlog::SimRelayProgress {
     eventlog::SimRelayProgress { counters: progress.counters, unsent: progress.unsent }
 }
 
-/// `13 Mbit/s to 3 members, 3 groups held, 12 marks/s`.
+/// Returns `13 Mbit/s to 3 members, 3 groups held, 12 marks/s`.
 fn line_of(progress: &SimRelayProgress, before: &SimRelayProgress) -> String {
     let (now, then) = (&progress.counters, &before.counters);
     let span = progress.elapsed.saturating_sub(before.elapsed).as_millis().max(1);
@@ -124,7 +124,7 @@ fn line_of(progress: &SimRelayProgress, before: &SimRelayProgress) -> String {
     )
 }
 
-/// What it came to.
+/// Returns the summary of the relay.
 fn last_line_of(progress: &SimRelayProgress) -> String {
     let SimRelayProgress { elapsed, counters, unsent } = progress;
     let egress = &counters.egress;
