@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use headwater::Loss;
+use headwater_proto::control::Rules;
 use headwater_proto::controls::Control;
 use headwater_proto::{Rate, Size};
 
@@ -221,7 +222,7 @@ pub struct ReceiveArgs {
     pub timeout: Option<Duration>,
     /// Ask this source, by address or name, for its packets, by unicast: it sends with --congestion-control
     /// rainbow
-    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt"])]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt", "rules"])]
     pub ask: Option<SocketAddr>,
     /// With --ask: the nearest relay [default: the source itself is asked]
     #[arg(long, value_name = "HOST[:PORT]", value_parser = values::relay, requires = "ask")]
@@ -236,6 +237,9 @@ pub struct ReceiveArgs {
     /// times an hour
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub rtt: Option<Duration>,
+    /// Rules by which a receiver of m2c or webrc changes its rate
+    #[arg(long, value_name = "RULES", default_value = Rules::NAMES[0].0, value_parser = values::rules())]
+    pub rules: Rules,
     #[command(flatten)]
     pub output: OutputArgs,
 }

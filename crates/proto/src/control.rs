@@ -362,8 +362,29 @@ pub enum Rules {
 }
 
 impl Rules {
-    /// Names in plans and on the command line.
-    pub const NAMES: [(&str, Self); 2] = [("default", Self::Revised), ("published", Self::Published)];
+    /// Names in plans and on the command line, the default first.
+    pub const NAMES: [(&str, Self); 2] = [("revised", Self::Revised), ("published", Self::Published)];
+
+    /// Returns the rules of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, rules)| *rules)
+    }
+
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Revised => Self::NAMES[0].0,
+            Self::Published => Self::NAMES[1].0,
+        }
+    }
+
+    /// Returns the line of the command's help.
+    pub const fn help(self) -> &'static str {
+        match self {
+            Self::Revised => "All rules: losses by chance, overload, a short queue (docs/design/control.md)",
+            Self::Published => "Those of the papers and RFCs alone, to repeat their experiments",
+        }
+    }
 }
 
 /// Status of a receiving control, for display.

@@ -74,6 +74,7 @@ fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession,
         .with_timeout(args.timeout)
         .with_max_rate(args.max_rate)
         .with_rtt(args.rtt)
+        .with_rules(args.rules)
         .with_loss(args.listen.loss())
         .with_trace(capture.map(Capture::hook));
     ReceiveSession::open(options).map_err(|error| receiving_failed(args, error))

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use headwater_proto::control::Rules;
 use headwater_proto::pgm::carrier;
 use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{Machine, Rate, Seed, described};
@@ -29,6 +30,7 @@ pub(crate) struct ListenOptions {
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_rate: Option<Rate>,
     pub(crate) rtt: Option<Duration>,
+    pub(crate) rules: Rules,
     pub(crate) loss: Option<Loss>,
     pub(crate) trace: Option<TraceHook>,
 }
@@ -43,6 +45,7 @@ impl ListenOptions {
             timeout: None,
             max_rate: None,
             rtt: None,
+            rules: Rules::default(),
             loss: None,
             trace: None,
         }
@@ -65,6 +68,7 @@ impl ListenOptions {
         let config = described::DescribedReceiverConfig::new()
             .with_max_rate(self.max_rate)
             .with_rtt_hint(self.rtt.map(Into::into))
+            .with_rules(self.rules)
             .with_naks(Some(naks))
             .with_seed(Seed(system::random_u64()))
             .with_prober(self.rtt.is_none().then(|| ProberConfig::new(Seed(system::random_u64()))));
@@ -143,6 +147,15 @@ macro_rules! session_setters {
             self.listen.rtt = rtt;
             self
         }
+
+        /// Rules by which the receiver changes its rate under M2C and WEBRC. Default: all rules of this
+        /// implementation; the published rules repeat experiments of the papers. No effect under a control
+        /// without a choice of rules.
+        #[must_use]
+        pub fn with_rules(mut self, rules: headwater_proto::control::Rules) -> Self {
+            self.listen.rules = rules;
+            self
+        }
     };
 }
 
@@ -159,6 +172,7 @@ impl fmt::Debug for ListenOptions {
             .field("timeout", &self.timeout)
             .field("max_rate", &self.max_rate)
             .field("rtt", &self.rtt)
+            .field("rules", &self.rules)
             .field("loss", &self.loss)
             .finish_non_exhaustive()
     }
