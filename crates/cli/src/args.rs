@@ -75,6 +75,7 @@ const DOCTOR_EXAMPLES: &str = "\
 Examples:
   headwater doctor --interface eth0              a checklist, with what to do; exit code 3 if there is a problem
   headwater doctor --source 192.0.2.1            may packets of this sender come in?
+  headwater doctor --events receive.sqlog        why is this transfer as fast as it is?
   headwater doctor --answer --interface eth0     on another machine: tell those who ask how their probes arrive";
 
 const INSPECT_EXAMPLES: &str = "\
@@ -280,8 +281,11 @@ pub struct DoctorArgs {
     /// How long to listen for sessions and for who asks for members
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = values::duration)]
     pub wait: Duration,
+    /// Say why a transfer is as fast as it is, by the log that its receiver writes (`receive --events FILE`)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub events: Option<PathBuf>,
     /// Answer the probes of others instead, until interrupted
-    #[arg(long, conflicts_with_all = ["ttl", "wait"])]
+    #[arg(long, conflicts_with_all = ["ttl", "wait", "events"])]
     pub answer: bool,
     /// Print checks as JSON, one object per line, and a summary
     #[arg(long)]

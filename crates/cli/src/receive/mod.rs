@@ -12,7 +12,7 @@ use headwater::{
 };
 use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
-use headwater_proto::eventlog::{Event, Progress, Reasons, Reception, Role};
+use headwater_proto::eventlog::{Event, PathEstimate, Progress, Reasons, Reception, Role};
 
 use crate::args::ReceiveArgs;
 use crate::capture::Capture;
@@ -229,6 +229,7 @@ fn reception(received: &ReceiveProgress) -> Reception {
         window: control.window,
         missing: received.symbols.saturating_sub(received.symbols_held),
         time_left: view::time_left(received).and_then(|left| u64::try_from(left.as_millis()).ok()),
+        path: control.path.as_ref().map(PathEstimate::from),
     }
 }
 

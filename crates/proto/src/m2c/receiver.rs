@@ -235,7 +235,7 @@ impl ReceiverControl for Receiver {
             fair_rate: Rate::of_packets(fair_rate, self.layers.packet_bytes()),
             rtt: Some(Duration::from_secs_f64(rtt)),
             loss_event_rate,
-            path: session.path_status(self.layers.packet_bytes()),
+            path: session.path_status(shifted(now), self.layers.packet_bytes()),
             ..control::Status::default()
         }
     }

@@ -5,7 +5,7 @@ use super::Session;
 use super::bottleneck::Bottleneck;
 use super::chance::Chance;
 use super::waits::Waits;
-use crate::control::{PathStatus, Wishes};
+use crate::control::{PathStatus, RateLimit, Wishes};
 use crate::m2c::receiver::Mode;
 use crate::measure::Overload;
 use crate::rate::Rate;
@@ -240,8 +240,19 @@ impl Session {
         }
     }
 
+    /// Returns the reason other than the path for which no further level may be joined.
+    fn rate_limit(&self, now: Instant) -> Option<RateLimit> {
+        let next = self.level() + 1;
+        if next > self.top() {
+            return Some(RateLimit::Sender);
+        }
+        let is_host = self.rate_max() < self.limits.rate_max;
+        let limit = if is_host { RateLimit::Host } else { RateLimit::Receiver };
+        (self.rate_of(next, now) > self.rate_max()).then_some(limit)
+    }
+
     /// Returns the estimate of the path, with packets of `packet_bytes`.
-    pub(in crate::m2c) fn path_status(&self, packet_bytes: u16) -> Option<PathStatus> {
+    pub(in crate::m2c) fn path_status(&self, now: Instant, packet_bytes: u16) -> Option<PathStatus> {
         let revised = self.revised.as_ref()?;
         let (chance, found) = (revised.chance.part(), revised.bottleneck.estimate());
         Some(PathStatus {
@@ -254,6 +265,7 @@ impl Session {
             chance,
             chance_losses: revised.chance.count,
             levels_left: revised.overload.levels_left(),
+            limit: self.rate_limit(now),
         })
     }
 
