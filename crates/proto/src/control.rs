@@ -492,7 +492,8 @@ impl fmt::Display for PathStatus {
             write!(f, ", {:.1} % lost by chance", 100.0 * self.chance)?;
         }
         if self.levels_left > 0 {
-            write!(f, ", {} levels left by overload", self.levels_left)?;
+            let levels = if self.levels_left == 1 { "level" } else { "levels" };
+            write!(f, ", {} {levels} left by overload", self.levels_left)?;
         }
         Ok(())
     }

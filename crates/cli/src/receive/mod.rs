@@ -91,10 +91,15 @@ fn transfer(
     let mut view = View::new(args, screen);
     let group = args.ask.unwrap_or(args.network.group);
     let mut last = Progress::default();
+    // A receiver that has left its channels estimates no path any more.
+    let mut path = None;
     let mut too_long = None;
     let result = session.run(&mut |update| {
         match &update {
-            ReceiveUpdate::Progress(received) => last = progress(received),
+            ReceiveUpdate::Progress(received) => {
+                last = progress(received);
+                path = received.control.path.or(path);
+            }
             ReceiveUpdate::LongPacketsMissing(missing) => too_long = Some(missing.clone()),
             _ => {}
         }
@@ -104,7 +109,10 @@ fn transfer(
     screen.clear();
     let summary =
         result.map_err(|error| events.session_failed(Role::Receiver, last, receiving_failed(args, error)))?;
-    let progress = progress(&summary.progress);
+    let mut progress = progress(&summary.progress);
+    if let Some(reception) = &mut progress.reception {
+        reception.path = path.as_ref().map(PathEstimate::from);
+    }
     let outcome = outcome_name(&summary.outcome);
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
     view.sum_up(&summary);

@@ -198,16 +198,20 @@ fn a_path_that_drops_ecn_is_found_out() {
 
 #[test]
 fn a_transfer_tells_why_it_is_as_fast_as_it_is() {
-    // 4 Mbit/s, and 25 packets of queue.
-    let narrow = "tc qdisc add dev left root tbf rate 4mbit burst 3000 limit 37500 || exit 77\n";
+    // A switch that forwards channels to their members only, 4 Mbit/s, and 25 packets of queue.
+    let narrow = "ip addr flush dev left && \
+        ip link add dev switch type bridge mcast_snooping 1 mcast_querier 1 mcast_query_response_interval 10 && \
+        ip link set dev left master switch && ip link set dev left type bridge_slave fastleave on && \
+        ip addr add 10.9.8.1/24 dev switch && ip link set dev switch up && \
+        tc qdisc add dev left root tbf rate 4mbit burst 3000 limit 37500 || exit 77\n";
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().display();
-    fs::write(folder.path().join("file"), crate::transfer::noise(3_000_000)).unwrap();
+    fs::write(folder.path().join("file"), crate::transfer::noise(1_500_000)).unwrap();
     let script = format!(
-        "{PAIR}{narrow}$headwater send --quiet --interface left --max-rate 16M {dir}/file >/dev/null 2>&1 & sending=$!
-        $there $headwater receive --interface right --timeout 20s --events {dir}/log --out {dir}/out >&2
+        "{PAIR}{narrow}$headwater send --quiet --interface switch --max-rate 16M {dir}/file >/dev/null 2>&1 & sending=$!
+        timeout 40 $there $headwater receive --interface right --timeout 20s --events {dir}/log --out {dir}/out >&2
         kill -TERM $sending; kill $other
-        exec $headwater doctor --json --interface left --wait 100ms --events {dir}/log"
+        exec $headwater doctor --json --interface switch --wait 100ms --events {dir}/log"
     );
     let Some(looked) = in_namespace(&script) else { return };
     let why = check(&looked, "transfer")["seen"].as_str().unwrap().to_owned();

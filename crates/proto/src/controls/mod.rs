@@ -254,8 +254,7 @@ const RATIO: Parameter = parameter("ratio-ppm", Unit::Millionths, 1, 10_000_000,
 const SLOT: Parameter = parameter("slot-ns", Unit::Nanoseconds, 1, u64::MAX, 0);
 
 /// Cap on the rate of one receiver; the largest value is no cap.
-pub const RECEIVER_MAX_RATE: Parameter =
-    parameter("max-rate", Unit::BitsPerSecond, 1, u64::MAX, u64::MAX);
+pub const RECEIVER_MAX_RATE: Parameter = parameter("max-rate", Unit::BitsPerSecond, 1, u64::MAX, u64::MAX);
 /// Round-trip time to the sender without queueing; 0 is measured.
 pub const RTT: Parameter = parameter("rtt", Unit::Nanoseconds, 0, u64::MAX, 0);
 /// Rules by which a receiver changes its rate.

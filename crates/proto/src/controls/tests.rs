@@ -60,7 +60,9 @@ fn each_control_with_rules_heeds_them() {
     }
     let default = Rules::NAMES[usize::try_from(RULES.default).unwrap()];
     assert_eq!(default.1, Rules::default());
-    assert!(Rules::NAMES.iter().all(|(name, rules)| Rules::of(name) == Some(*rules) && rules.name() == *name));
+    assert!(
+        Rules::NAMES.iter().all(|(name, rules)| Rules::of(name) == Some(*rules) && rules.name() == *name)
+    );
 }
 
 /// Gives a receiver the first packets of its sender. Returns whether the receiver estimates the path, as
@@ -70,7 +72,9 @@ fn begun(description: &Description, mut receiver: ReceiverEnd) -> bool {
     receiver.start(Instant::ZERO);
     for _ in 0..100 {
         let Some(now) = sender.next_departure() else { break };
-        if let Some(departure) = sender.departure(now).filter(|departure| departure.channel == ChannelId::BASE) {
+        if let Some(departure) =
+            sender.departure(now).filter(|departure| departure.channel == ChannelId::BASE)
+        {
             let arrival = Arrival {
                 source: SENDER.into(),
                 channel: departure.channel,
