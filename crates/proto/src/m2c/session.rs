@@ -45,6 +45,8 @@ pub(super) struct Session {
     losses: Losses,
     start: FastStart,
     decisions: Decisions,
+    /// Last result of `rate_of`, which a packet needs many times: time, level, rate.
+    rate: (Instant, u16, f64),
     queue: Queue,
     follow: Follow,
     overrun: Overrun,
@@ -94,6 +96,7 @@ impl Session {
             losses: Losses::default(),
             start: FastStart::new(now),
             decisions: Decisions { epoch: clock.channels.epoch_at(before), ..Decisions::default() },
+            rate: (Instant::ZERO, u16::MAX, 0.0),
             queue: Queue::new(now),
             follow: Follow::default(),
             overrun: Overrun::default(),
@@ -121,6 +124,7 @@ impl Session {
     /// Records a packet of a subscribed channel, and the losses that the packet revealed.
     pub(super) fn record(&mut self, now: Instant, place: &Place, found: Found) {
         let lost = found.lost;
+        self.remember_rate(now);
         let late = delay(now, place.left);
         self.path.delay.record(now, late);
         self.path.meter.record(now, 1);
@@ -146,6 +150,14 @@ impl Session {
 
     /// `c_n(t)`, packets per second.
     fn rate_of(&self, level: u16, now: Instant) -> f64 {
-        self.clock.channels.cumulative_rate(level.min(self.levels.top), now)
+        let level = level.min(self.levels.top);
+        let (at, last, rate) = self.rate;
+        if (at, last) == (now, level) { rate } else { self.clock.channels.cumulative_rate(level, now) }
+    }
+
+    /// Computes the rate of the subscribed levels once for all steps of a packet.
+    fn remember_rate(&mut self, now: Instant) {
+        let level = self.levels.count().min(self.levels.top);
+        self.rate = (now, level, self.clock.channels.cumulative_rate(level, now));
     }
 }
