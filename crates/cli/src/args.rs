@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use headwater::{LinkOptions, ListenOptions, Loss};
+use headwater_proto::control::Rules;
 use headwater_proto::controls::Control;
 use headwater_proto::{Rate, Size};
 
@@ -74,6 +75,7 @@ const DOCTOR_EXAMPLES: &str = "\
 Examples:
   headwater doctor --interface eth0              a checklist with advice; exit code 3 if there is a problem
   headwater doctor --source 192.0.2.1            may packets of this sender come in?
+  headwater doctor --events receive.sqlog        why is this transfer as fast as it is?
   headwater doctor --answer --interface eth0     on another machine: answer probes";
 
 const INSPECT_EXAMPLES: &str = "\
@@ -221,7 +223,7 @@ pub struct ReceiveArgs {
     pub timeout: Option<Duration>,
     /// Request packets from this source, by address or name, by unicast; the source sends with
     /// --congestion-control rainbow
-    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt"])]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt", "rules"])]
     pub ask: Option<SocketAddr>,
     /// With --ask: the nearest relay [default: requests go to the source]
     #[arg(long, value_name = "HOST[:PORT]", value_parser = values::relay, requires = "ask")]
@@ -236,6 +238,9 @@ pub struct ReceiveArgs {
     /// an hour
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub rtt: Option<Duration>,
+    /// Rules by which a receiver of m2c or webrc changes its rate
+    #[arg(long, value_name = "RULES", default_value = Rules::NAMES[0].0, value_parser = values::rules())]
+    pub rules: Rules,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -276,8 +281,11 @@ pub struct DoctorArgs {
     /// Time to listen for sessions and for IGMP or MLD queries
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = values::duration)]
     pub wait: Duration,
+    /// Explain the speed of a transfer from the log that its receiver writes (`receive --events FILE`)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub events: Option<PathBuf>,
     /// Answer probes of other machines instead, until interrupted
-    #[arg(long, conflicts_with_all = ["ttl", "wait"])]
+    #[arg(long, conflicts_with_all = ["ttl", "wait", "events"])]
     pub answer: bool,
     /// Print checks as JSON, one object per line, and a summary
     #[arg(long)]

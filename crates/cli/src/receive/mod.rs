@@ -12,7 +12,7 @@ use headwater::{
 };
 use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
-use headwater_proto::eventlog::{Event, Progress, Reasons, Reception, Role};
+use headwater_proto::eventlog::{Event, PathEstimate, Progress, Reasons, Reception, Role};
 
 use crate::args::ReceiveArgs;
 use crate::capture::Capture;
@@ -72,6 +72,7 @@ fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession,
         timeout: args.timeout,
         max_rate: args.max_rate,
         rtt: args.rtt,
+        rules: args.rules,
         ..args.network.receiver(&args.listen, capture)?
     };
     ReceiveSession::open(options).map_err(|error| receiving_failed(args, error))
@@ -88,10 +89,15 @@ fn transfer(
     let mut view = View::new(args, screen);
     let group = args.ask.unwrap_or(args.network.group);
     let mut last = Progress::default();
+    // A receiver that has left its channels estimates no path any more.
+    let mut path = None;
     let mut too_long = None;
     let result = session.run(&mut |update| {
         match &update {
-            ReceiveUpdate::Progress(received) => last = progress(received),
+            ReceiveUpdate::Progress(received) => {
+                last = progress(received);
+                path = received.control.path.or(path);
+            }
             ReceiveUpdate::LongPacketsMissing(missing) => too_long = Some(missing.clone()),
             _ => {}
         }
@@ -101,7 +107,10 @@ fn transfer(
     screen.clear();
     let summary =
         result.map_err(|error| events.session_failed(Role::Receiver, last, receiving_failed(args, error)))?;
-    let progress = progress(&summary.progress);
+    let mut progress = progress(&summary.progress);
+    if let Some(reception) = &mut progress.reception {
+        reception.path = path.as_ref().map(PathEstimate::from);
+    }
     let outcome = outcome_name(&summary.outcome);
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
     view.sum_up(&summary);
@@ -226,6 +235,7 @@ fn reception(received: &ReceiveProgress) -> Reception {
         window: control.window,
         missing: received.symbols.saturating_sub(received.symbols_held),
         time_left: view::time_left(received).and_then(|left| u64::try_from(left.as_millis()).ok()),
+        path: control.path.as_ref().map(PathEstimate::from),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use headwater_proto::control::Rules;
 use headwater_proto::pgm::carrier;
 use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{Machine, Rate, Seed, described};
@@ -41,6 +42,10 @@ pub struct ListenOptions {
     /// join a group. Default: the receiver queries the sender occasionally by unicast
     /// (`docs/reference/wire/rtt.md`); without an answer, the receiver uses the shortest join time.
     pub rtt: Option<Duration>,
+    /// Rules by which the receiver changes its rate under M2C and WEBRC. Default: all rules of this
+    /// implementation; the published rules repeat experiments of the papers. No effect under a control
+    /// without a choice of rules.
+    pub rules: Rules,
     /// Deliberate drop of datagrams. Default: no drops.
     pub loss: Option<Loss>,
     /// Hook called for each received datagram, including deliberately dropped datagrams. Default: no hook.
@@ -64,6 +69,7 @@ impl ListenOptions {
             timeout: None,
             max_rate: None,
             rtt: None,
+            rules: Rules::Revised,
             loss: None,
             trace: None,
         }
@@ -86,6 +92,7 @@ impl ListenOptions {
         let config = described::DescribedReceiverConfig::new()
             .with_max_rate(self.max_rate)
             .with_rtt_hint(self.rtt.map(Into::into))
+            .with_rules(self.rules)
             .with_naks(Some(naks))
             .with_seed(Seed(system::random_u64()))
             .with_prober(self.rtt.is_none().then(|| ProberConfig::new(Seed(system::random_u64()))));
