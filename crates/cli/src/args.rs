@@ -163,9 +163,13 @@ pub struct SendArgs {
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
     /// Least that a receiver can take: the rate of the base channel [default: 120k]; with le-sbcc, least that
-    /// is sent [default: next to nothing]
+    /// is sent [default: the lesser of 200k and a fiftieth of --max-rate]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub base_rate: Option<Rate>,
+    /// With le-sbcc: follow the slowest receiver, however slow, as the control's paper has it. By default, a
+    /// receiver that holds the rate at --base-rate for 10 s leaves the session for 5 minutes
+    #[arg(long)]
+    pub wait_for_slowest: bool,
     /// With rainbow: address at which it is asked; at most one of each IP version [default: all, port 7288]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::own_source)]
     pub listen: Vec<SocketAddr>,
@@ -199,6 +203,8 @@ pub struct SendArgs {
     /// Show what would be sent and how long it takes; send nothing
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub confine: ConfineArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -236,6 +242,8 @@ pub struct ReceiveArgs {
     /// times an hour
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub rtt: Option<Duration>,
+    #[command(flatten)]
+    pub confine: ConfineArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -397,6 +405,18 @@ pub struct OutputArgs {
     /// Write log lines as JSON
     #[arg(long)]
     pub log_json: bool,
+}
+
+/// Confinement of the process.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConfineArgs {
+    /// Leave the process unconfined. By default, after start, the process opens no file outside of its
+    /// folders, starts no program, and gains no privileges (Linux: Landlock, seccomp)
+    #[arg(long)]
+    pub no_sandbox: bool,
+    /// Become this user before the first packet is read; needs root
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
 }
 
 /// A treatment of symbolic links.
