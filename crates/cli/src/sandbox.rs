@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn an_unknown_user_is_named() {
         let args = ConfineArgs { user: Some("no such user".into()), no_sandbox: true };
-        let failure = confine(&args, &Paths::default()).err().expect("refused");
+        let failure = confine(&args, &Paths::default()).expect_err("refused");
         assert!(failure.chain().contains("'no such user'"), "{}", failure.chain());
     }
 }
