@@ -206,6 +206,57 @@ def naks(bed, full):
     return holds
 
 
+def sim_reports(bed, full):
+    """SIM: reports of congestion from 200 addresses of a network: the file comes whole, in about the time that it takes without them"""
+    seconds = []
+    for is_attacked in (False, True):
+        receiver = bed.receive("receiver", "--group", f"{GROUP}:{PORT}")
+        values = {"group": f"{GROUP}:{PORT}", "interface": bed.address("forger"), "network": "10.90.7", "addresses": 190}
+        attack = bed.forge("reports", **values, rate=400, seconds=90) if is_attacked else None
+        time.sleep(0.5)
+        began = time.monotonic()
+        sender = bed.send(bed.file((6 if full else 2) * MB), "sim", "--max-rate", "20M", "--group", f"{GROUP}:{PORT}")
+        check(receiver.end(patience_seconds=90) == 0, f"{receiver.name}: {receiver.complaint()}")
+        seconds.append(time.monotonic() - began)
+        sender.kill()
+        if attack:
+            attack.kill()
+    clean, attacked = seconds
+    return [(f"whole after {attacked:.1f} s, {clean:.1f} s without reports", attacked <= 1.5 * clean + 1, parts.BUSY), ("whole", True)]
+
+
+def sim_joins(bed, full):
+    """SIM: a member of a link of 4 Mbit/s announces all groups of a session of 20: the relay prunes what the link does not carry"""
+    bed.add_host("honest")
+    bed.ip("relay", "link", "add", "dev", "lower", "type", "veth", "peer", "name", "eth0", "netns", bed.hosts["honest"])
+    bed.ip("relay", "address", "add", "10.91.0.1/24", "dev", "lower")
+    bed.ip("relay", "link", "set", "dev", "lower", "up")
+    bed.bring_up("honest", "10.91.0.2")
+    group = f"{GROUP}:{PORT}"
+    relay = bed.headwater("relay", "relay", "--sim", group, "--sim-from", "eth0", "--sim-to", "lower=4M")
+    relay.wait_for("its start", lambda events: any(event["event"] == "relay:started" for event in events))
+    # Natively at the switch: its reports open the session's higher groups.
+    bed.receive("late", "--group", group)
+    honest = bed.receive("honest", "--group", group)
+    bed.send(bed.file(200 * MB), "sim", "--max-rate", "20M", "--sim-relay", bed.address("relay"), "--group", group)
+    check(until_first(honest) < 15, f"an honest receiver is served: {honest.complaint()}")
+    time.sleep(30 if full else 12)
+    alone = rate(honest, 5)
+    bed.runs += 1
+    words = [f"group={group}", "interface=10.91.0.2", "network=10.91.0", "groups=8", "rate=2", "seconds=60"]
+    bed.start("honest", "forger", bed.folder, [bed.forger, "reports", *words])
+    time.sleep(6)
+    beside = rate(honest, 10 if full else 5)
+    relay.signal(signal.SIGINT)
+    check(relay.end() == 0, f"{relay.name}: {relay.complaint()}")
+    told = relay.events()[-1]
+    print(f"  {alone:.0f} packets/s before, {beside:.0f} from 6 s on; the relay pruned {told['pruned']} groups and dropped {told['egress']['queue_drops']} packets")
+    return [
+        (f"an honest member of the link keeps its rate: {beside / alone:.2f}, at least 0.8", beside >= 0.8 * alone, parts.BUSY),
+        (f"an honest member is served: {beside / alone:.2f}", beside > 0.1 * alone),
+    ]
+
+
 def garbage(bed, full):
     """random bytes on the group, in the sender's name: the file comes whole"""
     receiver = bed.receive("receiver", "--group", f"{GROUP}:{PORT}")
@@ -260,7 +311,7 @@ def confined(bed, full):
     return holds
 
 
-ATTACKS = {attack.__name__: attack for attack in (amplifier, keep_out, naks, garbage, confined)}
+ATTACKS = {attack.__name__: attack for attack in (amplifier, keep_out, naks, sim_reports, sim_joins, garbage, confined)}
 
 
 def main():

@@ -208,6 +208,7 @@ impl Egress {
         link.offered += 1;
         // Slow links leave part of the room to other links.
         if link.queue.len() > room {
+            link.dropped += 1;
             self.counters.no_room += 1;
             return;
         }

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, ensure};
 use headwater_wire::bcfs::{Header, Kind, Label, Level, WORDED_BODY_BYTES_MIN};
+use headwater_wire::lct;
 use headwater_wire::pgm::{Body, Gsi, Packet, PgmReport};
+use headwater_wire::sim::{Data, Group, Holding, SimReport};
 use socket2::{Domain, Socket, Type};
 
 use super::raw::Forged;
@@ -34,6 +36,15 @@ pub(crate) fn requests(values: &Values) -> Result<()> {
     })
 }
 
+/// Opens a socket that hears a group.
+fn listen(group: SocketAddrV4, interface: Ipv4Addr) -> Result<std::net::UdpSocket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::V4(group).into())?;
+    socket.join_multicast_v4(group.ip(), &interface)?;
+    Ok(socket.into())
+}
+
 /// Session that a forger of NAKs has heard.
 #[derive(Clone, Copy)]
 struct Heard {
@@ -50,11 +61,7 @@ pub(crate) fn naks(values: &Values) -> Result<()> {
     ensure!((1..=250).contains(&addresses), "addresses= is 1 to 250");
     let from = |number: u64| -> Result<Ipv4Addr> { Ok(format!("{network}.{}", 2 + number).parse()?) };
     from(0).context("network= has three numbers, such as 10.88.7")?;
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&SocketAddr::V4(group).into())?;
-    socket.join_multicast_v4(group.ip(), &interface)?;
-    let socket: std::net::UdpSocket = socket.into();
+    let socket = listen(group, interface)?;
     let (heard, last) = (Arc::new(Mutex::new(None)), Arc::new(AtomicU32::new(0)));
     let (heard_by_reader, last_of_reader) = (Arc::clone(&heard), Arc::clone(&last));
     std::thread::spawn(move || {
@@ -78,6 +85,49 @@ pub(crate) fn naks(values: &Values) -> Result<()> {
         packet.emit(&mut payload).ok()?;
         let from = from(draw.below(addresses)).ok()?;
         Some(Forged { from: SocketAddrV4::new(from, 40_000), to: sender, payload })
+    })
+}
+
+/// SIM's reports of congestion in answer to each request, or announcements of groups.
+pub(crate) fn reports(values: &Values) -> Result<()> {
+    let (group, interface): (SocketAddrV4, Ipv4Addr) = (values.get("group")?, values.get("interface")?);
+    let (network, addresses): (String, u64) = (values.get("network")?, values.or("addresses", 1)?);
+    let groups: u8 = values.or("groups", 0)?;
+    let socket = listen(group, interface)?;
+    let heard = Arc::new(Mutex::new(None));
+    let heard_by_reader = Arc::clone(&heard);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 9_000];
+        while let Ok((bytes, SocketAddr::V4(sender))) = socket.recv_from(&mut buffer) {
+            let Ok(packet) = lct::Packet::new_checked(&buffer[..bytes]) else { continue };
+            let (Ok(data), Some(tsi)) = (Data::parse(packet.cci()), packet.tsi()) else { continue };
+            if let Ok(mut heard) = heard_by_reader.lock() {
+                *heard = Some((sender, data, u32::try_from(tsi & 0xFF_FFFF).unwrap_or(0)));
+            }
+        }
+    });
+    send(values, |draw: &mut Draw| {
+        let (to, data, session): (SocketAddrV4, Data, u32) = (*heard.lock().ok()?)?;
+        let from = format!("{network}.{}", 60 + draw.below(addresses.min(190))).parse().ok()?;
+        let payload = if groups > 0 {
+            Holding { session, groups }.emit().to_vec()
+        } else {
+            let report = SimReport {
+                is_last: true,
+                request: data.request,
+                source: u32::try_from(draw.below(u64::from(u32::MAX))).unwrap_or(0),
+                group: Group { session, rank: 0 },
+                reports: 1,
+                congested: 1,
+                population: 1,
+                min_rate: 1,
+                max_rate: 1,
+                echo: data.timestamp,
+                hold: 0,
+            };
+            report.emit().to_vec()
+        };
+        Some(Forged { from: SocketAddrV4::new(from, 40_000), to, payload })
     })
 }
 

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `requests` | `to` relay or source, `source` named in the requests, `victim` (default: random addresses), `label` |
 //! | `naks` | `group`, `interface` (its address), `network` (a.b.c), `addresses` 1 to 250 |
+//! | `reports` | `group`, `interface`, `network`, `addresses`, `groups` announced in place of reports (default: 0) |
 //! | `garbage` | `to` group or host, `from` address and port, `bytes` of a datagram |
 //!
 //! `rate` (datagrams a second) and `seconds` apply to each. The last line of output has the datagrams and the
@@ -90,6 +91,7 @@ fn main() -> Result<()> {
         "requests" => attacks::requests(&values),
         "naks" => attacks::naks(&values),
         "garbage" => attacks::garbage(&values),
+        "reports" => attacks::reports(&values),
         other => bail!("no attack is called '{other}'"),
     }
 }

@@ -13,7 +13,7 @@ use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::time::Instant;
 
 /// Challenges a second to all addresses together, with bursts of a tenth: 5 Mbit/s of UDP payload. A network
-/// (/24 of IPv4, /56 of IPv6) gets 20 a second, and a burst of 256 for the hosts of a room that start at once.
+/// (/24 of IPv4, /56 of IPv6) gets 20 a second, and a burst of 256 for hosts that start at the same time.
 pub const CHALLENGES_PER_SECOND: u32 = 20_000;
 const NETWORK_BURST: u32 = 256;
 /// Most challenges that wait to be sent; requests beyond them stay unanswered.

@@ -1,6 +1,6 @@
 //! Words of a source's receivers: proof that the source address of a NAK receives.
 //!
-//! A receiver asks by an SPMR with the option OPT_WORD, and the source answers by a packet of the same length.
+//! A receiver asks by an SPMR with the option OPT_WORD, and the source answers by a packet of that length.
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;

@@ -12,7 +12,7 @@
 //! | groups announced without subscribers | as by a forged join: sent for 7 s or while announced |
 //! | announcing more and fewer groups in turn | more: followed at once; fewer: four times a second |
 //! | announcing from ever new addresses | at most [`MEMBERS_MAX`] members, [`PORTS_MAX`] at an address |
-//! | announcing more than the link carries | the top group is pruned: [`RelayConfig::with_pruning`] |
+//! | announcing more than the link carries | top groups are pruned: [`RelayConfig::with_pruning`] |
 //! | sending on the groups | while the session is sent, only the first source is forwarded |
 //!
 //! On the link of a forged announcement, the groups without subscribers are marked in place of subscribed
@@ -143,11 +143,29 @@ const PRUNED: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, Default)]
 struct Pruning {
     bad_looks: u8,
+    /// Packets offered to the link since the last look, by session and rank.
+    offered: Vec<Vec<u64>>,
     /// Maximum number of groups, by session, until an instant.
     limits: BTreeMap<usize, (u16, Instant)>,
 }
 
 impl Pruning {
+    fn new(config: &RelayConfig) -> Self {
+        Self { offered: vec![vec![0; config.groups.into()]; config.sessions], ..Self::default() }
+    }
+
+    /// Returns the number of groups of a session that the link carries of `offered` packets by rank, if the
+    /// queue has taken `taken` of `all` packets: at least 1.
+    fn carried(offered: &[u64], taken: u64, all: u64) -> u16 {
+        let share: u64 = offered.iter().sum::<u64>() * taken / all.max(1);
+        let mut sum = 0;
+        let fits = offered.iter().take_while(|count| {
+            sum += **count;
+            sum <= share
+        });
+        u16::try_from(fits.count()).unwrap_or(u16::MAX).max(1)
+    }
+
     /// Returns the number of groups of a session that the link carries of `wanted` groups.
     fn limited(&self, now: Instant, block: usize, wanted: u16) -> u16 {
         match self.limits.get(&block) {
@@ -175,7 +193,7 @@ impl Relay {
             egress,
             changes: VecDeque::new(),
             next_sweep: now + SWEEP,
-            pruning: vec![Pruning::default(); config.links.len()],
+            pruning: vec![Pruning::new(&config); config.links.len()],
             next_look: now + LOOK,
             counters: RelayCounters::default(),
             config,
@@ -243,6 +261,7 @@ impl Relay {
         let Some(packet) = self.egress.hold(datagram.payload, WAITING_MAX) else { return };
         for (link, tops) in self.tops.iter().enumerate() {
             if rank < tops[block] {
+                self.pruning[link].offered[block][usize::from(rank)] += 1;
                 self.egress.send_to(now, packet, below(link), datagram.ecn, Some(channel));
             }
         }
@@ -319,20 +338,25 @@ impl Relay {
         session.teller.hold(now, most);
     }
 
-    /// Looks at the drops of a link's queue, and prunes the top group of each session if the queue has
-    /// dropped too much for some looks in a row.
+    /// Looks at the drops of a link's queue. If the queue has dropped too much for some looks in a row,
+    /// prunes the top groups of each session that the link does not carry.
     fn look(&mut self, now: Instant, link: usize) {
         let (offered, dropped) = self.egress.take_drops(below(link));
         let pruning = &mut self.pruning[link];
         pruning.bad_looks = if dropped * DROPS_OF > offered { pruning.bad_looks + 1 } else { 0 };
-        if pruning.bad_looks < BAD_LOOKS {
+        let is_due = pruning.bad_looks >= BAD_LOOKS;
+        for (block, (ranks, top)) in pruning.offered.iter_mut().zip(&self.tops[link]).enumerate() {
+            let carried = Pruning::carried(ranks, offered - dropped, offered);
+            if is_due && carried < *top {
+                pruning.limits.insert(block, (carried, now + PRUNED));
+                self.counters.pruned += u64::from(top - carried);
+            }
+            ranks.fill(0);
+        }
+        if !is_due {
             return;
         }
         pruning.bad_looks = 0;
-        for (block, top) in self.tops[link].iter().enumerate().filter(|(_, top)| **top > 1) {
-            pruning.limits.insert(block, (top - 1, now + PRUNED));
-            self.counters.pruned += 1;
-        }
         (0..self.sessions.len()).for_each(|block| self.follow(now, block, true));
     }
 
@@ -444,8 +468,8 @@ impl RelayConfig {
         }
     }
 
-    /// Whether a link whose queue drops more than a quarter of the packets for 3 s loses the top group of
-    /// each session for 30 s. The next group follows if the drops go on. Default: no.
+    /// Whether a link whose queue drops more than a quarter of the packets for 3 s loses, for 30 s, the top
+    /// groups that the link does not carry. Default: no.
     #[must_use]
     pub const fn with_pruning(mut self, prunes: bool) -> Self {
         self.prunes = prunes;
