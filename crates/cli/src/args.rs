@@ -165,9 +165,14 @@ pub struct SendArgs {
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
     /// Minimum rate of a receiver: the rate of the base channel [default: 120k]; with le-sbcc, minimum
-    /// sending rate [default: some packets in ten seconds]
+    /// sending rate [default: the lesser of 200k and a fiftieth of
+    /// --max-rate]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub base_rate: Option<Rate>,
+    /// With le-sbcc: follow the slowest receiver, however slow, as the control's paper has it. By default, a
+    /// receiver that holds the rate at --base-rate for 10 s leaves the session for 5 minutes
+    #[arg(long)]
+    pub wait_for_slowest: bool,
     /// With rainbow: address for requests; at most one of each IP version [default: all, port 7288]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::own_source)]
     pub listen: Vec<SocketAddr>,
@@ -201,6 +206,8 @@ pub struct SendArgs {
     /// Show the session and the duration; send nothing
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub confine: ConfineArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -241,6 +248,8 @@ pub struct ReceiveArgs {
     /// Rules by which a receiver of m2c or webrc changes its rate
     #[arg(long, value_name = "RULES", default_value = Rules::NAMES[0].0, value_parser = values::rules())]
     pub rules: Rules,
+    #[command(flatten)]
+    pub confine: ConfineArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -429,6 +438,18 @@ pub struct OutputArgs {
     /// Write log lines as JSON
     #[arg(long)]
     pub log_json: bool,
+}
+
+/// Confinement of the process.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConfineArgs {
+    /// Leave the process unconfined. By default, after start, the process opens no file outside of its
+    /// folders, starts no program, and gains no privileges (Linux: Landlock, seccomp)
+    #[arg(long)]
+    pub no_sandbox: bool,
+    /// Become this user before the first packet is read; needs root
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
 }
 
 /// Treatment of symbolic links.

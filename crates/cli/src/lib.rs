@@ -14,6 +14,7 @@ mod inspect;
 mod pgm;
 mod receive;
 mod relay;
+mod sandbox;
 pub mod screen;
 mod send;
 pub mod shutdown;

@@ -9,6 +9,7 @@ use headwater_wire::{Cci, fdt};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use crate::admission::AdmissionKey;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 pub use crate::pacing::Overload;
 use crate::rate::Rate;
@@ -216,6 +217,10 @@ pub trait SenderControl {
     /// was sent: the schedule of a control of several channels advances as if a packet had left.
     fn departed(&mut self, now: Instant, bytes: usize);
 
+    /// Sets the secret key by which the control tells networks of receivers apart, and proves addresses.
+    /// Without a key, in simulations, the limits of the control's paper hold alone.
+    fn set_admission_key(&mut self, _key: AdmissionKey) {}
+
     /// Handles a datagram from a receiver. Controls without feedback ignore the datagram.
     fn feedback(&mut self, _now: Instant, _datagram: &Datagram<'_>) {}
 
@@ -275,6 +280,7 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         &mut self:
         fn envelope() -> Option<&mut dyn SenderEnvelope>;
         fn departed(now: Instant, bytes: usize);
+        fn set_admission_key(key: AdmissionKey);
         fn feedback(now: Instant, datagram: &Datagram<'_>);
         fn poll_transmit(now: Instant, buffer: &mut [u8]) -> Option<Transmit>;
         fn timeout(now: Instant);

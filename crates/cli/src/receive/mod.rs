@@ -18,6 +18,7 @@ use crate::args::ReceiveArgs;
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
+use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
@@ -31,8 +32,11 @@ const OTHERS_NAMED_MAX: usize = 3;
 pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
-    let session = open(args, capture.as_ref())?;
     let mut events = Events::open(&args.output, "headwater receive")?;
+    // The store reports why a folder cannot be made.
+    std::fs::create_dir_all(&args.out).ok();
+    confine(&args.confine, &Paths { write: vec![args.out.clone()], ..Paths::default() })?;
+    let session = open(args, capture.as_ref())?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, session, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)

@@ -20,6 +20,7 @@ use crate::args::SendArgs;
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
@@ -39,8 +40,9 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     // A dry run creates no capture, not even an empty file.
     let capture = args.output.pcap.as_deref().filter(|_| !args.dry_run).map(Capture::create).transpose()?;
     let control = control::chosen(args)?;
-    let session = open(args, control, files, capture.as_ref())?;
     let mut events = Events::open(&args.output, "headwater send")?;
+    confine(&args.confine, &paths(args, &files))?;
+    let session = open(args, control, files, capture.as_ref())?;
     if args.dry_run {
         dry_run::show(args, &session, &mut events).or_exit(Exit::Other, "cannot write to standard output")?;
         return events.finish().map(|()| Exit::Ok);
@@ -48,6 +50,13 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, session, &shutdown, &screen, &mut events));
     crate::receive::settle(outcome, events, capture)
+}
+
+/// Files that are sent, and the folder of repair symbols.
+fn paths(args: &SendArgs, files: &FileSet) -> Paths {
+    let outside = files.outside().iter().map(|link| link.target.clone());
+    let folder = args.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+    Paths { read: args.paths.iter().cloned().chain(outside).collect(), write: vec![folder] }
 }
 
 /// Warns of skipped paths, and of links to files outside of the given paths.
