@@ -212,6 +212,13 @@ pub trait SenderControl {
         None
     }
 
+    /// Returns how long before its departure a packet can be generated: the schedule of this time depends on
+    /// no receiver. Zero if departures depend on feedback or requests, or if packets are too rare to be
+    /// listed in manifests ([`crate::auth`]).
+    fn lead(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Marks the due departure as used for a datagram of `bytes` of UDP payload. `bytes` is 0 when nothing
     /// was sent: the schedule of a control of several channels advances as if a packet had left.
     fn departed(&mut self, now: Instant, bytes: usize);
@@ -269,6 +276,7 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         fn next_departure() -> Option<Instant>;
         fn departure(now: Instant) -> Option<Departure>;
         fn responder() -> Option<&dyn Responder>;
+        fn lead() -> Duration;
         fn overload() -> Option<Overload>;
         fn visit_counters(visit: &mut dyn FnMut(&'static str, Value));
         fn poll_timeout() -> Option<Instant>;

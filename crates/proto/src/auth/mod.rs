@@ -8,6 +8,7 @@
 
 mod budget;
 mod hash;
+mod line;
 mod pass;
 mod signing;
 mod tags;
@@ -18,7 +19,9 @@ mod waiting;
 mod window;
 
 pub use hash::PublicKey;
-pub use signing::{GROUP, PLANNED_MAX, SigningConfig, SigningEnd, SigningError, Slot};
+pub(crate) use line::{AuthPacket, SigningLine, lead};
+pub use line::{Signing, signed_bytes};
+pub use signing::{GROUP, PLANNED, PLANNED_MAX, SigningConfig, SigningEnd, SigningError, Slot};
 pub use verifying::{AuthCounters, AuthVerdict, Rejection, Released, VerifyingConfig, VerifyingFront};
 pub use waiting::{WAITING_BYTES_MAX, WAITING_TIME};
 

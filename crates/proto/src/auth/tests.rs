@@ -65,7 +65,7 @@ impl<S: Signer> Source<S> {
 
     /// Sends the next slot, with the plan full before.
     fn send(&mut self) -> Vec<u8> {
-        while self.end.planned(BASE) < PLANNED_MAX {
+        while self.end.planned(BASE) < PLANNED {
             self.plan();
         }
         self.send_planned()
