@@ -29,7 +29,7 @@ const LISTED_FROM: usize = 40;
 const LISTED_UNTIL: usize = 32;
 /// Shortest time and fewest packets of the base channel between two packets with the public key.
 const KEY_INTERVAL: Duration = Duration::from_millis(100);
-const KEY_PACKETS: u32 = 8;
+const KEY_PACKETS: u32 = 5;
 /// Part of the schedule's spacing by which late departures catch up: 1.25 times the rate.
 const CATCH_UP: u64 = 5;
 

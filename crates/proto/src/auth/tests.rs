@@ -102,9 +102,18 @@ fn at(index: u64) -> Instant {
 }
 
 fn ended(counters: &AuthCounters) -> u64 {
-    let AuthCounters { verified, malformed, foreign, forged, unlisted, replayed, untrusted, over_budget } =
-        *counters;
-    verified + malformed + foreign + forged + unlisted + replayed + untrusted + over_budget
+    let AuthCounters {
+        verified,
+        unsigned,
+        malformed,
+        foreign,
+        forged,
+        unlisted,
+        replayed,
+        untrusted,
+        over_budget,
+    } = *counters;
+    verified + unsigned + malformed + foreign + forged + unlisted + replayed + untrusted + over_budget
 }
 
 fn symbol(datagram: &[u8]) -> Option<u32> {
