@@ -1,6 +1,7 @@
 //! What the command line says. One definition feeds parsing, help, completions and the man pages.
 
 mod bench;
+mod keys;
 mod pgm;
 mod relay;
 mod relay_sim;
@@ -21,6 +22,7 @@ use headwater_proto::{Rate, Size};
 use crate::exit::Failure;
 
 pub use bench::{BenchArgs, BenchPart, MeasureArgs};
+pub use keys::{KeygenArgs, SignArgs, TrustArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use relay::{QueueName, RelayArgs};
 pub use relay_sim::SimMarking;
@@ -47,6 +49,7 @@ Exit codes:
     5  incomplete: the session ended, or fell silent, before every file was whole
     6  verification failed: a file is not what its sender promised; it was discarded
     7  disk: a file could not be read or written
+    8  packets came before the timeout, but none of a trusted sender
     9  a sender left out files that changed or became unreadable; the others were sent
   130  interrupted";
 
@@ -114,6 +117,9 @@ pub enum Command {
     /// Pass requests of receivers up to their sources, and replies down, where the network has no multicast
     #[command(after_help = relay::EXAMPLES, after_long_help = long(relay::EXAMPLES))]
     Relay(Box<RelayArgs>),
+    /// Make a key that signs sessions
+    #[command(after_help = keys::KEYGEN_EXAMPLES)]
+    Keygen(KeygenArgs),
     /// Watch one sender and three receivers at work on this machine; needs no network and no root
     #[command(after_help = DEMO_EXAMPLES, after_long_help = long(DEMO_EXAMPLES))]
     Demo(Box<DemoArgs>),
@@ -178,7 +184,7 @@ pub struct SendArgs {
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Auto)]
     pub order: Order,
     /// Bytes of content in a packet
-    /// [default: 1408, or what fits the interface's MTU; with rainbow at all addresses, 1344]
+    /// [default: 1344, or what fits the interface's MTU; 64 more with --no-sign]
     #[arg(long, value_name = "BYTES", value_parser = values::symbol_size)]
     pub symbol_size: Option<u16>,
     /// Session identifier, 1 to 4294967295; default: random
@@ -199,6 +205,8 @@ pub struct SendArgs {
     /// Show what would be sent and how long it takes; send nothing
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub keys: SignArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -236,6 +244,8 @@ pub struct ReceiveArgs {
     /// times an hour
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub rtt: Option<Duration>,
+    #[command(flatten)]
+    pub keys: TrustArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }

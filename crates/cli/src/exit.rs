@@ -24,6 +24,8 @@ pub enum Exit {
     VerificationFailed = 6,
     /// A file could not be read or written.
     Disk = 7,
+    /// Packets came before the timeout, but none of a trusted sender.
+    Untrusted = 8,
     /// Files changed or could not be read while they were sent, and were left out; the others were sent.
     LeftOut = 9,
     /// SIGINT or SIGTERM: 128 + SIGINT, as shells say it.

@@ -55,6 +55,7 @@ mod clock;
 mod congestion_control;
 pub mod doctor;
 mod driver;
+pub mod keys;
 #[doc(hidden)]
 pub mod net;
 pub mod pgm;
@@ -74,6 +75,7 @@ pub use congestion_control::{
 pub use driver::{Direction, DriverError, PacketTrace, TraceHook};
 pub use headwater_fec::Scheme;
 pub use headwater_proto as proto;
+pub use keys::{KeyError, SenderKey, Trust};
 pub use receive::{
     FileStatus, HeardSession, IncompleteReason, LongPacketsMissing, Loss, ReceiveError, ReceiveOptions,
     ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveStarted, ReceiveSummary, ReceiveUpdate,

@@ -5,10 +5,11 @@ mod view;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use headwater::keys::fingerprint;
 use headwater::net::OpenError;
 use headwater::{
     IncompleteReason, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession,
-    ReceiveSummary, ReceiveUpdate,
+    ReceiveSummary, ReceiveUpdate, Trust,
 };
 use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
@@ -18,6 +19,7 @@ use crate::args::ReceiveArgs;
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
+use crate::keys::TrustedSenders;
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
@@ -31,10 +33,11 @@ const OTHERS_NAMED_MAX: usize = 3;
 pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
-    let session = open(args, capture.as_ref())?;
+    let senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
+    let session = open(args, capture.as_ref(), senders.trust.clone())?;
     let mut events = Events::open(&args.output, "headwater receive")?;
     let outcome = Shutdown::install(capture.as_ref())
-        .and_then(|shutdown| transfer(args, session, &shutdown, &screen, &mut events));
+        .and_then(|shutdown| transfer(args, session, &senders, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
 }
 
@@ -54,7 +57,7 @@ pub fn settle(
     failed.fold(outcome, |outcome, failure| outcome.and(Err(failure)))
 }
 
-fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession, Failure> {
+fn open(args: &ReceiveArgs, capture: Option<&Capture>, trust: Trust) -> Result<ReceiveSession, Failure> {
     if args.ask.is_some() && args.multicast.is_none() && args.network.interface.is_some() {
         let why = "--interface is where a group is joined, and with --ask there is none but with --multicast: leave it out";
         return Err(Failure::new(Exit::Usage, why));
@@ -74,6 +77,7 @@ fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession,
         .with_timeout(args.timeout)
         .with_max_rate(args.max_rate)
         .with_rtt(args.rtt)
+        .with_trust(trust)
         .with_loss(args.listen.loss())
         .with_trace(capture.map(Capture::hook));
     ReceiveSession::open(options).map_err(|error| receiving_failed(args, error))
@@ -82,6 +86,7 @@ fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession,
 fn transfer(
     args: &ReceiveArgs,
     mut session: ReceiveSession,
+    senders: &TrustedSenders,
     shutdown: &Shutdown,
     screen: &Screen,
     events: &mut Events,
@@ -97,6 +102,7 @@ fn transfer(
             ReceiveUpdate::LongPacketsMissing(missing) => too_long = Some(missing.clone()),
             _ => {}
         }
+        senders.on_update(&update);
         log(&update, group, None, events);
         view.show(&update);
     });
@@ -112,6 +118,9 @@ fn transfer(
             Some(source) => nothing_answered(source, args.via),
             None => nothing_wanted(args, &summary),
         });
+    }
+    if summary.outcome == ReceiveOutcome::NothingTrusted {
+        return Err(senders.nothing_trusted());
     }
     // What keeps most packets away says more than that the time was over.
     if let (ReceiveOutcome::Incomplete(_), Some(missing)) = (&summary.outcome, too_long) {
@@ -145,6 +154,16 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         }
         ReceiveUpdate::OtherSession { tsi, source } => {
             Event::SessionOther { tsi: *tsi, source: source.to_string() }
+        }
+        ReceiveUpdate::SessionVerified { tsi, key, .. } => {
+            Event::SessionVerified { tsi: *tsi, key: fingerprint(key) }
+        }
+        ReceiveUpdate::SessionUnsigned { tsi } => Event::SessionUnsigned { tsi: *tsi },
+        ReceiveUpdate::SessionUntrusted { tsi, source } => {
+            Event::SessionUntrusted { tsi: *tsi, source: source.to_string() }
+        }
+        ReceiveUpdate::SessionContradicted { contradictions } => {
+            Event::SessionContradicted { contradictions: *contradictions }
         }
         ReceiveUpdate::Silent { lasted, is_found } => {
             Event::SessionSilent { seconds: lasted.as_secs(), is_found: *is_found }
@@ -242,6 +261,7 @@ pub fn outcome_name(outcome: &ReceiveOutcome) -> &'static str {
     match outcome {
         ReceiveOutcome::Completed => "completed",
         ReceiveOutcome::NothingReceived => "nothing-received",
+        ReceiveOutcome::NothingTrusted => "nothing-trusted",
         ReceiveOutcome::Incomplete(_) => "incomplete",
         ReceiveOutcome::VerificationFailed => "verification-failed",
         ReceiveOutcome::ControlRefused(_) => "control-refused",
@@ -255,6 +275,9 @@ pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out:
     Some(match outcome {
         ReceiveOutcome::Completed => return None,
         ReceiveOutcome::NothingReceived => nothing_received(group),
+        ReceiveOutcome::NothingTrusted => {
+            Failure::new(Exit::Untrusted, format!("packets came from {group}, but none of a trusted sender"))
+        }
         ReceiveOutcome::Incomplete(reason) => Failure::new(Exit::Incomplete, incomplete(*reason, refused)),
         ReceiveOutcome::VerificationFailed => Failure::new(
             Exit::VerificationFailed,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use headwater::net::OpenError;
 use headwater::{
     CongestionControl, FileSet, PrepareError, RateLimit, SendEnd, SendError, SendOptions, SendOutcome,
-    SendProgress, SendSession, SendUpdate, prepare_with,
+    SendProgress, SendSession, SendUpdate, SenderKey, prepare_with,
 };
 use headwater_proto::control::Counters;
 use headwater_proto::controls::Network;
@@ -20,6 +20,7 @@ use crate::args::SendArgs;
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::keys;
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
@@ -39,7 +40,8 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     // A dry run leaves no capture behind, not even an empty one.
     let capture = args.output.pcap.as_deref().filter(|_| !args.dry_run).map(Capture::create).transpose()?;
     let control = control::chosen(args)?;
-    let session = open(args, control, files, capture.as_ref())?;
+    let key = keys::signing_key(&args.keys, args.dry_run)?;
+    let session = open(args, control, files, capture.as_ref(), key)?;
     let mut events = Events::open(&args.output, "headwater send")?;
     if args.dry_run {
         dry_run::show(args, &session, &mut events).or_exit(Exit::Other, "cannot write to standard output")?;
@@ -95,6 +97,7 @@ fn open(
     control: CongestionControl,
     files: FileSet,
     capture: Option<&Capture>,
+    key: Option<SenderKey>,
 ) -> Result<SendSession, Failure> {
     let end = match (args.passes, args.duration) {
         (Some(passes), _) => SendEnd::Passes(passes),
@@ -116,6 +119,7 @@ fn open(
         .with_memory_limit(Some(args.memory.0))
         .with_temporary_folder(args.temp_dir.clone())
         .with_offload(!args.link.no_offload)
+        .with_signing(key)
         .with_trace(capture.map(Capture::hook));
     SendSession::open(files, options).map_err(|error| sending_failed(args, error))
 }

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::doctor::{Session, listen_to_all};
 use crate::driver::TraceHook;
 use crate::driver::{Application, Hooks, Port, drive};
+use crate::keys::Trust;
 use crate::net::{Channels, Interface, Poller, ReceiverCounters, ReceiverOptions, ReceiverSocket};
 use crate::system::{self, InputLosses};
 use crate::threads::{StopHandle, stoppable};
@@ -31,6 +32,7 @@ pub(crate) struct ListenOptions {
     pub(crate) rtt: Option<Duration>,
     pub(crate) loss: Option<Loss>,
     pub(crate) trace: Option<TraceHook>,
+    pub(crate) trust: Trust,
 }
 
 impl ListenOptions {
@@ -45,6 +47,7 @@ impl ListenOptions {
             rtt: None,
             loss: None,
             trace: None,
+            trust: Trust::default(),
         }
     }
 
@@ -123,6 +126,13 @@ macro_rules! session_setters {
         #[must_use]
         pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
             self.listen.tsi = tsi;
+            self
+        }
+
+        /// Senders whose packets are accepted. Default: any sender, without a check.
+        #[must_use]
+        pub fn with_trust(mut self, trust: crate::keys::Trust) -> Self {
+            self.listen.trust = trust;
             self
         }
 

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_fec::Scheme;
+use headwater_proto::auth::signed_bytes;
 
 use super::link::{LinkOptions, SOURCE_PORT, link_setters};
 use crate::congestion_control::{CongestionControl, RainbowOptions};
+use crate::keys::SenderKey;
 
 /// Condition on which a sender stops by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,7 @@ pub struct SendOptions {
     pub(super) end: SendEnd,
     pub(super) memory_limit: Option<u64>,
     pub(super) temporary_folder: Option<PathBuf>,
+    pub(crate) signing: Option<SenderKey>,
 }
 
 impl SendOptions {
@@ -64,6 +67,7 @@ impl SendOptions {
             end: SendEnd::Never,
             memory_limit: None,
             temporary_folder: None,
+            signing: None,
         }
     }
 
@@ -144,5 +148,18 @@ impl SendOptions {
     pub fn with_temporary_folder(mut self, folder: Option<PathBuf>) -> Self {
         self.temporary_folder = folder;
         self
+    }
+
+    /// Key that signs the session. Receivers verify each packet; a symbol is 64 bytes shorter. Default: none.
+    #[must_use]
+    pub fn with_signing(mut self, key: Option<SenderKey>) -> Self {
+        self.signing = key;
+        self
+    }
+
+    /// Bytes by which a signature makes each packet longer. On request, packets of the FDT carry the key, too.
+    pub(super) fn signed_bytes(&self) -> u16 {
+        let bytes = signed_bytes(self.congestion_control.is_on_request());
+        if self.signing.is_some() { u16::try_from(bytes).unwrap_or(u16::MAX) } else { 0 }
     }
 }

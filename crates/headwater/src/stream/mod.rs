@@ -75,6 +75,13 @@ impl StreamSendOptions {
         self
     }
 
+    /// [`SendOptions::with_signing`]. Each packet is signed: live content is not there before its departure.
+    #[must_use]
+    pub fn with_signing(mut self, key: Option<crate::keys::SenderKey>) -> Self {
+        self.session = self.session.with_signing(key);
+        self
+    }
+
     /// Bytes of a buffer in a packet, beside at most 92 bytes of headers. Default: 1408, which fits an MTU of
     /// 1500, or the largest multiple of 64 that fits a smaller MTU of the interface.
     #[must_use]

@@ -123,7 +123,9 @@ impl Session {
     fn receive(&mut self) -> Result<StreamReceiveSummary, ReceiveError> {
         let clock = Clock::start();
         loop {
-            let mut machine = Receiver::new(self.config, self.listener.options.control(), clock.now());
+            let options = &self.listener.options;
+            let mut machine = Receiver::new(self.config, options.control(), clock.now())
+                .with_verifying(options.trust.verifying(false));
             let mut watch = Watch {
                 stop: self.listener.stop.clone(),
                 outbox: self.outbox.clone(),

@@ -126,7 +126,8 @@ impl Session {
         let control = session.congestion_control.sender(*packet_bytes, path)?;
         let config =
             SenderConfig::new(*tsi, *symbol_size).with_order(self.options.order).with_ntp_at_zero(ntp_now());
-        let mut machine = Sender::new(config, control)?;
+        let signing = session.signing.as_ref().map(|key| key.signing(*tsi, false)).transpose();
+        let mut machine = Sender::new(config, control)?.with_signing(signing?);
         let clock = Clock::start();
         let mut watch = Watch {
             stop: link.stop.clone(),

@@ -49,6 +49,14 @@ pub enum SessionEvent {
         /// Transport session identifier.
         tsi: u64,
     },
+    /// A session on the group is signed with a key that is not trusted. The receiver ignores its packets.
+    /// Reported once.
+    Untrusted {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Address of the sender.
+        source: SocketAddr,
+    },
     /// Another session replaces the received session, and this receiver has ended. Either the session has
     /// been silent for [`SILENCE`](super::SILENCE) while an acceptable session is being sent, mostly because
     /// the sender restarted. Or the FDT contradicts the FDT that an earlier receiver kept of the session. A
@@ -234,6 +242,8 @@ pub(crate) struct Front<C, E> {
     auth: Option<Box<VerifyingFront<BoxedVerifier>>>,
     /// Whether the session's authentication was reported.
     has_told: bool,
+    /// Whether an untrusted session was reported.
+    has_told_untrusted: bool,
     /// Arrival of the session's first packet.
     began: Option<Instant>,
     /// Bytes of a packet that waited.
@@ -247,7 +257,16 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         control.start(now);
         let listening = Listening::new(wanted.tsi, wanted.source, now);
         let (auth, has_told, began, scratch) = (None, false, None, Vec::new());
-        let mut front = Self { control, listening, auth, has_told, began, scratch, outputs: VecDeque::new() };
+        let mut front = Self {
+            control,
+            listening,
+            auth,
+            has_told,
+            has_told_untrusted: false,
+            began,
+            scratch,
+            outputs: VecDeque::new(),
+        };
         front.collect_memberships();
         front
     }
@@ -312,7 +331,12 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
                 self.control.unverified(now, channel);
                 return Opened::Unverified;
             }
-            AuthVerdict::Rejected(_) => return Opened::Unverified,
+            AuthVerdict::Rejected(reason) => {
+                if reason == Rejection::Untrusted && !core::mem::replace(&mut self.has_told_untrusted, true) {
+                    self.event(SessionEvent::Untrusted { tsi, source });
+                }
+                return Opened::Unverified;
+            }
         }
         Opened::Packet(opened)
     }
