@@ -1,6 +1,7 @@
 //! Arguments of the command line. One definition feeds parsing, help, completions and the man pages.
 
 mod bench;
+mod keys;
 mod pgm;
 mod relay;
 mod relay_sim;
@@ -23,6 +24,7 @@ use crate::capture::Capture;
 use crate::exit::Failure;
 
 pub use bench::{BenchArgs, BenchPart, MeasureArgs};
+pub use keys::{KeygenArgs, SignArgs, TrustArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use relay::{QueueName, RelayArgs};
 pub use relay_sim::SimMarking;
@@ -48,6 +50,7 @@ Exit codes:
     5  incomplete: the session ended, or fell silent, before every file was whole
     6  verification failed: a file differs from the sender's digest and was discarded
     7  disk: a file could not be read or written
+    8  packets came before the timeout, but none of a trusted sender
     9  a sender left out files that changed or became unreadable; all other files were sent
   130  interrupted";
 
@@ -116,6 +119,9 @@ pub enum Command {
     /// Relay requests of receivers to sources, and replies to receivers, on networks without multicast
     #[command(after_help = relay::EXAMPLES, after_long_help = long(relay::EXAMPLES))]
     Relay(Box<RelayArgs>),
+    /// Make a key that signs sessions
+    #[command(after_help = keys::KEYGEN_EXAMPLES)]
+    Keygen(KeygenArgs),
     /// Show a sender and three receivers at work on this machine; needs no network and no root
     #[command(after_help = DEMO_EXAMPLES, after_long_help = long(DEMO_EXAMPLES))]
     Demo(Box<DemoArgs>),
@@ -185,7 +191,7 @@ pub struct SendArgs {
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Auto)]
     pub order: Order,
     /// Bytes of content in a packet
-    /// [default: 1408, or the most that the interface's MTU permits; with rainbow at all addresses, 1344]
+    /// [default: 1344, or what fits the interface's MTU; 64 more with --no-sign]
     #[arg(long, value_name = "BYTES", value_parser = values::symbol_size)]
     pub symbol_size: Option<u16>,
     /// Session identifier, 1 to 4294967295; default: random
@@ -208,6 +214,8 @@ pub struct SendArgs {
     pub dry_run: bool,
     #[command(flatten)]
     pub confine: ConfineArgs,
+    #[command(flatten)]
+    pub keys: SignArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -250,6 +258,8 @@ pub struct ReceiveArgs {
     pub rules: Rules,
     #[command(flatten)]
     pub confine: ConfineArgs,
+    #[command(flatten)]
+    pub keys: TrustArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }

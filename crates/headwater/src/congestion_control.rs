@@ -263,6 +263,11 @@ impl CongestionControl {
         !matches!(self.control().network, Network::Group | Network::GroupAndNaks)
     }
 
+    /// Whether the sender sends layers by a schedule that depends on no receiver.
+    pub(crate) const fn is_layered(&self) -> bool {
+        matches!(self, Self::M2c(_) | Self::Webrc(_) | Self::FlidDl(_))
+    }
+
     /// Whether packets are sent to those who ask, one by one, rather than to groups.
     pub const fn is_on_request(&self) -> bool {
         matches!(self.control().network, Network::Requests)

@@ -213,6 +213,13 @@ pub trait SenderControl {
         None
     }
 
+    /// Returns how long before its departure a packet can be generated: the schedule of this time depends on
+    /// no receiver. Zero if departures depend on feedback or requests, or if packets are too rare to be
+    /// listed in manifests ([`crate::auth`]).
+    fn lead(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Marks the due departure as used for a datagram of `bytes` of UDP payload. `bytes` is 0 when nothing
     /// was sent: the schedule of a control of several channels advances as if a packet had left.
     fn departed(&mut self, now: Instant, bytes: usize);
@@ -274,6 +281,7 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         fn next_departure() -> Option<Instant>;
         fn departure(now: Instant) -> Option<Departure>;
         fn responder() -> Option<&dyn Responder>;
+        fn lead() -> Duration;
         fn overload() -> Option<Overload>;
         fn visit_counters(visit: &mut dyn FnMut(&'static str, Value));
         fn poll_timeout() -> Option<Instant>;
@@ -564,6 +572,17 @@ pub trait ReceiverControl {
     /// Handles a packet of the session on a channel.
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>);
 
+    /// Handles a packet that waited for its authentication, and arrived at `at`: at most
+    /// [`WAITING_TIME`](crate::auth::WAITING_TIME) before the time of earlier calls. The packet counts, but a
+    /// decision with a time of its own, such as a join, waits for the next packet in time.
+    fn arrived_late(&mut self, at: Instant, arrival: &Arrival<'_>) {
+        self.arrived(at, arrival);
+    }
+
+    /// Handles a packet on a channel that waits for its authentication, at most for
+    /// [`WAITING_TIME`](crate::auth::WAITING_TIME): a join of the channel has perhaps taken effect.
+    fn unverified(&mut self, _now: Instant, _channel: ChannelId) {}
+
     /// Returns the envelope in which packets of the session may come, if any.
     fn envelope(&mut self) -> Option<&mut dyn ReceiverEnvelope> {
         None
@@ -626,6 +645,8 @@ impl<C: ReceiverControl + ?Sized> ReceiverControl for Box<C> {
         fn stop(now: Instant);
         fn limited(now: Instant, ceiling: Option<u16>);
         fn arrived(now: Instant, arrival: &Arrival<'_>);
+        fn arrived_late(at: Instant, arrival: &Arrival<'_>);
+        fn unverified(now: Instant, channel: ChannelId);
         fn envelope() -> Option<&mut dyn ReceiverEnvelope>;
         fn requester() -> Option<&mut dyn Requester>;
         fn described() -> Option<&mut dyn DescribedControl>;

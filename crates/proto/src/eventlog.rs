@@ -159,6 +159,30 @@ pub enum Event<'a> {
         /// Address of the other sender.
         source: String,
     },
+    /// `session:verified`: the session is signed, and its first packet was verified.
+    SessionVerified {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Fingerprint of the sender's key, as `ssh-keygen -l` shows it.
+        key: String,
+    },
+    /// `session:unsigned`: the session is received unsigned.
+    SessionUnsigned {
+        /// Transport session identifier.
+        tsi: u64,
+    },
+    /// `session:untrusted`: a session is signed with a key that is not trusted; its packets are ignored.
+    SessionUntrusted {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Address of the sender.
+        source: String,
+    },
+    /// `session:contradicted`: an FDT of the session contradicts an earlier one, told once.
+    SessionContradicted {
+        /// Entries that contradict earlier ones so far.
+        contradictions: u64,
+    },
     /// `session:silent`: no packet has arrived for a while.
     SessionSilent {
         /// Seconds since the last packet.
@@ -455,7 +479,7 @@ pub struct Progress {
 
 /// Counts by name, serialized as an object without zero counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reasons(pub [(&'static str, u64); 7]);
+pub struct Reasons(pub [(&'static str, u64); 12]);
 
 impl Reasons {
     fn is_empty(&self) -> bool {
@@ -532,6 +556,10 @@ impl Event<'_> {
             Self::PacketMarked { .. } => "packet:marked",
             Self::LinkChanged { .. } => "link:changed",
             Self::SessionOther { .. } => "session:other",
+            Self::SessionVerified { .. } => "session:verified",
+            Self::SessionUnsigned { .. } => "session:unsigned",
+            Self::SessionUntrusted { .. } => "session:untrusted",
+            Self::SessionContradicted { .. } => "session:contradicted",
             Self::SessionSilent { .. } => "session:silent",
             Self::SessionHeardAgain { .. } => "session:heard-again",
             Self::LongPacketsMissing { .. } => "packets:too-long",

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use headwater::keys::fingerprint;
 use headwater::net::LinkChange;
 use headwater::{ReceiveProgress, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use headwater_proto::Size;
@@ -47,6 +48,19 @@ impl<'a> View<'a> {
                 self.total.rename("receiving");
                 self.screen.say(&format!("session {tsi} from {source}"));
             }
+            ReceiveUpdate::SessionVerified { key, is_ephemeral, .. } => {
+                let once = if *is_ephemeral { ", a key of this session alone" } else { "" };
+                self.screen.say(&format!("signed by {}{once}", fingerprint(key)));
+            }
+            ReceiveUpdate::SessionUnsigned { tsi } => tracing::warn!(
+                "session {tsi} is not signed: anybody on the network can forge its packets; --trust takes signed sessions only"
+            ),
+            ReceiveUpdate::SessionUntrusted { tsi, source } => tracing::warn!(
+                "session {tsi} from {source} is signed by a key that is not trusted here, and is not received"
+            ),
+            ReceiveUpdate::SessionContradicted { .. } => tracing::warn!(
+                "the session's description contradicts an earlier one: somebody may be forging packets"
+            ),
             ReceiveUpdate::LinkChanged(change) => link_changed(change),
             ReceiveUpdate::Silent { lasted, is_found: true } => tracing::warn!(
                 "nothing has arrived from the sender for {}; waiting for the sender",

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::doctor::{Session, listen_to_all};
 use crate::driver::TraceHook;
 use crate::driver::{Application, Hooks, Port, drive};
+use crate::keys::Trust;
 use crate::net::{Channels, Interface, Poller, ReceiverCounters, ReceiverOptions, ReceiverSocket};
 use crate::system::{self, InputLosses};
 use crate::threads::{StopHandle, stoppable};
@@ -46,6 +47,8 @@ pub struct ListenOptions {
     /// implementation; the published rules repeat experiments of the papers. No effect under a control
     /// without a choice of rules.
     pub rules: Rules,
+    /// Senders whose packets are accepted. Default: any sender, without a check.
+    pub trust: Trust,
     /// Deliberate drop of datagrams. Default: no drops.
     pub loss: Option<Loss>,
     /// Hook called for each received datagram, including deliberately dropped datagrams. Default: no hook.
@@ -72,6 +75,7 @@ impl ListenOptions {
             rules: Rules::Revised,
             loss: None,
             trace: None,
+            trust: Trust::Unchecked,
         }
     }
 

@@ -8,6 +8,7 @@ use super::ceiling::Ceiling;
 use super::channels::{DynamicChannels, Slot, Wave};
 use super::spacing::Spacing;
 use crate::admission::AdmissionKey;
+use crate::auth::lead;
 use crate::control::{Departure, Overload, SenderControl};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::rtt::Answers;
@@ -226,6 +227,11 @@ impl SenderControl for DynamicSender {
 
     fn layering(&self) -> Option<&dyn Layering> {
         Some(&self.channels)
+    }
+
+    fn lead(&self) -> Duration {
+        let top = self.channels.levels() - 1;
+        lead(self.channels.cumulative_rate(top, self.channels.slot_start(self.slot)), top + 1)
     }
 
     fn overload(&self) -> Option<Overload> {

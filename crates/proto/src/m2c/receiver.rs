@@ -134,23 +134,50 @@ impl Receiver {
         self.astray = 0;
     }
 
-    /// Handles a packet of the schedule. A mark counts as a loss event, before the decision to join.
-    fn arrive(&mut self, now: Instant, place: Place, is_marked: bool) {
+    /// Handles a packet of the schedule. A mark counts as a loss event. Returns whether the packet counts.
+    fn arrive(&mut self, now: Instant, place: Place, is_marked: bool) -> bool {
         self.turn(place.slot);
-        let Some(session) = self.session.as_mut() else { return };
+        let Some(session) = self.session.as_mut() else { return false };
         let held = match place.wave {
             None => Some(&mut self.base),
             Some(wave) => session.holes(now, &place, wave.number),
         };
         // A packet of a channel being left is ignored.
-        let Some(holes) = held else { return };
+        let Some(holes) = held else { return false };
         let found = holes.record(place.sequence);
         self.reception.lost += found.lost;
         session.record(now, &place, found);
         if is_marked {
             session.loss(now, place.left);
         }
-        session.decide(now, place.left, &mut self.wishes);
+        true
+    }
+
+    /// Counts a packet. Returns when the packet left, if the packet is of the schedule.
+    fn count(&mut self, now: Instant, arrival: &Arrival<'_>) -> Option<Instant> {
+        self.reception.packets += 1;
+        let Ok(cci) = arrival.cci.webrc() else { return None };
+        if !self.held {
+            return None;
+        }
+        let at = shifted(now);
+        self.prober.iter_mut().for_each(|prober| prober.heard(now, arrival.source));
+        if self.session.is_none() {
+            // The configuration was validated when the receiver was created.
+            let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return None };
+            let asked = self.prober.as_ref().and_then(Prober::rtt);
+            let session = self.session.insert(Session::new(clock, self.limits, asked, at));
+            session.limit(at, self.ceiling, &mut self.wishes);
+        }
+        let Some(place) = self.place(at, cci) else {
+            if arrival.channel == ChannelId::BASE {
+                self.astray(at);
+            }
+            return None;
+        };
+        let is_marked = arrival.ecn == Ecn::CongestionExperienced;
+        self.reception.marked += u64::from(is_marked);
+        self.arrive(at, place, is_marked).then_some(place.left)
     }
 
     /// Advances to a new slot: leaves the lowest channels, which are silent now.
@@ -197,29 +224,15 @@ impl ReceiverControl for Receiver {
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        self.reception.packets += 1;
-        let Ok(cci) = arrival.cci.webrc() else { return };
-        if !self.held {
-            return;
+        if let Some(left) = self.count(now, arrival)
+            && let Some(session) = self.session.as_mut()
+        {
+            session.decide(shifted(now), left, &mut self.wishes);
         }
-        let at = shifted(now);
-        self.prober.iter_mut().for_each(|prober| prober.heard(now, arrival.source));
-        if self.session.is_none() {
-            // The configuration was validated when the receiver was created.
-            let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
-            let asked = self.prober.as_ref().and_then(Prober::rtt);
-            let session = self.session.insert(Session::new(clock, self.limits, asked, at));
-            session.limit(at, self.ceiling, &mut self.wishes);
-        }
-        let Some(place) = self.place(at, cci) else {
-            if arrival.channel == ChannelId::BASE {
-                self.astray(at);
-            }
-            return;
-        };
-        let is_marked = arrival.ecn == Ecn::CongestionExperienced;
-        self.reception.marked += u64::from(is_marked);
-        self.arrive(at, place, is_marked);
+    }
+
+    fn arrived_late(&mut self, at: Instant, arrival: &Arrival<'_>) {
+        self.count(at, arrival);
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
