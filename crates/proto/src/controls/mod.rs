@@ -187,9 +187,9 @@ pub enum Network {
 /// Layout of congestion control information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CciForm {
-    /// That of RFC 3738, which all controls but FLID use or leave alone.
+    /// Format of RFC 3738, which all controls but FLID use or ignore.
     Webrc,
-    /// That of FLID.
+    /// Format of FLID.
     Flid,
 }
 
