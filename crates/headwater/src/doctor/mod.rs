@@ -45,16 +45,23 @@ pub use sessions::Session;
 /// Options of the checks.
 #[derive(Clone, Debug)]
 pub struct DoctorOptions {
-    group: SocketAddr,
-    interface: Option<String>,
-    source: Option<IpAddr>,
-    ttl: u8,
-    wait: Duration,
-    receive_buffer_bytes: usize,
+    /// Group to check for receivers and senders.
+    pub group: SocketAddr,
+    /// Interface, by name or address. Default: the interface of the kernel's route to the group, but never
+    /// loopback.
+    pub interface: Option<String>,
+    /// Expected sender. Default: any sender.
+    pub source: Option<IpAddr>,
+    /// TTL of the probes, equal to the TTL of the sender. Default: 1.
+    pub ttl: u8,
+    /// Time to listen for sessions and queries. Default: 3 s, in which a querier repeats a query.
+    pub wait: Duration,
+    /// Receive buffer in bytes. Default: the buffer of a receiver.
+    pub receive_buffer_bytes: usize,
 }
 
 impl DoctorOptions {
-    /// Checks a group for receivers and senders.
+    /// Creates default options for a group.
     pub fn new(group: SocketAddr) -> Self {
         Self {
             group,
@@ -64,42 +71,6 @@ impl DoctorOptions {
             wait: Duration::from_secs(3),
             receive_buffer_bytes: ReceiverOptions::default().receive_buffer_bytes,
         }
-    }
-
-    /// Interface, by name or address. Default: the interface of the kernel's route to the group, but never
-    /// loopback.
-    #[must_use]
-    pub fn with_interface(mut self, interface: Option<String>) -> Self {
-        self.interface = interface;
-        self
-    }
-
-    /// Expected sender. Default: any sender.
-    #[must_use]
-    pub fn with_source(mut self, source: Option<IpAddr>) -> Self {
-        self.source = source;
-        self
-    }
-
-    /// TTL of the probes, equal to the TTL of the sender. Default: 1.
-    #[must_use]
-    pub fn with_ttl(mut self, ttl: u8) -> Self {
-        self.ttl = ttl;
-        self
-    }
-
-    /// Time to listen for sessions and queries. Default: 3 s, in which a querier repeats a query.
-    #[must_use]
-    pub fn with_wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
-        self
-    }
-
-    /// Receive buffer in bytes. Default: the buffer of a receiver.
-    #[must_use]
-    pub fn with_receive_buffer_bytes(mut self, bytes: usize) -> Self {
-        self.receive_buffer_bytes = bytes;
-        self
     }
 
     fn find_interface(&self) -> Result<Interface, InterfaceError> {
