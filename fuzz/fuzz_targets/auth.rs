@@ -1,6 +1,6 @@
-//! What is read as EXT_AUTH or EXT_MANIFEST is written as an extension that reads the same.
+//! What is read as EXT_AUTH, EXT_MANIFEST or EXT_KEY is written as an extension that reads the same.
 #![no_main]
-use headwater_wire::auth::{Authentication, insert_manifest, manifest};
+use headwater_wire::auth::{Authentication, SenderKey, insert_manifest, manifest};
 use headwater_wire::lct;
 use libfuzzer_sys::fuzz_target;
 
@@ -19,5 +19,9 @@ fuzz_target!(|bytes: &[u8]| {
         let end = insert_manifest(&mut buffer, HEADER.len(), tags.iter().copied()).expect("there is room");
         let again = lct::Packet::new_checked(&buffer[..end]).expect("a packet");
         assert_eq!(manifest(&again), Ok(Some(tags)));
+    } else if let Ok(Some(key)) = SenderKey::find(&packet) {
+        let end = key.insert(&mut buffer, HEADER.len()).expect("there is room");
+        let again = lct::Packet::new_checked(&buffer[..end]).expect("a packet");
+        assert_eq!(SenderKey::find(&again), Ok(Some(key)));
     }
 });

@@ -1,6 +1,7 @@
 //! Arguments of the command line. One definition feeds parsing, help, completions and the man pages.
 
 mod bench;
+mod keys;
 mod pgm;
 mod relay;
 mod relay_sim;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use headwater::{LinkOptions, ListenOptions, Loss};
+use headwater_proto::control::Rules;
 use headwater_proto::controls::Control;
 use headwater_proto::{Rate, Size};
 
@@ -22,6 +24,7 @@ use crate::capture::Capture;
 use crate::exit::Failure;
 
 pub use bench::{BenchArgs, BenchPart, MeasureArgs};
+pub use keys::{KeygenArgs, SignArgs, TrustArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use relay::{QueueName, RelayArgs};
 pub use relay_sim::SimMarking;
@@ -47,6 +50,7 @@ Exit codes:
     5  incomplete: the session ended, or fell silent, before every file was whole
     6  verification failed: a file differs from the sender's digest and was discarded
     7  disk: a file could not be read or written
+    8  packets came before the timeout, but none of a trusted sender
     9  a sender left out files that changed or became unreadable; all other files were sent
   130  interrupted";
 
@@ -74,6 +78,7 @@ const DOCTOR_EXAMPLES: &str = "\
 Examples:
   headwater doctor --interface eth0              a checklist with advice; exit code 3 if there is a problem
   headwater doctor --source 192.0.2.1            may packets of this sender come in?
+  headwater doctor --events receive.sqlog        why is this transfer as fast as it is?
   headwater doctor --answer --interface eth0     on another machine: answer probes";
 
 const INSPECT_EXAMPLES: &str = "\
@@ -114,6 +119,9 @@ pub enum Command {
     /// Relay requests of receivers to sources, and replies to receivers, on networks without multicast
     #[command(after_help = relay::EXAMPLES, after_long_help = long(relay::EXAMPLES))]
     Relay(Box<RelayArgs>),
+    /// Make a key that signs sessions
+    #[command(after_help = keys::KEYGEN_EXAMPLES)]
+    Keygen(KeygenArgs),
     /// Show a sender and three receivers at work on this machine; needs no network and no root
     #[command(after_help = DEMO_EXAMPLES, after_long_help = long(DEMO_EXAMPLES))]
     Demo(Box<DemoArgs>),
@@ -163,9 +171,14 @@ pub struct SendArgs {
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
     /// Minimum rate of a receiver: the rate of the base channel [default: 120k]; with le-sbcc, minimum
-    /// sending rate [default: some packets in ten seconds]
+    /// sending rate [default: the lesser of 200k and a fiftieth of
+    /// --max-rate]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub base_rate: Option<Rate>,
+    /// With le-sbcc: follow the slowest receiver, however slow, as the control's paper has it. By default, a
+    /// receiver that holds the rate at --base-rate for 10 s leaves the session for 5 minutes
+    #[arg(long)]
+    pub wait_for_slowest: bool,
     /// With rainbow: address for requests; at most one of each IP version [default: all, port 7288]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::own_source)]
     pub listen: Vec<SocketAddr>,
@@ -178,7 +191,7 @@ pub struct SendArgs {
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Auto)]
     pub order: Order,
     /// Bytes of content in a packet
-    /// [default: 1408, or the most that the interface's MTU permits; with rainbow at all addresses, 1344]
+    /// [default: 1344, or what fits the interface's MTU; 64 more with --no-sign]
     #[arg(long, value_name = "BYTES", value_parser = values::symbol_size)]
     pub symbol_size: Option<u16>,
     /// Session identifier, 1 to 4294967295; default: random
@@ -199,6 +212,10 @@ pub struct SendArgs {
     /// Show the session and the duration; send nothing
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub confine: ConfineArgs,
+    #[command(flatten)]
+    pub keys: SignArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -221,7 +238,7 @@ pub struct ReceiveArgs {
     pub timeout: Option<Duration>,
     /// Request packets from this source, by address or name, by unicast; the source sends with
     /// --congestion-control rainbow
-    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt"])]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt", "rules"])]
     pub ask: Option<SocketAddr>,
     /// With --ask: the nearest relay [default: requests go to the source]
     #[arg(long, value_name = "HOST[:PORT]", value_parser = values::relay, requires = "ask")]
@@ -236,6 +253,13 @@ pub struct ReceiveArgs {
     /// an hour
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub rtt: Option<Duration>,
+    /// Rules by which a receiver of m2c or webrc changes its rate
+    #[arg(long, value_name = "RULES", default_value = Rules::NAMES[0].0, value_parser = values::rules())]
+    pub rules: Rules,
+    #[command(flatten)]
+    pub confine: ConfineArgs,
+    #[command(flatten)]
+    pub keys: TrustArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -276,8 +300,11 @@ pub struct DoctorArgs {
     /// Time to listen for sessions and for IGMP or MLD queries
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = values::duration)]
     pub wait: Duration,
+    /// Explain the speed of a transfer from the log that its receiver writes (`receive --events FILE`)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub events: Option<PathBuf>,
     /// Answer probes of other machines instead, until interrupted
-    #[arg(long, conflicts_with_all = ["ttl", "wait"])]
+    #[arg(long, conflicts_with_all = ["ttl", "wait", "events"])]
     pub answer: bool,
     /// Print checks as JSON, one object per line, and a summary
     #[arg(long)]
@@ -421,6 +448,18 @@ pub struct OutputArgs {
     /// Write log lines as JSON
     #[arg(long)]
     pub log_json: bool,
+}
+
+/// Confinement of the process.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConfineArgs {
+    /// Leave the process unconfined. By default, after start, the process opens no file outside of its
+    /// folders, starts no program, and gains no privileges (Linux: Landlock, seccomp)
+    #[arg(long)]
+    pub no_sandbox: bool,
+    /// Become this user before the first packet is read; needs root
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
 }
 
 /// Treatment of symbolic links.

@@ -11,9 +11,11 @@ pub mod exit;
 mod feedback;
 pub mod generate;
 mod inspect;
+mod keys;
 mod pgm;
 mod receive;
 mod relay;
+mod sandbox;
 pub mod screen;
 mod send;
 pub mod shutdown;
@@ -40,6 +42,7 @@ impl Cli {
             Command::Inspect(args) => inspect::run(args),
             Command::Simulate(args) => simulate::run(args),
             Command::Bench(args) => bench::run(args),
+            Command::Keygen(args) => keys::keygen(args),
             Command::Generate(args) => generate::run(args),
         }
     }

@@ -260,6 +260,11 @@ impl CongestionControl {
         !matches!(self.control().network, Network::Group | Network::GroupAndNaks)
     }
 
+    /// Whether the sender sends layers by a schedule that depends on no receiver.
+    pub(crate) const fn is_layered(&self) -> bool {
+        matches!(self, Self::M2c(_) | Self::Webrc(_) | Self::FlidDl(_))
+    }
+
     /// Whether packets are sent on request instead of to groups.
     pub const fn is_on_request(&self) -> bool {
         matches!(self.control().network, Network::Requests)
@@ -346,7 +351,7 @@ impl CongestionControl {
         packet_bytes: u16,
         path: Path,
     ) -> Result<Box<dyn SenderControl + Send>, DescriptionError> {
-        Ok(match self {
+        let mut control: Box<dyn SenderControl + Send> = match self {
             Self::Fixed { rate } => Box::new(fixed::FixedSender::new(*rate, Instant::ZERO)),
             Self::M2c(_) | Self::Webrc(_) | Self::FlidDl(_) => {
                 self.description(packet_bytes).sender(Instant::ZERO)?
@@ -355,7 +360,8 @@ impl CongestionControl {
             Self::Rainbow(options) => {
                 let key = [system::random_u64(), system::random_u64()];
                 let config = on_request::RainbowCarrierSenderConfig::new(key)
-                    .with_max_rate(options.max_rate, packet_bytes);
+                    .with_max_rate(options.max_rate, packet_bytes)
+                    .with_challenges(Some(system::random_key()));
                 Box::new(on_request::RainbowCarrierSender::new(config))
             }
             Self::Sim(options) => {
@@ -363,7 +369,9 @@ impl CongestionControl {
                 let described = Description::from(&config.facts()).to_fdt();
                 Box::new(sim::SimSender::new(config, Instant::ZERO).with_description(described))
             }
-        })
+        };
+        control.set_admission_key(system::random_key());
+        Ok(control)
     }
 
     /// Returns the requested order of sending, or else the order that suits the rate. Windows are for
@@ -380,8 +388,7 @@ impl CongestionControl {
 }
 
 fn carried(options: &LeSbccOptions, packet_bytes: u16, path: Path) -> carrier::PgmCarrierSender {
-    // All receivers of files send an answer: the rate need not double without an answer.
-    let chain = options.chain(packet_bytes, None, Instant::ZERO);
+    let chain = options.chain_of_files(packet_bytes, Instant::ZERO);
     let [port @ .., a, b, c, d, e, f] = system::random_u64().to_ne_bytes();
     let session = PgmSession {
         gsi: Gsi([a, b, c, d, e, f]),

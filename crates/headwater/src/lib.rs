@@ -58,6 +58,7 @@ mod clock;
 mod congestion_control;
 pub mod doctor;
 mod driver;
+pub mod keys;
 #[doc(hidden)]
 pub mod net;
 pub mod pgm;
@@ -77,6 +78,7 @@ pub use congestion_control::{
 pub use driver::{Direction, DriverError, PacketTrace, TraceHook};
 pub use headwater_fec::Scheme;
 pub use headwater_proto as proto;
+pub use keys::{KeyError, SenderKey, Trust};
 pub use receive::{
     FileStatus, HeardSession, IncompleteReason, ListenOptions, LongPacketsMissing, Loss, ReceiveError,
     ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveStarted, ReceiveSummary,

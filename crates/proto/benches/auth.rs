@@ -4,7 +4,7 @@
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use headwater_proto::auth::{
-    AuthVerdict, PLANNED_MAX, PublicKey, Signer, SigningConfig, SigningEnd, Slot, Verifier, VerifyingConfig,
+    AuthVerdict, PLANNED, PublicKey, Signer, SigningConfig, SigningEnd, Slot, Verifier, VerifyingConfig,
     VerifyingFront,
 };
 use headwater_proto::{ChannelId, Duration, Instant, Seed};
@@ -44,7 +44,7 @@ fn end() -> SigningEnd<Key> {
 
 /// Plans up to the bound, and sends one slot.
 fn send(end: &mut SigningEnd<Key>, packet: &mut [u8], buffer: &mut [u8]) -> usize {
-    while end.planned(ChannelId::BASE) < PLANNED_MAX {
+    while end.planned(ChannelId::BASE) < PLANNED {
         let is_packet = end.next_slot(ChannelId::BASE) == Slot::Packet;
         let number = u32::from_be_bytes([packet[12], packet[13], packet[14], packet[15]]) + 1;
         packet[12..16].copy_from_slice(&number.to_be_bytes());

@@ -9,6 +9,7 @@ use headwater_wire::{Cci, fdt};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use crate::admission::AdmissionKey;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 pub use crate::pacing::Overload;
 use crate::rate::Rate;
@@ -212,9 +213,20 @@ pub trait SenderControl {
         None
     }
 
+    /// Returns how long before its departure a packet can be generated: the schedule of this time depends on
+    /// no receiver. Zero if departures depend on feedback or requests, or if packets are too rare to be
+    /// listed in manifests ([`crate::auth`]).
+    fn lead(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Marks the due departure as used for a datagram of `bytes` of UDP payload. `bytes` is 0 when nothing
     /// was sent: the schedule of a control of several channels advances as if a packet had left.
     fn departed(&mut self, now: Instant, bytes: usize);
+
+    /// Sets the secret key by which the control tells networks of receivers apart, and proves addresses.
+    /// Without a key, in simulations, the limits of the control's paper hold alone.
+    fn set_admission_key(&mut self, _key: AdmissionKey) {}
 
     /// Handles a datagram from a receiver. Controls without feedback ignore the datagram.
     fn feedback(&mut self, _now: Instant, _datagram: &Datagram<'_>) {}
@@ -269,12 +281,14 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         fn next_departure() -> Option<Instant>;
         fn departure(now: Instant) -> Option<Departure>;
         fn responder() -> Option<&dyn Responder>;
+        fn lead() -> Duration;
         fn overload() -> Option<Overload>;
         fn visit_counters(visit: &mut dyn FnMut(&'static str, Value));
         fn poll_timeout() -> Option<Instant>;
         &mut self:
         fn envelope() -> Option<&mut dyn SenderEnvelope>;
         fn departed(now: Instant, bytes: usize);
+        fn set_admission_key(key: AdmissionKey);
         fn feedback(now: Instant, datagram: &Datagram<'_>);
         fn poll_transmit(now: Instant, buffer: &mut [u8]) -> Option<Transmit>;
         fn timeout(now: Instant);
@@ -362,8 +376,29 @@ pub enum Rules {
 }
 
 impl Rules {
-    /// Names in plans and on the command line.
-    pub const NAMES: [(&str, Self); 2] = [("default", Self::Revised), ("published", Self::Published)];
+    /// Names in plans and on the command line, the default first.
+    pub const NAMES: [(&str, Self); 2] = [("revised", Self::Revised), ("published", Self::Published)];
+
+    /// Returns the rules of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, rules)| *rules)
+    }
+
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Revised => Self::NAMES[0].0,
+            Self::Published => Self::NAMES[1].0,
+        }
+    }
+
+    /// Returns the line of the command's help.
+    pub const fn help(self) -> &'static str {
+        match self {
+            Self::Revised => "All rules: losses by chance, overload, a short queue (docs/design/control.md)",
+            Self::Published => "Those of the papers and RFCs alone, to repeat their experiments",
+        }
+    }
 }
 
 /// Status of a receiving control, for display.
@@ -392,6 +427,38 @@ pub struct Status {
     pub path: Option<PathStatus>,
 }
 
+/// Reason other than the path for which a receiver subscribes to no further level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateLimit {
+    /// The receiver has all levels that the sender sends.
+    Sender,
+    /// The next level exceeds the configured maximum rate of the receiver.
+    Receiver,
+    /// The next level exceeds the rate that the receiver's host reads.
+    Host,
+}
+
+impl RateLimit {
+    /// Returns the name in the event log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+            Self::Host => "host",
+        }
+    }
+}
+
+impl fmt::Display for RateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sender => "at the sender's highest rate",
+            Self::Receiver => "at the receiver's own maximum rate",
+            Self::Host => "at the rate that this host reads",
+        })
+    }
+}
+
 /// Bottleneck of a receiver's path as a control estimates it, and the effects on the receiver.
 ///
 /// Displays as a line that explains the rate of a transfer.
@@ -411,19 +478,8 @@ pub struct PathStatus {
     pub chance_losses: u64,
     /// Levels left because most packets did not arrive.
     pub levels_left: u64,
-}
-
-impl PathStatus {
-    /// Visits each counter and measurement by name.
-    pub fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
-        visit("is_alone", Value::Count(self.is_alone.into()));
-        self.bottleneck.iter().for_each(|rate| visit("bottleneck_rate", Value::Rate(*rate)));
-        self.others.iter().for_each(|part| visit("others_part", Value::Share(*part)));
-        self.queue_depth.iter().for_each(|depth| visit("queue_depth", Value::Time(*depth)));
-        visit("chance_part", Value::Share(self.chance));
-        visit("chance_losses", Value::Count(self.chance_losses));
-        visit("overload_levels_left", Value::Count(self.levels_left));
-    }
+    /// Current limit of the rate other than the path.
+    pub limit: Option<RateLimit>,
 }
 
 /// Returns an estimated rate with three significant digits.
@@ -434,7 +490,11 @@ fn rounded(rate: Rate) -> Rate {
 
 impl fmt::Display for PathStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(limit) = self.limit {
+            write!(f, "{limit}, ")?;
+        }
         match (self.bottleneck, self.is_alone) {
+            (None, _) if self.limit.is_some() => write!(f, "no queue seen")?,
             (None, _) => write!(f, "no queue seen yet, so the path's rate is unknown")?,
             (Some(rate), true) => write!(f, "alone on a path of {}", rounded(rate))?,
             (Some(rate), false) => write!(f, "beside others on a path of {}", rounded(rate))?,
@@ -446,7 +506,8 @@ impl fmt::Display for PathStatus {
             write!(f, ", {:.1} % lost by chance", 100.0 * self.chance)?;
         }
         if self.levels_left > 0 {
-            write!(f, ", {} levels left by overload", self.levels_left)?;
+            let levels = if self.levels_left == 1 { "level" } else { "levels" };
+            write!(f, ", {} {levels} left by overload", self.levels_left)?;
         }
         Ok(())
     }
@@ -511,6 +572,17 @@ pub trait ReceiverControl {
     /// Handles a packet of the session on a channel.
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>);
 
+    /// Handles a packet that waited for its authentication, and arrived at `at`: at most
+    /// [`WAITING_TIME`](crate::auth::WAITING_TIME) before the time of earlier calls. The packet counts, but a
+    /// decision with a time of its own, such as a join, waits for the next packet in time.
+    fn arrived_late(&mut self, at: Instant, arrival: &Arrival<'_>) {
+        self.arrived(at, arrival);
+    }
+
+    /// Handles a packet on a channel that waits for its authentication, at most for
+    /// [`WAITING_TIME`](crate::auth::WAITING_TIME): a join of the channel has perhaps taken effect.
+    fn unverified(&mut self, _now: Instant, _channel: ChannelId) {}
+
     /// Returns the envelope in which packets of the session may come, if any.
     fn envelope(&mut self) -> Option<&mut dyn ReceiverEnvelope> {
         None
@@ -573,6 +645,8 @@ impl<C: ReceiverControl + ?Sized> ReceiverControl for Box<C> {
         fn stop(now: Instant);
         fn limited(now: Instant, ceiling: Option<u16>);
         fn arrived(now: Instant, arrival: &Arrival<'_>);
+        fn arrived_late(at: Instant, arrival: &Arrival<'_>);
+        fn unverified(now: Instant, channel: ChannelId);
         fn envelope() -> Option<&mut dyn ReceiverEnvelope>;
         fn requester() -> Option<&mut dyn Requester>;
         fn described() -> Option<&mut dyn DescribedControl>;

@@ -1,5 +1,5 @@
-//! EXT_AUTH (our own authentication scheme in the frame of RFC 5651 section 5.2.1) and EXT_MANIFEST (our
-//! own). Meaning and reasons of each field: `docs/reference/wire/auth.md`.
+//! EXT_AUTH (our own authentication scheme in the frame of RFC 5651 section 5.2.1), EXT_MANIFEST and EXT_KEY
+//! (our own). Meaning and reasons of each field: `docs/reference/wire/auth.md`.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -16,11 +16,14 @@
 //! |    HET=97     |   HEL=1+3*n   |       n       |       0       |
 //! |                        Tags (n * 96)                          |
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//! |    HET=99     |     HEL=9     |      0      |E|       0       |
+//! |                       Public key (256)                        |
+//! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 use core::ops::Range;
 
 use crate::bytes::{Writer, be32};
-use crate::extensions::{HET_AUTH, HET_MANIFEST};
+use crate::extensions::{HET_AUTH, HET_KEY, HET_MANIFEST};
 use crate::lct;
 
 /// Bytes of an EXT_AUTH without a path.
@@ -29,6 +32,8 @@ pub const AUTH_BYTES: usize = 92;
 pub const NODE_BYTES: usize = 16;
 /// Largest depth of a tree: one signature for at most 16 packets.
 pub const DEPTH_MAX: usize = 4;
+/// Bytes of an EXT_KEY.
+pub const KEY_BYTES: usize = 36;
 /// Bytes of a tag.
 pub const TAG_BYTES: usize = 12;
 /// Most tags in an EXT_MANIFEST: with EXT_AUTH, and without TOI and payload, the LCT header stays within 255
@@ -42,6 +47,9 @@ const SCHEME: u8 = 0x11;
 const WORDS: u8 = 23;
 const NODE_WORDS: u8 = 4;
 const SIGNATURE_START: usize = 28;
+const KEY_WORDS: u8 = 9;
+/// Flag of a key that is made for one session.
+const EPHEMERAL: u8 = 1;
 const MANIFEST_HEADER_BYTES: usize = 4;
 
 /// Tag of a packet: a truncated keyed hash.
@@ -72,6 +80,43 @@ pub struct Authentication {
     pub signature: [u8; 64],
     /// Siblings on the way from the leaf to the root; the first `depth` nodes count, the others are zero.
     pub path: [Node; DEPTH_MAX],
+}
+
+/// Content of an EXT_KEY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SenderKey {
+    /// Public key of the sender (Ed25519).
+    pub public: [u8; 32],
+    /// Whether the key is made for this session alone: receivers must not remember the key.
+    pub is_ephemeral: bool,
+}
+
+impl SenderKey {
+    /// Finds the EXT_KEY of a packet.
+    ///
+    /// # Errors
+    /// A malformed extension, or two extensions of the type.
+    pub fn find(packet: &lct::Packet<&[u8]>) -> Result<Option<Self>, Error> {
+        let Some((content, _)) = find(packet, HET_KEY)? else { return Ok(None) };
+        let &[flags, _, ref key @ ..] = content else {
+            return Err(Error::Length { het: HET_KEY, have: content.len() });
+        };
+        let public = key.try_into().map_err(|_| Error::Length { het: HET_KEY, have: content.len() })?;
+        Ok(Some(Self { public, is_ephemeral: flags & EPHEMERAL != 0 }))
+    }
+
+    /// Inserts the extension as the last one into a packet, the first `bytes` bytes of `buffer`. Returns the
+    /// new length of the packet.
+    ///
+    /// # Errors
+    /// No LCT header, or no room.
+    pub fn insert(&self, buffer: &mut [u8], bytes: usize) -> Result<usize, Error> {
+        let range = make_room(buffer, bytes, KEY_BYTES)?;
+        let mut out = Writer::new(&mut buffer[range.clone()]);
+        out.put(&[HET_KEY, KEY_WORDS, if self.is_ephemeral { EPHEMERAL } else { 0 }, 0]);
+        out.put(&self.public);
+        Ok(bytes + range.len())
+    }
 }
 
 /// Reason why an extension of this module cannot be read or written.

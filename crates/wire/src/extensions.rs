@@ -14,6 +14,8 @@ pub const HET_FTI: u8 = 64;
 pub const HET_SEQ: u8 = 96;
 /// EXT_MANIFEST, our own: tags of packets ([`crate::auth`]).
 pub const HET_MANIFEST: u8 = 97;
+/// EXT_KEY, our own: the sender's public key (`docs/reference/wire/auth.md`).
+pub const HET_KEY: u8 = 99;
 /// EXT_FDT, which FDT instance an object of TOI 0 is.
 pub const HET_FDT: u8 = 192;
 /// EXT_CENC, content encoding of the FDT instance.

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use headwater::pgm::PgmWireOptions;
 use headwater_proto::{Rate, Size};
 
-use super::{LinkArgs, ListenArgs, NetworkArgs, OutputArgs, values};
+use super::{ConfineArgs, LinkArgs, ListenArgs, NetworkArgs, OutputArgs, values};
 
 pub const SEND_EXAMPLES: &str = "\
 Examples:
@@ -76,6 +76,8 @@ pub struct PgmSendArgs {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::duration)]
     pub linger: Duration,
     #[command(flatten)]
+    pub confine: ConfineArgs,
+    #[command(flatten)]
     pub output: OutputArgs,
 }
 
@@ -108,6 +110,8 @@ pub struct PgmReceiveArgs {
     /// never
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
+    #[command(flatten)]
+    pub confine: ConfineArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }

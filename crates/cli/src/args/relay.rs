@@ -9,7 +9,7 @@ use headwater_proto::Rate;
 use headwater_proto::bcfs::relay::Upstream;
 
 use super::relay_sim::SimRelayArgs;
-use super::{OutputArgs, values};
+use super::{ConfineArgs, OutputArgs, values};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -78,6 +78,8 @@ pub struct RelayArgs {
     /// Stop after this time: 10s, 5m, 1h; default: when interrupted
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub duration: Option<Duration>,
+    #[command(flatten)]
+    pub confine: ConfineArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }

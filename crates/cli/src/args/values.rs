@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use headwater::SOURCE_PORT;
 use headwater::relay::RELAY_PORT;
+use headwater_proto::control::Rules;
 use headwater_proto::controls::{CONTROLS, Control};
 use headwater_proto::{DATAGRAM_BYTES_MAX, Rate, Size};
 
@@ -28,6 +29,13 @@ pub fn control() -> impl TypedValueParser<Value = &'static Control> {
     let value = |control: &Control| PossibleValue::new(control.name).help(control.help);
     let names = PossibleValuesParser::new(CONTROLS.iter().map(value));
     names.try_map(|name| Control::of(&name).ok_or("no congestion control"))
+}
+
+/// Names of the sets of rules, with their help.
+pub fn rules() -> impl TypedValueParser<Value = Rules> {
+    let value = |(name, rules): (&'static str, Rules)| PossibleValue::new(name).help(rules.help());
+    let names = PossibleValuesParser::new(Rules::NAMES.map(value));
+    names.try_map(|name| Rules::of(&name).ok_or("no set of rules"))
 }
 
 /// `20MB`, `64MiB`.

@@ -1,6 +1,6 @@
 //! Parsing of a datagram as a PGM packet, which may contain an ALC packet.
 
-use headwater_wire::pgm::{Body, Kind, Options, Packet, PgmPacketError, PgmReport};
+use headwater_wire::pgm::{Body, Kind, Options, Packet, PgmPacketError, PgmReport, PgmWord};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
@@ -96,6 +96,10 @@ fn add_options(options: &Options, add: &mut impl FnMut(&'static str, Value)) {
         add("fragment_first", fragment.first.into());
         add("fragment_offset", fragment.offset.into());
         add("fragment_length", fragment.length.into());
+    }
+    if let Some(PgmWord { word, is_dismissed }) = options.word {
+        add("word", format!("{:016x}", u64::from_be_bytes(word)).into());
+        add("is_dismissed", is_dismissed.into());
     }
     if let Some(parity) = parity {
         add("parity_of", parity.group_size.into());

@@ -18,6 +18,7 @@ use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::receive::{link_changed, settle};
+use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::send::{RateWarning, failure};
 use crate::shutdown::Shutdown;
@@ -28,8 +29,9 @@ pub fn run(args: &PgmSendArgs) -> Result<Exit, Failure> {
     let control = control(args)?;
     let (form, size) = form(args)?;
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
-    let session = open(args, control, capture.as_ref())?;
     let mut events = Events::open(&args.output, "headwater pgm send")?;
+    confine(&args.confine, &Paths::default())?;
+    let session = open(args, control, capture.as_ref())?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, (form, size), session, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)

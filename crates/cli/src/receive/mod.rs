@@ -5,19 +5,22 @@ mod view;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use headwater::keys::fingerprint;
 use headwater::net::OpenError;
 use headwater::{
     IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress,
-    ReceiveSession, ReceiveSummary, ReceiveUpdate, Session,
+    ReceiveSession, ReceiveSummary, ReceiveUpdate, Session, Trust,
 };
 use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
-use headwater_proto::eventlog::{Event, Progress, Reasons, Reception, Role};
+use headwater_proto::eventlog::{Event, PathEstimate, Progress, Reasons, Reception, Role};
 
 use crate::args::ReceiveArgs;
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
+use crate::keys::TrustedSenders;
+use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
@@ -31,10 +34,15 @@ const OTHERS_NAMED_MAX: usize = 3;
 pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
-    let session = open(args, capture.as_ref())?;
+    let senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
     let mut events = Events::open(&args.output, "headwater receive")?;
+    // The store reports why a folder cannot be made.
+    std::fs::create_dir_all(&args.out).ok();
+    let write = senders.written().into_iter().chain([args.out.clone()]).collect();
+    confine(&args.confine, &Paths { write, ..Paths::default() })?;
+    let session = open(args, capture.as_ref(), senders.trust.clone())?;
     let outcome = Shutdown::install(capture.as_ref())
-        .and_then(|shutdown| transfer(args, session, &shutdown, &screen, &mut events));
+        .and_then(|shutdown| transfer(args, session, &senders, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
 }
 
@@ -53,7 +61,7 @@ pub fn settle(
     failed.fold(outcome, |outcome, failure| outcome.and(Err(failure)))
 }
 
-fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession, Failure> {
+fn open(args: &ReceiveArgs, capture: Option<&Capture>, trust: Trust) -> Result<ReceiveSession, Failure> {
     if args.ask.is_some() && args.multicast.is_none() && args.network.interface.is_some() {
         let why = "--interface is for joining a group, and with --ask only --multicast names a group: leave --interface out";
         return Err(Failure::new(Exit::Usage, why));
@@ -72,6 +80,8 @@ fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession,
         timeout: args.timeout,
         max_rate: args.max_rate,
         rtt: args.rtt,
+        rules: args.rules,
+        trust,
         ..args.network.receiver(&args.listen, capture)?
     };
     ReceiveSession::open(options).map_err(|error| receiving_failed(args, error))
@@ -80,6 +90,7 @@ fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession,
 fn transfer(
     args: &ReceiveArgs,
     mut session: ReceiveSession,
+    senders: &TrustedSenders,
     shutdown: &Shutdown,
     screen: &Screen,
     events: &mut Events,
@@ -88,20 +99,29 @@ fn transfer(
     let mut view = View::new(args, screen);
     let group = args.ask.unwrap_or(args.network.group);
     let mut last = Progress::default();
+    // A receiver that has left its channels estimates no path any more.
+    let mut path = None;
     let mut too_long = None;
     let result = session.run(&mut |update| {
         match &update {
-            ReceiveUpdate::Progress(received) => last = progress(received),
+            ReceiveUpdate::Progress(received) => {
+                last = progress(received);
+                path = received.control.path.or(path);
+            }
             ReceiveUpdate::LongPacketsMissing(missing) => too_long = Some(missing.clone()),
             _ => {}
         }
+        senders.on_update(&update);
         log(&update, group, None, events);
         view.show(&update);
     });
     screen.clear();
     let summary =
         result.map_err(|error| events.session_failed(Role::Receiver, last, receiving_failed(args, error)))?;
-    let progress = progress(&summary.progress);
+    let mut progress = progress(&summary.progress);
+    if let Some(reception) = &mut progress.reception {
+        reception.path = path.as_ref().map(PathEstimate::from);
+    }
     let outcome = outcome_name(&summary.outcome);
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
     view.sum_up(&summary);
@@ -110,6 +130,9 @@ fn transfer(
             Some(source) => nothing_answered(source, args.via),
             None => nothing_wanted(args, &summary),
         });
+    }
+    if summary.outcome == ReceiveOutcome::NothingTrusted {
+        return Err(senders.nothing_trusted());
     }
     // The reason for lost packets says more than the timeout.
     if let (ReceiveOutcome::Incomplete(_), Some(missing)) = (&summary.outcome, too_long) {
@@ -143,6 +166,16 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         }
         ReceiveUpdate::OtherSession { tsi, source } => {
             Event::SessionOther { tsi: *tsi, source: source.to_string() }
+        }
+        ReceiveUpdate::SessionVerified { tsi, key, .. } => {
+            Event::SessionVerified { tsi: *tsi, key: fingerprint(key) }
+        }
+        ReceiveUpdate::SessionUnsigned { tsi } => Event::SessionUnsigned { tsi: *tsi },
+        ReceiveUpdate::SessionUntrusted { tsi, source } => {
+            Event::SessionUntrusted { tsi: *tsi, source: source.to_string() }
+        }
+        ReceiveUpdate::SessionContradicted { contradictions } => {
+            Event::SessionContradicted { contradictions: *contradictions }
         }
         ReceiveUpdate::Silent { lasted, is_found } => {
             Event::SessionSilent { seconds: lasted.as_secs(), is_found: *is_found }
@@ -226,6 +259,7 @@ fn reception(received: &ReceiveProgress) -> Reception {
         window: control.window,
         missing: received.symbols.saturating_sub(received.symbols_held),
         time_left: view::time_left(received).and_then(|left| u64::try_from(left.as_millis()).ok()),
+        path: control.path.as_ref().map(PathEstimate::from),
     }
 }
 
@@ -240,6 +274,7 @@ pub fn outcome_name(outcome: &ReceiveOutcome) -> &'static str {
     match outcome {
         ReceiveOutcome::Completed => "completed",
         ReceiveOutcome::NothingReceived => "nothing-received",
+        ReceiveOutcome::NothingTrusted => "nothing-trusted",
         ReceiveOutcome::Incomplete(_) => "incomplete",
         ReceiveOutcome::VerificationFailed => "verification-failed",
         ReceiveOutcome::ControlRefused(_) => "control-refused",
@@ -253,6 +288,9 @@ pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out:
     Some(match outcome {
         ReceiveOutcome::Completed => return None,
         ReceiveOutcome::NothingReceived => nothing_received(group),
+        ReceiveOutcome::NothingTrusted => {
+            Failure::new(Exit::Untrusted, format!("packets came from {group}, but none of a trusted sender"))
+        }
         ReceiveOutcome::Incomplete(reason) => Failure::new(Exit::Incomplete, incomplete(*reason, refused)),
         ReceiveOutcome::VerificationFailed => Failure::new(
             Exit::VerificationFailed,

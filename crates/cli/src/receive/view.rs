@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use headwater::keys::fingerprint;
 use headwater::net::LinkChange;
 use headwater::{ReceiveProgress, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use headwater_proto::Size;
+use headwater_proto::control::PathStatus;
 
 use crate::args::ReceiveArgs;
 use crate::screen::{Bar, Screen, count, percent, rate, ratio, time};
@@ -21,6 +23,10 @@ pub struct View<'a> {
     names: BTreeMap<usize, String>,
     bars: Vec<Bar>,
     total: Bar,
+    /// Why the transfer is as fast as it is, once the control estimates the path: the last estimate, and its
+    /// line on a terminal.
+    path: Option<PathStatus>,
+    why: Option<Bar>,
     /// Requested session, as named by options.
     wanted: String,
     is_found: bool,
@@ -31,7 +37,7 @@ impl<'a> View<'a> {
         let out = args.out.display().to_string();
         let total = screen.bar("waiting", 1);
         let (names, bars, wanted) = (BTreeMap::new(), Vec::new(), wanted(args));
-        Self { screen, out, names, bars, total, wanted, is_found: false }
+        Self { screen, out, names, bars, total, path: None, why: None, wanted, is_found: false }
     }
 
     pub fn show(&mut self, update: &ReceiveUpdate) {
@@ -42,6 +48,19 @@ impl<'a> View<'a> {
                 self.total.rename("receiving");
                 self.screen.say(&format!("session {tsi} from {source}"));
             }
+            ReceiveUpdate::SessionVerified { key, is_ephemeral, .. } => {
+                let once = if *is_ephemeral { ", a key of this session alone" } else { "" };
+                self.screen.say(&format!("signed by {}{once}", fingerprint(key)));
+            }
+            ReceiveUpdate::SessionUnsigned { tsi } => tracing::warn!(
+                "session {tsi} is not signed: anybody on the network can forge its packets; --trust takes signed sessions only"
+            ),
+            ReceiveUpdate::SessionUntrusted { tsi, source } => tracing::warn!(
+                "session {tsi} from {source} is signed by a key that is not trusted here, and is not received"
+            ),
+            ReceiveUpdate::SessionContradicted { .. } => tracing::warn!(
+                "the session's description contradicts an earlier one: somebody may be forging packets"
+            ),
             ReceiveUpdate::LinkChanged(change) => link_changed(change),
             ReceiveUpdate::Silent { lasted, is_found: true } => tracing::warn!(
                 "nothing has arrived from the sender for {}; waiting for the sender",
@@ -111,12 +130,17 @@ impl<'a> View<'a> {
     }
 
     fn progress(&mut self, progress: &ReceiveProgress) {
+        self.path = progress.control.path.or(self.path);
         if !self.screen.is_live() {
             return;
         }
         self.total.set_length(progress.symbols.max(1));
         self.total.set_position(progress.symbols_held.min(progress.symbols));
         self.total.show(&parts(progress));
+        if let Some(path) = &progress.control.path {
+            let line = self.why.get_or_insert_with(|| self.screen.line(progress.control.name));
+            line.show(&[path.to_string()]);
+        }
         if (2..=BARS_MAX).contains(&progress.files.len()) {
             self.files(progress);
         }
@@ -157,6 +181,9 @@ impl<'a> View<'a> {
             time(progress.elapsed),
             loss(progress)
         ));
+        if let Some(path) = self.path {
+            self.screen.say(&format!("{}: {path}", progress.control.name));
+        }
         if let (Some(mean), Some(most)) = (progress.control.join_latency, progress.control.join_latency_max) {
             let (mean, most) = (mean.as_millis(), most.as_millis());
             self.screen.say(&format!("{}: joins took {mean} ms, at most {most} ms", progress.control.name));

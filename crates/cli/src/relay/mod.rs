@@ -19,6 +19,7 @@ use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
 use crate::receive::settle;
+use crate::sandbox::{Paths, confine};
 use crate::screen::{Screen, count, rate, time};
 use crate::shutdown::Shutdown;
 
@@ -35,9 +36,10 @@ pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
     }
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
+    let mut events = Events::open(&args.output, "headwater relay")?;
+    confine(&args.confine, &Paths::default())?;
     let session =
         RelaySession::open(options(args, capture.as_ref())).map_err(|error| failed("cannot relay", error))?;
-    let mut events = Events::open(&args.output, "headwater relay")?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| relay(args, session, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)

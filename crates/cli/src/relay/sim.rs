@@ -13,6 +13,7 @@ use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
 use crate::receive::settle;
+use crate::sandbox::{Paths, confine};
 use crate::screen::{Screen, count, rate, time};
 use crate::shutdown::Shutdown;
 
@@ -27,9 +28,10 @@ pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
     }
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
-    let session = SimRelaySession::open(options(args, capture.as_ref())?)
-        .map_err(|error| failed("cannot relay", error))?;
+    let options = options(args, capture.as_ref())?;
     let mut events = Events::open(&args.output, "headwater relay")?;
+    confine(&args.confine, &Paths::default())?;
+    let session = SimRelaySession::open(options).map_err(|error| failed("cannot relay", error))?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| relay(args, session, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)

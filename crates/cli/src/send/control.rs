@@ -98,7 +98,7 @@ fn fixed(args: &SendArgs) -> Result<CongestionControl, Failure> {
 }
 
 fn le_sbcc(args: &SendArgs, options: LeSbccOptions) -> Result<CongestionControl, Failure> {
-    let options = options.with_min_rate(args.base_rate);
+    let options = options.with_min_rate(args.base_rate).with_wait_for_slowest(args.wait_for_slowest);
     let options = args.max_rate.map_or(options, |rate| options.with_max_rate(rate));
     if let Some(rate) = args.rate {
         return Err(usage(format!(

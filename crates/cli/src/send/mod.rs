@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use headwater::net::OpenError;
 use headwater::{
     CongestionControl, FileSet, PrepareError, RateLimit, SendEnd, SendError, SendOptions, SendOutcome,
-    SendProgress, SendSession, SendUpdate, Session, prepare_with,
+    SendProgress, SendSession, SendUpdate, SenderKey, Session, prepare_with,
 };
 use headwater_proto::control::Counters;
 use headwater_proto::controls::Network;
@@ -20,6 +20,8 @@ use crate::args::SendArgs;
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::keys;
+use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
@@ -39,8 +41,10 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     // A dry run creates no capture, not even an empty file.
     let capture = args.output.pcap.as_deref().filter(|_| !args.dry_run).map(Capture::create).transpose()?;
     let control = control::chosen(args)?;
-    let session = open(args, control, files, capture.as_ref())?;
+    let key = keys::signing_key(&args.keys, args.dry_run)?;
     let mut events = Events::open(&args.output, "headwater send")?;
+    confine(&args.confine, &paths(args, &files, key.as_ref()))?;
+    let session = open(args, control, files, capture.as_ref(), key)?;
     if args.dry_run {
         dry_run::show(args, &session, &mut events).or_exit(Exit::Other, "cannot write to standard output")?;
         return events.finish().map(|()| Exit::Ok);
@@ -48,6 +52,16 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, session, &shutdown, &screen, &mut events));
     crate::receive::settle(outcome, events, capture)
+}
+
+/// Files that are sent, the folder of repair symbols, and the file of the key.
+fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
+    let outside = files.outside().iter().map(|link| link.target.clone());
+    let folder = args.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+    Paths {
+        read: args.paths.iter().cloned().chain(outside).collect(),
+        write: keys::written(key).into_iter().chain([folder]).collect(),
+    }
 }
 
 /// Warns of skipped paths, and of links to files outside of the given paths.
@@ -95,6 +109,7 @@ fn open(
     control: CongestionControl,
     files: FileSet,
     capture: Option<&Capture>,
+    key: Option<SenderKey>,
 ) -> Result<SendSession, Failure> {
     let end = match (args.passes, args.duration) {
         (Some(passes), _) => SendEnd::Passes(passes),
@@ -111,6 +126,7 @@ fn open(
         end,
         memory_limit: Some(args.memory.0),
         temporary_folder: args.temp_dir.clone(),
+        signing: key,
         ..SendOptions::new(args.network.sender(&args.link, capture), control)
     };
     SendSession::open(files, options).map_err(|error| sending_failed(args, error))

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -28,8 +29,14 @@ impl Run {
 
 pub fn headwater() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
-    command.env_remove("HEADWATER_LOG").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env_remove("HEADWATER_LOG").env_remove("HEADWATER_KEY").env("XDG_CONFIG_HOME", config_folder());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// A folder of keys and known senders for all tests of one run.
+fn config_folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("config-{}", std::process::id()))
 }
 
 pub fn run(args: &[&str]) -> Run {

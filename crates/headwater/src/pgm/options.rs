@@ -64,11 +64,18 @@ pub struct LeSbccOptions {
     start_rate: Option<Rate>,
     min_rate: Option<Rate>,
     max_rate: Rate,
+    waits_for_slowest: bool,
 }
 
 impl Default for LeSbccOptions {
     fn default() -> Self {
-        Self { module: Module::Aimd, start_rate: None, min_rate: None, max_rate: MAX_RATE_DEFAULT }
+        Self {
+            module: Module::Aimd,
+            start_rate: None,
+            min_rate: None,
+            max_rate: MAX_RATE_DEFAULT,
+            waits_for_slowest: false,
+        }
     }
 }
 
@@ -111,6 +118,16 @@ impl LeSbccOptions {
         self
     }
 
+    /// Whether the rate of files follows the slowest receiver however slow, as in the control's paper. By
+    /// default, the rate stays above the lesser of 200 kbit/s and a fiftieth of the maximum rate. A receiver
+    /// that holds the rate there for 10 s is dismissed for 5 minutes. Messages of PGM always wait for the
+    /// slowest receiver, because receivers of other makes cannot be told of a dismissal.
+    #[must_use]
+    pub fn with_wait_for_slowest(mut self, waits: bool) -> Self {
+        self.waits_for_slowest = waits;
+        self
+    }
+
     /// Returns the name on the command line.
     pub const fn name(&self) -> &'static str {
         self.control().name
@@ -144,6 +161,18 @@ impl LeSbccOptions {
     /// Creates the chain for packets of `packet_bytes` of UDP payload. Until a receiver answers, the rate
     /// doubles at most every `blind`; `None`: never.
     pub(crate) fn chain(&self, packet_bytes: u16, blind: Option<proto::Duration>, now: Instant) -> Chain {
+        let config = self.config(packet_bytes, blind);
+        Chain::new(config, Seed(system::random_u64()).stream("le-sbcc", 0), now)
+    }
+
+    /// Creates the chain of a session of files: receivers can be dismissed.
+    pub(crate) fn chain_of_files(&self, packet_bytes: u16, now: Instant) -> Chain {
+        // All receivers of files greet the sender.
+        let config = self.config(packet_bytes, None).with_dismissal(!self.waits_for_slowest);
+        Chain::new(config, Seed(system::random_u64()).stream("le-sbcc", 0), now)
+    }
+
+    fn config(&self, packet_bytes: u16, blind: Option<proto::Duration>) -> LeSbccConfig {
         let config = LeSbccConfig::new(packet_bytes)
             .with_module(self.module)
             .with_doubling_at_start(true)
@@ -151,8 +180,7 @@ impl LeSbccOptions {
             .with_assumed_rtt(true)
             .with_max_rate(self.max_rate);
         let config = self.start_rate.map_or(config, |rate| config.with_initial_rate(rate));
-        let config = self.min_rate.map_or(config, |rate| config.with_min_rate(rate));
-        Chain::new(config, Seed(system::random_u64()).stream("le-sbcc", 0), now)
+        self.min_rate.map_or(config, |rate| config.with_min_rate(rate))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use headwater_proto::control::Rules;
 use headwater_proto::pgm::carrier;
 use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{Machine, Rate, Seed, described};
@@ -14,6 +15,7 @@ use crate::clock::Clock;
 use crate::doctor::{Session, listen_to_all};
 use crate::driver::TraceHook;
 use crate::driver::{Application, Hooks, Port, drive};
+use crate::keys::Trust;
 use crate::net::{Channels, Interface, Poller, ReceiverCounters, ReceiverOptions, ReceiverSocket};
 use crate::system::{self, InputLosses};
 use crate::threads::{StopHandle, stoppable};
@@ -41,6 +43,12 @@ pub struct ListenOptions {
     /// join a group. Default: the receiver queries the sender occasionally by unicast
     /// (`docs/reference/wire/rtt.md`); without an answer, the receiver uses the shortest join time.
     pub rtt: Option<Duration>,
+    /// Rules by which the receiver changes its rate under M2C and WEBRC. Default: all rules of this
+    /// implementation; the published rules repeat experiments of the papers. No effect under a control
+    /// without a choice of rules.
+    pub rules: Rules,
+    /// Senders whose packets are accepted. Default: any sender, without a check.
+    pub trust: Trust,
     /// Deliberate drop of datagrams. Default: no drops.
     pub loss: Option<Loss>,
     /// Hook called for each received datagram, including deliberately dropped datagrams. Default: no hook.
@@ -64,8 +72,10 @@ impl ListenOptions {
             timeout: None,
             max_rate: None,
             rtt: None,
+            rules: Rules::Revised,
             loss: None,
             trace: None,
+            trust: Trust::Unchecked,
         }
     }
 
@@ -86,6 +96,7 @@ impl ListenOptions {
         let config = described::DescribedReceiverConfig::new()
             .with_max_rate(self.max_rate)
             .with_rtt_hint(self.rtt.map(Into::into))
+            .with_rules(self.rules)
             .with_naks(Some(naks))
             .with_seed(Seed(system::random_u64()))
             .with_prober(self.rtt.is_none().then(|| ProberConfig::new(Seed(system::random_u64()))));

@@ -120,8 +120,8 @@ impl Session for ReceiveSession {
         observer(ReceiveUpdate::Started(self.started()));
         let store = self.store.take();
         match &mut self.way {
-            SessionListener::Groups(listener) => run_on(listener, &self.out, store, observer),
-            SessionListener::Requests(asker) => run_on(asker, &self.out, store, observer),
+            SessionListener::Groups(listener) => run_on(listener, false, &self.out, store, observer),
+            SessionListener::Requests(asker) => run_on(asker, true, &self.out, store, observer),
         }
     }
 
@@ -141,6 +141,7 @@ impl SessionListener {
 
 fn run_on<P: ContentPort>(
     listener: &mut Listener<P>,
+    is_on_request: bool,
     out: &Path,
     mut first: Option<DiskStore>,
     observer: &mut dyn FnMut(ReceiveUpdate),
@@ -157,7 +158,8 @@ fn run_on<P: ContentPort>(
             None => DiskStore::open(out, listener.poller.waker())?,
         };
         let control = listener.socket.control(&listener.options);
-        let mut machine = DeliveryReceiver::new(config, control, store, clock.now());
+        let mut machine = DeliveryReceiver::new(config, control, store, clock.now())
+            .with_verifying(listener.options.trust.verifying(is_on_request));
         let driven = listener.drive(&mut machine, clock, &mut watch);
         if driven.is_ok() && watch.begins_anew(clock.now()) {
             continue;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_proto::ChannelId;
+use headwater_proto::auth::PublicKey;
 use headwater_proto::control::{Reception, Status};
 use headwater_proto::delivery::{Digest, ReceiverStats, RelativePath, StoreError};
 
@@ -30,6 +31,34 @@ pub enum ReceiveUpdate {
         tsi: u64,
         /// Address and port of the sender.
         source: SocketAddr,
+    },
+    /// The session is signed, and its first packet was verified. No other packet counts from now on.
+    SessionVerified {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Public key of the sender.
+        key: PublicKey,
+        /// Whether the key is made for this session alone.
+        is_ephemeral: bool,
+        /// Start of the session, in seconds of the NTP era.
+        started: u32,
+    },
+    /// The session is unsigned: anybody on the network can forge its packets.
+    SessionUnsigned {
+        /// Transport session identifier.
+        tsi: u64,
+    },
+    /// A session is signed with a key that is not trusted, and is not received. Reported once.
+    SessionUntrusted {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Address and port of the sender.
+        source: SocketAddr,
+    },
+    /// The FDT of an unsigned session contradicts an earlier one. Reported once.
+    SessionContradicted {
+        /// Entries that contradict earlier ones so far.
+        contradictions: u64,
     },
     /// No packet has arrived for a while: of the session or, before a session is found, of any session.
     /// Reported once per silence.
@@ -210,6 +239,8 @@ pub enum ReceiveOutcome {
     Completed,
     /// No packet of a session came within the timeout.
     NothingReceived,
+    /// Packets of sessions came within the timeout, but no packet of a trusted sender.
+    NothingTrusted,
     /// Some files are missing.
     Incomplete(IncompleteReason),
     /// A file differs from the sender's digest and was discarded.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use headwater_proto::Instant;
 use headwater_proto::control::{Membership, ReceiverControl};
 use headwater_proto::delivery::{
-    DeliveryReceiver, OTHERS_MAX, ReceiverEvent, RelativePath, SessionEvent, StoreError,
+    DeliveryReceiver, Drops, OTHERS_MAX, ReceiverEvent, RelativePath, SessionEvent, StoreError,
 };
 
 use super::session::ContentPort;
@@ -58,6 +58,7 @@ pub(super) struct Watch<'a> {
     files_completed: usize,
     bytes_completed: u64,
     files_refused: usize,
+    has_told_contradiction: bool,
 }
 
 /// Reason for the end of a run.
@@ -100,6 +101,7 @@ impl<'a> Watch<'a> {
             files_completed: 0,
             bytes_completed: 0,
             files_refused: 0,
+            has_told_contradiction: false,
         }
     }
 
@@ -126,8 +128,14 @@ impl<'a> Watch<'a> {
     ) -> ReceiveSummary {
         let progress = self.snapshot(machine, socket, now);
         (self.observer)(ReceiveUpdate::Progress(Box::new(progress.clone())));
+        let Drops { forged, unlisted, replayed, untrusted, over_budget, .. } = progress.stats.dropped;
+        let unverified = forged + unlisted + replayed + untrusted + over_budget + progress.stats.waiting;
+        let outcome = match self.outcome(machine.store().out_of_space()) {
+            ReceiveOutcome::NothingReceived if unverified > 0 => ReceiveOutcome::NothingTrusted,
+            outcome => outcome,
+        };
         ReceiveSummary {
-            outcome: self.outcome(machine.store().out_of_space()),
+            outcome,
             progress,
             files_completed: self.files_completed,
             bytes_completed: self.bytes_completed,
@@ -295,6 +303,13 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 self.add_other(HeardSession { tsi, source });
                 ReceiveUpdate::OtherSession { tsi, source }
             }
+            ReceiverEvent::Session(SessionEvent::Verified { tsi, key, is_ephemeral, started }) => {
+                ReceiveUpdate::SessionVerified { tsi, key, is_ephemeral, started }
+            }
+            ReceiverEvent::Session(SessionEvent::Unsigned { tsi }) => ReceiveUpdate::SessionUnsigned { tsi },
+            ReceiverEvent::Session(SessionEvent::Untrusted { tsi, source }) => {
+                ReceiveUpdate::SessionUntrusted { tsi, source }
+            }
             ReceiverEvent::Session(SessionEvent::Superseded { tsi, source }) => {
                 self.end = Some(EndReason::Superseded);
                 ReceiveUpdate::SessionReplaced { tsi, source }
@@ -372,6 +387,10 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
             self.watch_silence(machine, socket, now);
             self.watch_length(machine, socket);
             let progress = self.snapshot(machine, socket, now);
+            let contradictions = progress.stats.contradictions;
+            if contradictions > 0 && !core::mem::replace(&mut self.has_told_contradiction, true) {
+                (self.observer)(ReceiveUpdate::SessionContradicted { contradictions });
+            }
             (self.observer)(ReceiveUpdate::Progress(Box::new(progress)));
         }
         let next = self.progress.next();

@@ -272,13 +272,14 @@ impl RelayOptions {
         }
     }
 
-    /// Returns the machine's configuration, with a secret key.
+    /// Returns the machine's configuration, with secret keys.
     pub(super) fn config(&self, hash_key: [u64; 2], seed: u64) -> RelayConfig {
         let link = |group: &RelayGroup| {
             let (network, prefix) = group.network;
             MulticastLink { network, prefix, channel: ChannelId::BASE }
         };
         let links = self.group.iter().map(link).collect();
-        self.relay.clone().with_links(links).with_chance(hash_key, Seed(seed))
+        let relay = self.relay.clone().with_links(links).with_chance(hash_key, Seed(seed));
+        relay.with_challenges(Some(system::random_key()))
     }
 }

@@ -8,6 +8,7 @@ use headwater_fec::Scheme;
 
 use super::link::{LinkOptions, SOURCE_PORT};
 use crate::congestion_control::{CongestionControl, RainbowOptions};
+use crate::keys::SenderKey;
 
 /// Condition on which a sender stops by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct SendOptions {
     /// Folder for repair symbols that do not fit in memory: as many bytes as the content, in a file without
     /// a name. Default: the system's folder for temporary files, which `TMPDIR` sets.
     pub temporary_folder: Option<PathBuf>,
+    /// Key that signs the session. Receivers verify each packet; a symbol is 64 bytes shorter. Default: none.
+    pub signing: Option<SenderKey>,
 }
 
 impl SendOptions {
@@ -86,6 +89,7 @@ impl SendOptions {
             end: SendEnd::Never,
             memory_limit: None,
             temporary_folder: None,
+            signing: None,
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, Scheme};
+use headwater_proto::auth::signed_bytes;
 use headwater_proto::control::{Counters, SenderControl};
 use headwater_proto::controls::Network;
 use headwater_proto::delivery::{
@@ -42,6 +43,8 @@ const DIGESTS_PER_TURN: usize = 256;
 /// Fixed rate in bit/s from which a session begins with the source symbols: decoding 100 MB takes 0.4 s of a
 /// processor, which is 5 % of the time that 100 MB take at this rate.
 const SOURCE_FIRST_RATE: u64 = 100_000_000;
+/// Rate of a session of layers from which manifests list most packets.
+const LISTED_RATE: Rate = Rate::from_kilobits(20_000);
 /// Least ratio of maximum to base rate. Below this ratio there are not two waves above the base, which both
 /// shapes of channels need.
 const MAX_OVER_BASE_MIN: u64 = 5;
@@ -165,7 +168,11 @@ impl SendSession {
             .with_ntp_at_zero(ntp_now())
             .with_start(self.start()?);
         let ContentCheck { digests, lost, hashing, watching } = known;
-        let mut machine = DeliverySender::new(config, &self.plan, &digests, control, source)?;
+        let is_on_request = self.options.congestion_control.is_on_request();
+        let signing =
+            self.options.signing.as_ref().map(|key| key.signing(self.tsi, is_on_request)).transpose();
+        let mut machine =
+            DeliverySender::new(config, &self.plan, &digests, control, source)?.with_signing(signing?);
         drop(digests);
         lost.into_iter().for_each(|error| withdraw(&mut machine, error));
         let clock = Clock::start();
@@ -437,9 +444,17 @@ pub(crate) struct PacketOptions<'a> {
     pub(crate) congestion_control: &'a CongestionControl,
     pub(crate) tsi: Option<u32>,
     pub(crate) symbol_size: Option<u16>,
+    pub(crate) is_signed: bool,
 }
 
 impl PacketOptions<'_> {
+    /// Returns the bytes that a signature adds to a packet. On request, packets of the FDT carry the key,
+    /// too.
+    fn signed_bytes(&self) -> u16 {
+        let bytes = signed_bytes(self.congestion_control.is_on_request());
+        if self.is_signed { u16::try_from(bytes).unwrap_or(u16::MAX) } else { 0 }
+    }
+
     fn check(&self) -> Result<(), SendError> {
         let refuse = |option, value, range| Err(SendError::Option { option, value, range });
         if self.tsi == Some(0) {
@@ -498,13 +513,18 @@ impl PacketPlan {
         mtu: Option<u32>,
         interface: &str,
     ) -> Result<Self, SendError> {
-        let added = options.congestion_control.added_bytes();
-        let header_bytes = path_bytes + u32::from(headers.longest) + u32::from(added);
+        let control = &options.congestion_control;
+        let added = control.added_bytes();
+        let signed = options.signed_bytes();
+        let header_bytes = path_bytes + u32::from(headers.longest) + u32::from(added + signed);
         let symbol_size = options.symbol_size.unwrap_or_else(|| symbol_size_for(mtu, header_bytes));
         if let Some(mtu) = mtu.filter(|mtu| header_bytes + u32::from(symbol_size) > *mtu) {
             return Err(SendError::Mtu { symbol_size, mtu, interface: interface.to_owned() });
         }
-        let packet_bytes = symbol_size + headers.usual + added;
+        // Most packets of a fast session of layers are listed, and no longer than without authentication.
+        let is_mostly_listed = control.is_layered() && control.rate_max() >= LISTED_RATE;
+        let signed = if is_mostly_listed { 0 } else { signed };
+        let packet_bytes = symbol_size + headers.usual + added + signed;
         options.congestion_control.channels_of(packet_bytes)?;
         let tsi = match options.tsi {
             Some(tsi) => tsi,
@@ -520,6 +540,7 @@ fn open(options: &SendOptions) -> Result<(PacketPlan, SessionTransport), SendErr
         congestion_control: &options.congestion_control,
         tsi: options.tsi,
         symbol_size: options.symbol_size,
+        is_signed: options.signing.is_some(),
     };
     check(options)?;
     if !options.congestion_control.is_on_request() {

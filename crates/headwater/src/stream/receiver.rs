@@ -50,7 +50,9 @@ impl StreamReceiveSession {
     ) -> Result<StreamReceiveSummary, ReceiveError> {
         let clock = Clock::start();
         loop {
-            let mut machine = Receiver::new(self.config, self.listener.options.control(), clock.now());
+            let options = &self.listener.options;
+            let mut machine = Receiver::new(self.config, options.control(), clock.now())
+                .with_verifying(options.trust.verifying(false));
             let mut watch = Watch {
                 stop: self.listener.stop.clone(),
                 observer,

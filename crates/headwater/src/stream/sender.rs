@@ -37,6 +37,7 @@ impl StreamSendSession {
             congestion_control: &options.congestion_control,
             tsi: options.tsi,
             symbol_size: options.part_bytes,
+            is_signed: options.signing.is_some(),
         };
         let (planned, link) = PacketPlan::open(&options.link, packets, Headers::BUFFERS)?;
         let feed = StreamFeed::new(link.poller.waker());
@@ -73,7 +74,8 @@ impl StreamSendSession {
         let control = options.congestion_control.sender(*packet_bytes, path)?;
         let config =
             SenderConfig::new(*tsi, *symbol_size).with_order(options.order).with_ntp_at_zero(ntp_now());
-        let mut machine = Sender::new(config, control)?;
+        let signing = options.signing.as_ref().map(|key| key.signing(*tsi, false)).transpose();
+        let mut machine = Sender::new(config, control)?.with_signing(signing?);
         let clock = Clock::start();
         let mut watch = Watch {
             stop: link.stop.clone(),

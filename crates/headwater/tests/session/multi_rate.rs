@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use headwater::proto::control::Rules;
 use headwater::{
     CongestionControl, Direction, IncompleteReason, LayerOptions, ReceiveOutcome, ReceiveSummary, SendEnd,
     SendError, SendOptions, SendOrder, SendOutcome, SendSession, SimOptions, TraceHook, prepare,
@@ -35,7 +36,9 @@ fn multi_rate(control: fn(LayerOptions) -> CongestionControl) -> (ReceiveSummary
             }));
         });
     let slow = thread::spawn(move || receive(cap));
-    let quick = receive(receive_options(group, &free));
+    let mut published = receive_options(group, &free);
+    published.listen.rules = Rules::Published;
+    let quick = receive(published);
     let slow = slow.join().unwrap();
     sending.stop();
     for (summary, out) in [(&quick, &free), (&slow, &capped)] {
@@ -61,6 +64,9 @@ fn is_quicker(quick: &ReceiveSummary, slow: &ReceiveSummary) {
 fn each_receiver_has_its_own_rate_by_m2c() {
     let (quick, slow, answers) = multi_rate(CongestionControl::M2c);
     is_quicker(&quick, &slow);
+    // The published rules estimate nothing of the path.
+    assert_eq!(quick.progress.control.path, None);
+    assert!(slow.progress.control.path.is_some());
     // The first question is asked within 4 s of the first packet, the second 7 s after its answer or later.
     assert!((1..3).contains(&answers), "{answers} answers");
 }

@@ -8,6 +8,7 @@
 
 mod budget;
 mod hash;
+mod line;
 mod pass;
 mod signing;
 mod tags;
@@ -18,9 +19,11 @@ mod waiting;
 mod window;
 
 pub use hash::PublicKey;
-pub use signing::{GROUP, PLANNED_MAX, SigningConfig, SigningEnd, SigningError, Slot};
+pub(crate) use line::{AuthPacket, SigningLine, lead};
+pub use line::{Signing, signed_bytes};
+pub use signing::{GROUP, PLANNED, PLANNED_MAX, SigningConfig, SigningEnd, SigningError, Slot};
 pub use verifying::{AuthCounters, AuthVerdict, Rejection, Released, VerifyingConfig, VerifyingFront};
-pub use waiting::{WAITING_BYTES_MAX, WAITING_TIME};
+pub use waiting::{Origin, UNSIGNED_TIME, WAITING_BYTES_MAX, WAITING_TIME};
 
 /// Bytes of a signature.
 pub const SIGNATURE_BYTES: usize = 64;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use headwater_wire::auth::{self, Authentication, DEPTH_MAX, Node, Tag, insert_manifest};
+use headwater_wire::auth::{self, Authentication, DEPTH_MAX, Node, SenderKey, Tag, insert_manifest};
 use headwater_wire::lct;
 
 use super::hash::{Message, SessionKeys, key_name, leaf, parent};
@@ -13,9 +13,11 @@ use crate::machine::ChannelId;
 
 /// Packets between two manifests of a channel.
 pub const GROUP: usize = 25;
-/// Most planned slots of a channel: a manifest, the 50 packets that the manifest lists ahead, and the
+/// Planned slots of a channel that suffice: a manifest, the 50 packets that the manifest lists ahead, and the
 /// manifest among these packets.
-pub const PLANNED_MAX: usize = 2 * GROUP + 2;
+pub const PLANNED: usize = 2 * GROUP + 2;
+/// Most planned slots of a channel.
+pub const PLANNED_MAX: usize = 1 << 13;
 /// Manifests before a packet that must list the packet; otherwise the packet is signed.
 const LISTED_MIN: u8 = 2;
 
@@ -27,13 +29,14 @@ pub struct SigningConfig {
     channels: u16,
     secret: [u8; 32],
     is_on_request: bool,
+    is_ephemeral: bool,
 }
 
 impl SigningConfig {
     /// Signs a session that started at `started`, in seconds of the NTP era, on channels numbered below
     /// `channels`. The passes are derived from `secret`, which is drawn at random for each session.
     pub fn new(tsi: u64, started: u32, channels: u16, secret: [u8; 32]) -> Self {
-        Self { tsi, started, channels, secret, is_on_request: false }
+        Self { tsi, started, channels, secret, is_on_request: false, is_ephemeral: false }
     }
 
     /// Configures packets sent on request (BCFS): the CCI counts as zero, and signatures carry no pass.
@@ -41,6 +44,23 @@ impl SigningConfig {
     pub fn with_request(mut self, is_on_request: bool) -> Self {
         self.is_on_request = is_on_request;
         self
+    }
+
+    /// Sets whether the key is made for this session alone, and receivers must not remember the key.
+    #[must_use]
+    pub fn with_ephemeral_key(mut self, is_ephemeral: bool) -> Self {
+        self.is_ephemeral = is_ephemeral;
+        self
+    }
+
+    /// Whether packets are sent on request.
+    pub(crate) fn is_on_request(&self) -> bool {
+        self.is_on_request
+    }
+
+    /// Sets the number of channels.
+    pub(crate) fn set_channels(&mut self, channels: u16) {
+        self.channels = channels;
     }
 }
 
@@ -102,8 +122,8 @@ impl Channel {
     fn new(id: ChannelId) -> Self {
         Self {
             id,
-            queue: VecDeque::with_capacity(PLANNED_MAX),
-            spare: Vec::with_capacity(PLANNED_MAX),
+            queue: VecDeque::with_capacity(PLANNED),
+            spare: Vec::with_capacity(PLANNED),
             history: VecDeque::with_capacity(GROUP + 1),
             is_listed: false,
             until_manifest: 0,
@@ -142,7 +162,7 @@ impl Channel {
 
 /// Signs and lists the packets of a session.
 ///
-/// For each channel, plan slots up to [`PLANNED_MAX`] ahead in the order of departure:
+/// For each channel, plan [`PLANNED`] slots ahead, or more, in the order of departure:
 /// [`SigningEnd::next_slot`] tells whether a packet or a manifest comes next. At each departure,
 /// [`SigningEnd::send`] writes the datagram. A packet that was planned late, and so is in fewer than two
 /// earlier manifests, is signed. Memory: the planned packets, and 6 kB for each channel.
@@ -178,6 +198,11 @@ impl<S: Signer> SigningEnd<S> {
         Ok(())
     }
 
+    /// Whether manifests list the channel's packets.
+    pub(crate) fn is_listed(&self, channel: ChannelId) -> bool {
+        self.channels.get(usize::from(channel.0)).is_some_and(|channel| channel.is_listed)
+    }
+
     /// Returns the kind of the slot that the channel plans next.
     pub fn next_slot(&self, channel: ChannelId) -> Slot {
         match self.channels.get(usize::from(channel.0)) {
@@ -208,7 +233,9 @@ impl<S: Signer> SigningEnd<S> {
             return Err(SigningError::Full(channel.id));
         }
         let packet = lct::Packet::new_checked(bytes).map_err(auth::Error::from)?;
-        let must_sign = packet.close_session() || packet.close_object();
+        // A packet with a key is for receivers that cannot verify a manifest yet.
+        let has_key = SenderKey::find(&packet)?.is_some();
+        let must_sign = packet.close_session() || packet.close_object() || has_key;
         let tag = if slot == Slot::Packet && channel.is_listed && !must_sign {
             self.keys.tag(&packet, bytes)
         } else {
@@ -259,6 +286,22 @@ impl<S: Signer> SigningEnd<S> {
                 return Ok(Some(bytes));
             }
         };
+        let id = channel.id;
+        self.sign(id, buffer, bytes).map(Some)
+    }
+
+    /// Signs a packet that was not planned, the first `bytes` bytes of `buffer`. Returns the packet's new
+    /// length.
+    ///
+    /// # Errors
+    /// A channel without numbers, or a packet without room for its signature.
+    pub fn sign(
+        &mut self,
+        channel: ChannelId,
+        buffer: &mut [u8],
+        bytes: usize,
+    ) -> Result<usize, SigningError> {
+        let channel = channel_mut(&mut self.channels, channel)?;
         let blank = blank(&self.config, self.key_name, &self.keys, channel)?;
         let place = blank.insert(buffer, bytes)?;
         let bytes = bytes + place.len();
@@ -267,7 +310,17 @@ impl<S: Signer> SigningEnd<S> {
         let signature = self.signer.sign(Message::new(channel.id, &digest).as_bytes());
         self.signatures += 1;
         Authentication::complete(&mut buffer[place], &signature, &[]);
-        Ok(Some(bytes))
+        Ok(bytes)
+    }
+
+    /// Inserts the public key into a packet, the first `bytes` bytes of `buffer`. The packet must be signed.
+    /// Returns the packet's new length.
+    ///
+    /// # Errors
+    /// A packet without room for the key.
+    pub fn insert_key(&self, buffer: &mut [u8], bytes: usize) -> Result<usize, SigningError> {
+        let key = SenderKey { public: self.signer.public_key(), is_ephemeral: self.config.is_ephemeral };
+        Ok(key.insert(buffer, bytes)?)
     }
 
     /// Signs the channel's next packets, at most 16, by one signature of a tree. Returns the number of signed

@@ -65,7 +65,7 @@ impl<S: Signer> Source<S> {
 
     /// Sends the next slot, with the plan full before.
     fn send(&mut self) -> Vec<u8> {
-        while self.end.planned(BASE) < PLANNED_MAX {
+        while self.end.planned(BASE) < PLANNED {
             self.plan();
         }
         self.send_planned()
@@ -102,9 +102,18 @@ fn at(index: u64) -> Instant {
 }
 
 fn ended(counters: &AuthCounters) -> u64 {
-    let AuthCounters { verified, malformed, foreign, forged, unlisted, replayed, untrusted, over_budget } =
-        *counters;
-    verified + malformed + foreign + forged + unlisted + replayed + untrusted + over_budget
+    let AuthCounters {
+        verified,
+        unsigned,
+        malformed,
+        foreign,
+        forged,
+        unlisted,
+        replayed,
+        untrusted,
+        over_budget,
+    } = *counters;
+    verified + unsigned + malformed + foreign + forged + unlisted + replayed + untrusted + over_budget
 }
 
 fn symbol(datagram: &[u8]) -> Option<u32> {

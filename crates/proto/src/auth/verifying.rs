@@ -1,18 +1,18 @@
 //! The verifying front: stands before a receiver's control and decoder.
 
-use headwater_wire::auth::{Authentication, Tag, manifest};
+use headwater_wire::auth::{Authentication, SenderKey, Tag, manifest};
 use headwater_wire::lct;
 
 use super::Verifier;
-use super::budget::Budget;
+use super::budget::{Budget, Interval};
 use super::hash::{Message, PublicKey, SessionKeys, key_name};
 use super::pass::{Reference, STEPS_MAX};
 use super::tags::{TagState, Tags};
-use super::waiting::{Waiting, WaitingState};
+use super::waiting::{Dropped, Origin, UNSIGNED_TIME, WAITING_TIME, Waiting, WaitingState};
 use super::window::{NumberUse, NumberWindow};
 use crate::machine::ChannelId;
 use crate::rng::Stream;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// Most checks of a signature with a fitting pass for each number. Beyond, the budget decides.
 const TRIES_MAX: u8 = 4;
@@ -20,10 +20,15 @@ const TRIES_MAX: u8 = 4;
 /// generation belong to, so that a delayed manifest does not open a tag again.
 const MANIFEST_NUMBERS: u32 = 8;
 
+/// Most checks of signed packets that waited for the session's key: 4 ms, once in a session.
+const AGAIN_MAX: u32 = 128;
+
 /// Configuration of a [`VerifyingFront`].
 #[derive(Clone, Debug)]
 pub struct VerifyingConfig {
     keys: Vec<PublicKey>,
+    takes_first_key: bool,
+    takes_unsigned: bool,
     channels: u16,
     started_min: u32,
     is_on_request: bool,
@@ -33,7 +38,30 @@ impl VerifyingConfig {
     /// Accepts sessions of the holders of these keys, on channels numbered below `channels`. A channel with
     /// manifests takes 19 kB.
     pub fn new(keys: Vec<PublicKey>, channels: u16) -> Self {
-        Self { keys, channels, started_min: 0, is_on_request: false }
+        Self {
+            keys,
+            takes_first_key: false,
+            takes_unsigned: false,
+            channels,
+            started_min: 0,
+            is_on_request: false,
+        }
+    }
+
+    /// Sets whether to accept the first session whose packets prove a key that they carry, whatever the key.
+    /// Default: no.
+    #[must_use]
+    pub fn with_first_key(mut self, takes_first_key: bool) -> Self {
+        self.takes_first_key = takes_first_key;
+        self
+    }
+
+    /// Sets whether to accept an unsigned session, if no packet has been verified within
+    /// [`UNSIGNED_TIME`](super::UNSIGNED_TIME) from the first unsigned packet on. Default: no.
+    #[must_use]
+    pub fn with_unsigned(mut self, takes_unsigned: bool) -> Self {
+        self.takes_unsigned = takes_unsigned;
+        self
     }
 
     /// Refuses sessions that started earlier, in seconds of the NTP era. Default: none.
@@ -75,6 +103,8 @@ pub enum Rejection {
 pub enum AuthVerdict {
     /// The packet is genuine and new.
     Verified,
+    /// The session is unsigned, and the configuration accepts unsigned sessions.
+    Unsigned,
     /// The packet waits for a manifest. [`VerifyingFront::poll_released`] returns it later, or a counter
     /// counts it.
     Waiting,
@@ -87,6 +117,8 @@ pub enum AuthVerdict {
 pub struct AuthCounters {
     /// Genuine packets, manifests included.
     pub verified: u64,
+    /// Packets of a session that is received unsigned.
+    pub unsigned: u64,
     /// See [`Rejection::Malformed`].
     pub malformed: u64,
     /// See [`Rejection::Foreign`].
@@ -110,7 +142,9 @@ pub struct Released<'a> {
     pub channel: ChannelId,
     /// Time of arrival, earlier than the time of release.
     pub arrived: Instant,
-    /// The datagram.
+    /// Datagram of the packet.
+    pub origin: Origin,
+    /// The packet.
     pub bytes: &'a [u8],
 }
 
@@ -118,10 +152,22 @@ pub struct Released<'a> {
 #[derive(Debug)]
 struct Session {
     key: PublicKey,
+    is_ephemeral: bool,
     key_name: [u8; 4],
     tsi: u64,
     started: u32,
     keys: SessionKeys,
+}
+
+/// Parts of a signed packet.
+struct Signed<'a> {
+    tsi: u64,
+    packet: &'a lct::Packet<&'a [u8]>,
+    bytes: &'a [u8],
+    auth: &'a Authentication,
+    range: core::ops::Range<usize>,
+    key: Option<SenderKey>,
+    is_manifest: bool,
 }
 
 /// State of a channel.
@@ -161,11 +207,18 @@ pub struct VerifyingFront<V> {
     verifier: V,
     config: VerifyingConfig,
     session: Option<Session>,
+    /// Identifier of the first unsigned session heard, and the time of its first packet.
+    unsigned: Option<(u64, Instant)>,
+    /// Whether an unsigned session is received.
+    is_unsigned: bool,
+    /// Identifier of the last signed session heard.
+    signed: Option<u64>,
     channels: Vec<Option<Box<Channel>>>,
     /// Joined channels without a verified signature.
     unproven: usize,
     waiting: Waiting,
     budget: Budget,
+    failures: Budget,
     counters: AuthCounters,
     checks: u64,
 }
@@ -178,10 +231,14 @@ impl<V: Verifier> VerifyingFront<V> {
             verifier,
             config,
             session: None,
+            unsigned: None,
+            is_unsigned: false,
+            signed: None,
             channels,
             unproven: 0,
             waiting: Waiting::default(),
-            budget: Budget::new(rng),
+            budget: Budget::new(rng.clone()),
+            failures: Budget::new(rng),
             counters: AuthCounters::default(),
             checks: 0,
         }
@@ -221,33 +278,89 @@ impl<V: Verifier> VerifyingFront<V> {
         self.session.as_ref().map(|session| (&session.key, session.tsi, session.started))
     }
 
+    /// Whether the sender's key is made for this session alone.
+    pub fn is_ephemeral(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_ephemeral)
+    }
+
+    /// Whether an unsigned session is received.
+    pub fn is_unsigned(&self) -> bool {
+        self.is_unsigned
+    }
+
+    /// Number of packets that wait.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
     /// Handles a packet from the network.
     pub fn on_packet(&mut self, now: Instant, channel: ChannelId, bytes: &[u8]) -> AuthVerdict {
+        self.on_packet_from(now, channel, Origin::default(), bytes)
+    }
+
+    /// Handles a packet that came in this datagram.
+    pub fn on_packet_from(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        origin: Origin,
+        bytes: &[u8],
+    ) -> AuthVerdict {
         self.on_timeout(now);
-        let verdict = self.judge(now, channel, bytes);
+        let verdict = self.judge(now, channel, origin, bytes);
         match verdict {
             AuthVerdict::Verified => self.counters.verified += 1,
+            AuthVerdict::Unsigned => self.counters.unsigned += 1,
             AuthVerdict::Waiting => {}
             AuthVerdict::Rejected(reason) => *self.counter(reason) += 1,
         }
         verdict
     }
 
-    /// Drops packets that waited too long.
+    /// Drops packets that waited too long, and decides on an unsigned session.
     pub fn on_timeout(&mut self, now: Instant) {
-        self.counters.unlisted += self.waiting.expire(now);
+        if self.session.is_none()
+            && !self.is_unsigned
+            && let Some((tsi, _)) = self.unsigned.filter(|(_, since)| *since + UNSIGNED_TIME <= now)
+        {
+            self.is_unsigned = true;
+            self.waiting.visit(|waiting, bytes| {
+                let packet = lct::Packet::new_checked(bytes).ok();
+                let is_of_session = packet.and_then(|packet| packet.tsi()) == Some(tsi);
+                if waiting.state == WaitingState::Waiting && is_of_session {
+                    waiting.state = WaitingState::Verified;
+                }
+            });
+        }
+        let dropped = self.waiting.expire(now, self.waiting_time());
+        self.count_dropped(dropped);
     }
 
     /// Returns when [`VerifyingFront::on_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.waiting.deadline()
+        let is_undecided = self.session.is_none() && !self.is_unsigned;
+        let unsigned = self.unsigned.filter(|_| is_undecided).map(|(_, since)| since + UNSIGNED_TIME);
+        self.waiting.deadline(self.waiting_time()).into_iter().chain(unsigned).min()
     }
 
-    /// Returns the next packet that waited and is verified now, in order of arrival.
+    /// Longest wait of a packet: while the session's key is unknown, packets wait for the key.
+    fn waiting_time(&self) -> Duration {
+        if self.session.is_none() && self.config.takes_first_key {
+            UNSIGNED_TIME + WAITING_TIME
+        } else {
+            WAITING_TIME
+        }
+    }
+
+    /// Returns the next packet that waited and may be used now, in order of arrival.
     pub fn poll_released(&mut self) -> Option<Released<'_>> {
         let (packet, bytes) = self.waiting.take()?;
-        self.counters.verified += 1;
-        Some(Released { channel: packet.channel, arrived: packet.arrived, bytes })
+        if self.is_unsigned {
+            self.counters.unsigned += 1;
+        } else {
+            self.counters.verified += 1;
+        }
+        Some(Released { channel: packet.channel, arrived: packet.arrived, origin: packet.origin, bytes })
     }
 
     /// Returns the bytes of memory that packets can move: the waiting packets and the channels.
@@ -275,24 +388,96 @@ impl<V: Verifier> VerifyingFront<V> {
         self.channels.get_mut(usize::from(channel.0))?.as_deref_mut()
     }
 
-    fn judge(&mut self, now: Instant, channel: ChannelId, bytes: &[u8]) -> AuthVerdict {
+    fn count_dropped(&mut self, dropped: Dropped) {
+        self.counters.unlisted += dropped.unlisted;
+        self.counters.untrusted += dropped.untrusted;
+    }
+
+    fn judge(&mut self, now: Instant, channel: ChannelId, origin: Origin, bytes: &[u8]) -> AuthVerdict {
         let malformed = AuthVerdict::Rejected(Rejection::Malformed);
         let Ok(packet) = lct::Packet::new_checked(bytes) else { return malformed };
+        if self.is_unsigned {
+            return AuthVerdict::Unsigned;
+        }
         let (Ok(auth), Some(tsi)) = (Authentication::find(&packet), packet.tsi()) else { return malformed };
         if self.session.as_ref().is_some_and(|session| session.tsi != tsi) {
             return AuthVerdict::Rejected(Rejection::Foreign);
         }
-        let Some((auth, range)) = auth else { return self.judge_listed(now, channel, &packet, bytes) };
-        let Ok(tags) = manifest(&packet) else { return malformed };
+        let Some((auth, range)) = auth else {
+            self.hear_unsigned(now, tsi);
+            return self.judge_listed(now, channel, origin, &packet, bytes);
+        };
+        let (Ok(tags), Ok(key)) = (manifest(&packet), SenderKey::find(&packet)) else { return malformed };
         if auth.number == 0 {
             return malformed;
         }
-        match self.judge_signed(now, channel, tsi, &packet, bytes, &auth, range, tags.is_some()) {
+        self.hear_signed(tsi);
+        let had_session = self.session.is_some();
+        let parts =
+            Signed { tsi, packet: &packet, bytes, auth: &auth, range, key, is_manifest: tags.is_some() };
+        match self.judge_signed(now, channel, &parts) {
             Ok(()) => {
                 self.open_tags(channel, tags.unwrap_or_default());
+                if !had_session {
+                    self.judge_again(now);
+                }
                 AuthVerdict::Verified
             }
+            // The key may be on its way.
+            Err(Rejection::Untrusted) if !had_session && self.config.takes_first_key && key.is_none() => {
+                let dropped = self.waiting.push(channel, now, origin, None, true, bytes);
+                self.count_dropped(dropped);
+                AuthVerdict::Waiting
+            }
             Err(reason) => AuthVerdict::Rejected(reason),
+        }
+    }
+
+    fn hear_unsigned(&mut self, now: Instant, tsi: u64) {
+        if self.config.takes_unsigned && self.session.is_none() && self.signed != Some(tsi) {
+            self.unsigned.get_or_insert((tsi, now));
+        }
+    }
+
+    /// Records a signed session, whose packets without a signature are no unsigned session.
+    fn hear_signed(&mut self, tsi: u64) {
+        self.signed = Some(tsi);
+        if self.unsigned.is_some_and(|(unsigned, _)| unsigned == tsi) {
+            self.unsigned = None;
+        }
+    }
+
+    /// Judges the signed packets that waited for the session's key: once in a session, and at most
+    /// [`AGAIN_MAX`] beside the budget.
+    fn judge_again(&mut self, now: Instant) {
+        let mut from = 0;
+        self.budget.grant(AGAIN_MAX);
+        while let Some((index, waiting, bytes)) = self.waiting.signed(from) {
+            let (bytes, channel) = (bytes.to_vec(), waiting.channel);
+            from = index + 1;
+            let Ok(packet) = lct::Packet::new_checked(bytes.as_slice()) else { continue };
+            let (Ok(Some((auth, range))), Some(tsi)) = (Authentication::find(&packet), packet.tsi()) else {
+                continue;
+            };
+            let tags = manifest(&packet).ok().flatten();
+            let is_ours = self.session.as_ref().is_some_and(|session| session.tsi == tsi);
+            // No tag has been dropped yet, so that no late manifest opens a tag again.
+            let parts = Signed {
+                tsi,
+                packet: &packet,
+                bytes: &bytes,
+                auth: &auth,
+                range,
+                key: None,
+                is_manifest: false,
+            };
+            let judged =
+                if is_ours { self.judge_signed(now, channel, &parts) } else { Err(Rejection::Foreign) };
+            match judged {
+                Ok(()) => self.open_tags(channel, tags.unwrap_or_default()),
+                Err(reason) => *self.counter(reason) += 1,
+            }
+            self.waiting.settle(index, judged.is_ok());
         }
     }
 
@@ -300,6 +485,7 @@ impl<V: Verifier> VerifyingFront<V> {
         &mut self,
         now: Instant,
         channel: ChannelId,
+        origin: Origin,
         packet: &lct::Packet<&[u8]>,
         bytes: &[u8],
     ) -> AuthVerdict {
@@ -309,25 +495,16 @@ impl<V: Verifier> VerifyingFront<V> {
             TagState::Open => AuthVerdict::Verified,
             TagState::Seen => AuthVerdict::Rejected(Rejection::Replayed),
             TagState::Unlisted => {
-                self.counters.unlisted += self.waiting.push(channel, now, tag, bytes);
+                let dropped = self.waiting.push(channel, now, origin, tag, false, bytes);
+                self.count_dropped(dropped);
                 AuthVerdict::Waiting
             }
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "parts of one packet")]
-    fn judge_signed(
-        &mut self,
-        now: Instant,
-        id: ChannelId,
-        tsi: u64,
-        packet: &lct::Packet<&[u8]>,
-        bytes: &[u8],
-        auth: &Authentication,
-        range: core::ops::Range<usize>,
-        is_manifest: bool,
-    ) -> Result<(), Rejection> {
-        let candidate = self.candidate(tsi, auth)?;
+    fn judge_signed(&mut self, now: Instant, id: ChannelId, signed: &Signed<'_>) -> Result<(), Rejection> {
+        let Signed { packet, bytes, auth, ref range, is_manifest, .. } = *signed;
+        let candidate = self.candidate(signed)?;
         let keys = match (&self.session, &candidate) {
             (_, Some(session)) | (Some(session), None) => session.keys,
             (None, None) => return Err(Rejection::Untrusted),
@@ -338,8 +515,10 @@ impl<V: Verifier> VerifyingFront<V> {
         if is_manifest && channel.numbers.highest().saturating_sub(auth.number) >= MANIFEST_NUMBERS {
             return Err(Rejection::Replayed);
         }
-        let message = Message::of(id, auth, &keys.digest(bytes, packet.cci_range(), range));
-        match channel.numbers.classify(auth, &message) {
+        let message = Message::of(id, auth, &keys.digest(bytes, packet.cci_range(), range.clone()));
+        let number_use =
+            if self.config.is_on_request { NumberUse::New } else { channel.numbers.classify(auth, &message) };
+        match number_use {
             NumberUse::Replay => return Err(Rejection::Replayed),
             NumberUse::Contradiction => return Err(Rejection::Forged),
             NumberUse::Leaf => {
@@ -350,19 +529,22 @@ impl<V: Verifier> VerifyingFront<V> {
         }
         let later = Reference { number: auth.number, pass: auth.pass, next_pass: auth.next_pass };
         let tries = &mut channel.tries[(auth.number % STEPS_MAX) as usize];
-        let fits = *tries < TRIES_MAX
-            && channel.reference.is_some_and(|reference| reference.fits(&keys, id, &later));
-        if !fits && !self.budget.take(now, is_open) {
+        let fits = channel.reference.is_some_and(|reference| reference.fits(&keys, id, &later))
+            && (*tries < TRIES_MAX || self.failures.has(now, Interval::Fitting));
+        if !fits && !self.budget.take(now, if is_open { Interval::Open } else { Interval::Narrow }) {
             return Err(Rejection::OverBudget);
         }
         self.checks += 1;
         let session = candidate.as_ref().or(self.session.as_ref()).ok_or(Rejection::Untrusted)?;
         if !self.verifier.verify(&session.key, message.as_bytes(), &auth.signature) {
-            *tries += u8::from(fits);
+            if fits && *tries >= TRIES_MAX {
+                self.failures.take(now, Interval::Fitting);
+            }
+            *tries = tries.saturating_add(u8::from(fits));
             return Err(Rejection::Forged);
         }
-        channel.numbers.record(auth, &message);
         if !self.config.is_on_request {
+            channel.numbers.record(auth, &message);
             self.unproven = unproven - usize::from(channel.is_joined && channel.reference.is_none());
             channel.advance(later);
         }
@@ -374,7 +556,8 @@ impl<V: Verifier> VerifyingFront<V> {
 
     /// Checks key and start of a signed packet. Returns the session that the packet would begin, if no
     /// session has begun.
-    fn candidate(&self, tsi: u64, auth: &Authentication) -> Result<Option<Session>, Rejection> {
+    fn candidate(&self, signed: &Signed<'_>) -> Result<Option<Session>, Rejection> {
+        let Signed { tsi, auth, key: carried, .. } = *signed;
         if let Some(session) = &self.session {
             return match auth.started.cmp(&session.started) {
                 _ if auth.key != session.key_name => Err(Rejection::Untrusted),
@@ -383,20 +566,23 @@ impl<V: Verifier> VerifyingFront<V> {
                 core::cmp::Ordering::Equal => Ok(None),
             };
         }
-        let key = self.config.keys.iter().find(|key| key_name(key) == auth.key);
-        let key = *key.ok_or(Rejection::Untrusted)?;
+        let trusted = self.config.keys.iter().copied().find(|key| key_name(key) == auth.key);
+        let first = carried.filter(|key| self.config.takes_first_key && key_name(&key.public) == auth.key);
+        let key = trusted.or(first.map(|key| key.public)).ok_or(Rejection::Untrusted)?;
         if auth.started < self.config.started_min {
             return Err(Rejection::Replayed);
         }
+        let is_ephemeral = carried.is_some_and(|key| key.is_ephemeral);
         let keys = SessionKeys::new(&key, tsi, auth.started, self.config.is_on_request);
-        Ok(Some(Session { key, key_name: auth.key, tsi, started: auth.started, keys }))
+        Ok(Some(Session { key, is_ephemeral, key_name: auth.key, tsi, started: auth.started, keys }))
     }
 
     /// Begins the session of the first verified packet: waiting packets get their tags.
     fn begin(&mut self, session: Session) {
         self.waiting.visit(|waiting, bytes| {
             if let Ok(packet) = lct::Packet::new_checked(bytes) {
-                waiting.tag = Some(session.keys.tag(&packet, bytes));
+                let is_of_session = packet.tsi() == Some(session.tsi) && !waiting.is_signed;
+                waiting.tag = is_of_session.then(|| session.keys.tag(&packet, bytes));
             }
         });
         self.session = Some(session);

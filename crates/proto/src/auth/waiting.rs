@@ -1,11 +1,12 @@
 //! Packets that no verified manifest lists yet, in order of arrival.
 
+use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use headwater_wire::auth::Tag;
 
-use crate::machine::ChannelId;
+use crate::machine::{ChannelId, Ecn};
 use crate::time::{Duration, Instant};
 
 /// Most bytes of waiting packets, with what describes them.
@@ -13,10 +14,32 @@ pub const WAITING_BYTES_MAX: usize = 2 << 20;
 /// Longest wait: a manifest follows within 0.25 s on each channel that has manifests.
 pub const WAITING_TIME: Duration = Duration::from_millis(250);
 
+/// Time for which unsigned packets wait before a receiver takes an unsigned session.
+pub const UNSIGNED_TIME: Duration = Duration::from_secs(1);
+
 /// Bytes of a packet are counted as at least so many: bounds the number of packets.
 const PACKET_BYTES_MIN: usize = 256;
 const PACKETS_MAX: usize = WAITING_BYTES_MAX / (PACKET_BYTES_MIN + size_of::<WaitingPacket>()) + 1;
 const RING_BYTES: usize = WAITING_BYTES_MAX - PACKETS_MAX * size_of::<WaitingPacket>();
+
+/// Description of the datagram that a packet came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Address of the sender.
+    pub source: SocketAddr,
+    /// ECN field on arrival.
+    pub ecn: Ecn,
+    /// Bytes of UDP payload.
+    pub bytes: usize,
+}
+
+impl Default for Origin {
+    /// No address.
+    fn default() -> Self {
+        let source = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0).into();
+        Self { source, ecn: Ecn::NotCapable, bytes: 0 }
+    }
+}
 
 /// State of a waiting packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +55,9 @@ pub(crate) enum WaitingState {
 pub(crate) struct WaitingPacket {
     pub(crate) channel: ChannelId,
     pub(crate) arrived: Instant,
+    pub(crate) origin: Origin,
+    /// Whether the packet is signed, with a key that is not known yet.
+    pub(crate) is_signed: bool,
     /// `None` until the session's key is known.
     pub(crate) tag: Option<Tag>,
     pub(crate) state: WaitingState,
@@ -49,6 +75,26 @@ impl WaitingPacket {
     }
 }
 
+/// Packets that were dropped.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dropped {
+    /// Packets that no manifest listed.
+    pub(crate) unlisted: u64,
+    /// Packets whose key did not become known.
+    pub(crate) untrusted: u64,
+}
+
+impl Dropped {
+    fn of(is_signed: bool) -> Self {
+        Self { unlisted: u64::from(!is_signed), untrusted: u64::from(is_signed) }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.unlisted += other.unlisted;
+        self.untrusted += other.untrusted;
+    }
+}
+
 /// Ring of waiting packets. The oldest packet makes way for a new one: as long as a flood does not fill the
 /// ring between two manifests, the flood displaces no genuine packet.
 #[derive(Debug, Default)]
@@ -61,14 +107,16 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Stores a packet. Returns the number of packets that were dropped for lack of room.
+    /// Stores a packet. Returns the packets that were dropped for lack of room.
     pub(crate) fn push(
         &mut self,
         channel: ChannelId,
         arrived: Instant,
+        origin: Origin,
         tag: Option<Tag>,
+        is_signed: bool,
         bytes: &[u8],
-    ) -> u64 {
+    ) -> Dropped {
         if self.ring.is_empty() {
             self.ring.resize(RING_BYTES, 0);
             self.packets.reserve_exact(PACKETS_MAX);
@@ -76,18 +124,18 @@ impl Waiting {
         let len = bytes.len();
         let counted = len.max(PACKET_BYTES_MIN);
         if counted > RING_BYTES {
-            return 1;
+            return Dropped::of(is_signed);
         }
-        let mut dropped = 0;
+        let mut dropped = Dropped::default();
         let start = loop {
             if let Some(start) = self.room(counted) {
                 break start;
             }
-            dropped += self.pop();
+            dropped.add(self.pop());
         };
         let state = WaitingState::Waiting;
         self.ring[start..start + len].copy_from_slice(bytes);
-        self.packets.push_back(WaitingPacket { channel, arrived, tag, state, start, len });
+        self.packets.push_back(WaitingPacket { channel, arrived, origin, is_signed, tag, state, start, len });
         dropped
     }
 
@@ -109,29 +157,48 @@ impl Waiting {
         (bytes <= oldest.start).then_some(0)
     }
 
-    /// Drops the oldest packet. Returns 1 if the packet still waited.
-    fn pop(&mut self) -> u64 {
-        let packet = self.packets.pop_front();
-        self.verified -= usize::from(packet.is_some_and(|packet| packet.state == WaitingState::Verified));
-        u64::from(packet.is_some_and(|packet| packet.state != WaitingState::Done))
+    /// Drops the oldest packet.
+    fn pop(&mut self) -> Dropped {
+        let Some(packet) = self.packets.pop_front() else { return Dropped::default() };
+        self.verified -= usize::from(packet.state == WaitingState::Verified);
+        if packet.state == WaitingState::Done { Dropped::default() } else { Dropped::of(packet.is_signed) }
     }
 
-    /// Drops the packets whose time is up. Returns the number that still waited.
-    pub(crate) fn expire(&mut self, now: Instant) -> u64 {
-        let mut dropped = 0;
+    /// Drops the packets that have waited for `time`.
+    pub(crate) fn expire(&mut self, now: Instant, time: Duration) -> Dropped {
+        let mut dropped = Dropped::default();
         while let Some(oldest) = self.packets.front() {
-            let is_over = oldest.state == WaitingState::Waiting && now.since(oldest.arrived) >= WAITING_TIME;
+            let is_over = oldest.state == WaitingState::Waiting && now.since(oldest.arrived) >= time;
             if !is_over && oldest.state != WaitingState::Done {
                 break;
             }
-            dropped += self.pop();
+            dropped.add(self.pop());
         }
         dropped
     }
 
-    /// Returns when the oldest packet's time is up.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.packets.front().map(|oldest| oldest.arrived + WAITING_TIME)
+    /// Number of packets that wait or have not been taken.
+    pub(crate) fn len(&self) -> usize {
+        self.packets.iter().filter(|packet| packet.state != WaitingState::Done).count()
+    }
+
+    /// Takes the oldest signed packet that waits, to be judged again by [`Waiting::settle`].
+    pub(crate) fn signed(&self, from: usize) -> Option<(usize, WaitingPacket, &[u8])> {
+        let is_signed = |packet: &WaitingPacket| packet.is_signed && packet.state == WaitingState::Waiting;
+        let index = (from..self.packets.len()).find(|index| is_signed(&self.packets[*index]))?;
+        let packet = self.packets[index];
+        Some((index, packet, &self.ring[packet.range()]))
+    }
+
+    /// Sets the state of a signed packet.
+    pub(crate) fn settle(&mut self, index: usize, is_verified: bool) {
+        self.packets[index].state = if is_verified { WaitingState::Verified } else { WaitingState::Done };
+        self.verified += usize::from(is_verified);
+    }
+
+    /// Returns when the oldest packet has waited for `time`.
+    pub(crate) fn deadline(&self, time: Duration) -> Option<Instant> {
+        self.packets.front().map(|oldest| oldest.arrived + time)
     }
 
     /// Visits each packet with its bytes, oldest first. The visitor may change the packet's state.

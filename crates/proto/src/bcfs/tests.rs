@@ -1,6 +1,7 @@
 //! The service's ends, its router, and trees of routers.
 
 mod bed;
+mod challenges;
 mod ends;
 mod healing;
 mod hostile;

@@ -1,13 +1,18 @@
 //! Common front end of file receivers and buffer receivers: the received session, its congestion control, and
 //! the queue of outputs.
 
+use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
 use headwater_wire::{alc, fdt};
 
+use crate::auth::{
+    AuthCounters, AuthVerdict, Origin, PublicKey, Rejection, Verifier, VerifyingConfig, VerifyingFront,
+};
 use crate::control::{Arrival, EnvelopeContent, Membership, ReceiverControl};
 use crate::machine::{ChannelId, Datagram, Output};
+use crate::rng::Seed;
 use crate::time::{Duration, Instant};
 
 /// Event about the sessions on the group.
@@ -28,6 +33,30 @@ pub enum SessionEvent {
         /// Address of the sender.
         source: SocketAddr,
     },
+    /// The first packet of the session was verified: each packet of the session is this sender's.
+    Verified {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Public key of the sender.
+        key: PublicKey,
+        /// Whether the key is made for this session alone.
+        is_ephemeral: bool,
+        /// Start of the session, in seconds of the NTP era.
+        started: u32,
+    },
+    /// The receiver verifies packets if it can, but the session is unsigned.
+    Unsigned {
+        /// Transport session identifier.
+        tsi: u64,
+    },
+    /// A session on the group is signed with a key that is not trusted. The receiver ignores its packets.
+    /// Reported once.
+    Untrusted {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Address of the sender.
+        source: SocketAddr,
+    },
     /// Another session replaces the received session, and this receiver has ended. Either the session has
     /// been silent for [`SILENCE`](super::SILENCE) while an acceptable session is being sent, mostly because
     /// the sender restarted. Or the FDT contradicts the FDT that an earlier receiver kept of the session. A
@@ -38,6 +67,46 @@ pub enum SessionEvent {
         /// Address of the sender.
         source: SocketAddr,
     },
+}
+
+/// Authentication of a received session: the senders to accept, and the check of signatures.
+pub struct Verifying {
+    config: VerifyingConfig,
+    verifier: Box<dyn Verifier + Send>,
+    seed: Seed,
+}
+
+impl Verifying {
+    /// Verifies each packet of the session.
+    pub fn new(config: VerifyingConfig, verifier: Box<dyn Verifier + Send>, seed: Seed) -> Self {
+        Self { config, verifier, seed }
+    }
+}
+
+impl fmt::Debug for Verifying {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verifying").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// Verifier behind a pointer.
+struct BoxedVerifier(Box<dyn Verifier + Send>);
+
+impl fmt::Debug for BoxedVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BoxedVerifier").finish_non_exhaustive()
+    }
+}
+
+impl Verifier for BoxedVerifier {
+    fn verify(
+        &self,
+        key: &PublicKey,
+        message: &[u8],
+        signature: &[u8; crate::auth::SIGNATURE_BYTES],
+    ) -> bool {
+        self.0.verify(key, message, signature)
+    }
 }
 
 /// Session to receive: by default the first session heard, from any source.
@@ -93,6 +162,18 @@ macro_rules! front_views {
         pub fn last_heard(&self) -> Option<crate::time::Instant> {
             self.front.listening.last_heard()
         }
+
+        /// Verifies each packet before the control or the content sees the packet. Default: no check.
+        #[must_use]
+        pub fn with_verifying(mut self, verifying: Option<crate::delivery::Verifying>) -> Self {
+            self.front.set_verifying(verifying);
+            self
+        }
+
+        /// Returns the counts of packets by their authentication; zero without a check.
+        pub fn auth_counters(&self) -> crate::auth::AuthCounters {
+            self.front.auth_counters()
+        }
     };
 }
 
@@ -112,11 +193,61 @@ pub(crate) enum Classified<'a> {
     Foreign(Option<(u64, SocketAddr)>),
 }
 
+/// First step of a datagram: authentication.
+pub(crate) enum Opened<'a> {
+    /// A packet to admit.
+    Packet(OpenedPacket<'a>),
+    /// The packet waits for its authentication, or was dropped for the lack of authentication. The counters
+    /// of [`Front::auth_counters`] have the packet.
+    Unverified,
+    /// Any other datagram.
+    Other(Classified<'a>),
+}
+
+/// Time of a packet's admission.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Timing {
+    /// At its arrival.
+    InTime,
+    /// Later.
+    Late,
+    /// The packet arrived before the session was known: its content counts, but the control begins with the
+    /// session.
+    Before,
+}
+
+/// Packet whose authentication, if any, holds.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenedPacket<'a> {
+    arrived: Instant,
+    channel: ChannelId,
+    origin: Origin,
+    is_verified: bool,
+    timing: Timing,
+    packet: &'a [u8],
+}
+
+impl OpenedPacket<'_> {
+    /// Bytes of UDP payload.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.origin.bytes as u64
+    }
+}
+
 /// A congestion control and the session it controls, with the queued outputs of the owning machine.
 #[derive(Debug)]
 pub(crate) struct Front<C, E> {
     pub(crate) control: C,
     pub(crate) listening: Listening,
+    auth: Option<Box<VerifyingFront<BoxedVerifier>>>,
+    /// Whether the session's authentication was reported.
+    has_told: bool,
+    /// Whether an untrusted session was reported.
+    has_told_untrusted: bool,
+    /// Arrival of the session's first packet.
+    began: Option<Instant>,
+    /// Bytes of a packet that waited.
+    scratch: Vec<u8>,
     outputs: VecDeque<Output<E>>,
 }
 
@@ -125,27 +256,135 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
     pub(crate) fn new(wanted: Wanted, mut control: C, now: Instant) -> Self {
         control.start(now);
         let listening = Listening::new(wanted.tsi, wanted.source, now);
-        let mut front = Self { control, listening, outputs: VecDeque::new() };
+        let (auth, has_told, began, scratch) = (None, false, None, Vec::new());
+        let mut front = Self {
+            control,
+            listening,
+            auth,
+            has_told,
+            has_told_untrusted: false,
+            began,
+            scratch,
+            outputs: VecDeque::new(),
+        };
         front.collect_memberships();
         front
     }
 
-    /// Passes a datagram to the control and classifies the datagram.
-    pub(crate) fn take<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Classified<'a> {
+    /// Sets the authentication of packets.
+    pub(crate) fn set_verifying(&mut self, verifying: Option<Verifying>) {
+        self.auth = verifying.map(|Verifying { config, verifier, seed }| {
+            let rng = seed.stream("verifying", 0);
+            let mut auth = VerifyingFront::new(config, BoxedVerifier(verifier), rng);
+            // Each control begins with the base channel.
+            auth.join(ChannelId::BASE);
+            Box::new(auth)
+        });
+    }
+
+    /// Returns the counts of packets by their authentication.
+    pub(crate) fn auth_counters(&self) -> AuthCounters {
+        self.auth.as_ref().map_or_else(AuthCounters::default, |auth| auth.counters())
+    }
+
+    /// Number of packets that wait for their authentication.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.auth.as_ref().map_or(0, |auth| auth.waiting())
+    }
+
+    /// Opens a datagram and verifies its packet. Before the packet is admitted, [`Front::next_released`] has
+    /// earlier packets that can be admitted now.
+    pub(crate) fn open<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Opened<'a> {
         if datagram.channel.is_none() && self.control.answered(now, datagram) {
-            return Classified::Signalling;
+            return Opened::Other(Classified::Signalling);
         }
         let (source, packet) = match self.control.envelope() {
             None => (datagram.source, datagram.payload),
             Some(envelope) => match envelope.open(now, datagram) {
                 EnvelopeContent::Packet { source, packet } => (source, packet),
-                EnvelopeContent::Signal => return Classified::Signalling,
-                EnvelopeContent::Malformed => return Classified::Malformed,
+                EnvelopeContent::Signal => return Opened::Other(Classified::Signalling),
+                EnvelopeContent::Malformed => return Opened::Other(Classified::Malformed),
             },
         };
+        let channel = datagram.channel.unwrap_or(ChannelId::BASE);
+        let origin = Origin { source, ecn: datagram.ecn, bytes: datagram.payload.len() };
+        let timing = Timing::InTime;
+        let mut opened = OpenedPacket { arrived: now, channel, origin, is_verified: false, timing, packet };
+        let Some(auth) = &mut self.auth else { return Opened::Packet(opened) };
+        let Ok(packet) = headwater_wire::lct::Packet::new_checked(packet) else {
+            return Opened::Other(Classified::Malformed);
+        };
+        let Some(tsi) = packet.tsi() else { return Opened::Other(Classified::Malformed) };
+        if !self.listening.would_take(source, tsi) {
+            return Opened::Other(self.on_foreign(now, source, tsi));
+        }
+        match auth.on_packet_from(now, channel, origin, opened.packet) {
+            AuthVerdict::Verified | AuthVerdict::Unsigned => {
+                opened.is_verified = !auth.is_unsigned();
+                self.began.get_or_insert(now);
+            }
+            AuthVerdict::Rejected(Rejection::Malformed) => return Opened::Other(Classified::Malformed),
+            AuthVerdict::Rejected(Rejection::Foreign) => {
+                return Opened::Other(self.on_foreign(now, source, tsi));
+            }
+            AuthVerdict::Waiting => {
+                self.control.unverified(now, channel);
+                return Opened::Unverified;
+            }
+            AuthVerdict::Rejected(reason) => {
+                if reason == Rejection::Untrusted && !core::mem::replace(&mut self.has_told_untrusted, true) {
+                    self.event(SessionEvent::Untrusted { tsi, source });
+                }
+                return Opened::Unverified;
+            }
+        }
+        Opened::Packet(opened)
+    }
+
+    /// Handles timeouts of the authentication; [`Front::next_released`] follows.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        self.control.timeout(now);
+        if let Some(auth) = &mut self.auth {
+            auth.on_timeout(now);
+        }
+    }
+
+    /// Returns when [`Front::on_timeout`] is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let auth = self.auth.as_ref().and_then(|auth| auth.poll_timeout());
+        self.control.poll_timeout().into_iter().chain(auth).min()
+    }
+
+    /// Copies the next packet that waited and can be admitted now into `bytes`, and returns the packet.
+    pub(crate) fn next_released<'a>(&mut self, bytes: &'a mut Vec<u8>) -> Option<OpenedPacket<'a>> {
+        let auth = self.auth.as_mut()?;
+        let is_verified = !auth.is_unsigned();
+        let released = auth.poll_released()?;
+        bytes.clear();
+        bytes.extend_from_slice(released.bytes);
+        let (arrived, channel, origin) = (released.arrived, released.channel, released.origin);
+        let is_before = self.began.is_none_or(|began| arrived < began);
+        let timing = if is_before { Timing::Before } else { Timing::Late };
+        Some(OpenedPacket { arrived, channel, origin, is_verified, timing, packet: bytes })
+    }
+
+    /// Takes the buffer for [`Front::next_released`].
+    pub(crate) fn take_scratch(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.scratch)
+    }
+
+    /// Returns the buffer.
+    pub(crate) fn put_scratch(&mut self, scratch: Vec<u8>) {
+        self.scratch = scratch;
+    }
+
+    /// Passes a packet to the control and classifies the packet. A packet that waited arrives with the time
+    /// of its arrival, which may be earlier than the time of packets before.
+    pub(crate) fn admit<'a>(&mut self, now: Instant, opened: &OpenedPacket<'a>) -> Classified<'a> {
+        let OpenedPacket { arrived, channel, origin, is_verified, timing, packet } = *opened;
         let Ok((header, payload)) = alc::parse(packet) else { return Classified::Malformed };
-        let tsi = header.tsi;
-        match self.listening.hear(now, source, tsi) {
+        let (tsi, Origin { source, ecn, bytes }) = (header.tsi, origin);
+        match self.listening.hear(now, source, tsi, is_verified) {
             SessionMatch::Ours { is_first } => {
                 if is_first {
                     self.event(SessionEvent::Found { tsi, source });
@@ -158,12 +397,16 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
                 return Classified::Foreign(replaces.then_some((tsi, source)));
             }
         }
-        let channel = datagram.channel.unwrap_or(ChannelId::BASE);
-        let (ecn, bytes) = (datagram.ecn, datagram.payload.len());
-        if channel == ChannelId::BASE {
+        self.tell_authentication(tsi);
+        if channel == ChannelId::BASE && timing != Timing::Before {
             self.control.limited(now, header.extensions.levels.map(|levels| levels.ceiling.into()));
         }
-        self.control.arrived(now, &Arrival { source, channel, cci: &header.cci, ecn, bytes });
+        let arrival = Arrival { source, channel, cci: &header.cci, ecn, bytes };
+        match timing {
+            Timing::InTime => self.control.arrived(arrived, &arrival),
+            Timing::Late => self.control.arrived_late(arrived, &arrival),
+            Timing::Before => {}
+        }
         self.listening.close(header.close_session);
         if header.close_session
             && let Some(requester) = self.control.requester()
@@ -171,6 +414,28 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
             requester.on_close(now);
         }
         Classified::Packet(header, payload)
+    }
+
+    /// Reports once whether the session is signed, and by whom.
+    fn tell_authentication(&mut self, tsi: u64) {
+        let Some(auth) = self.auth.as_ref().filter(|_| !self.has_told) else { return };
+        let event = match auth.session() {
+            Some((&key, tsi, started)) => {
+                SessionEvent::Verified { tsi, key, is_ephemeral: auth.is_ephemeral(), started }
+            }
+            None => SessionEvent::Unsigned { tsi },
+        };
+        self.has_told = true;
+        self.event(event);
+    }
+
+    /// Handles a packet of another session.
+    fn on_foreign<'a>(&mut self, now: Instant, source: SocketAddr, tsi: u64) -> Classified<'a> {
+        let (is_news, replaces) = self.listening.hear_other(now, source, tsi);
+        if is_news {
+            self.event(SessionEvent::Other { tsi, source });
+        }
+        Classified::Foreign(replaces.then_some((tsi, source)))
     }
 
     /// Passes the session's description to the control. Returns the reason, for people, if the session cannot
@@ -191,6 +456,12 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
     /// Queues the control's joins and leaves.
     pub(crate) fn collect_memberships(&mut self) {
         while let Some(membership) = self.control.poll_membership() {
+            if let Some(auth) = &mut self.auth {
+                match membership {
+                    Membership::Join(channel) => auth.join(channel),
+                    Membership::Leave(channel) => auth.leave(channel),
+                }
+            }
             self.outputs.push_back(match membership {
                 Membership::Join(channel) => Output::Join(channel),
                 Membership::Leave(channel) => Output::Leave(channel),
@@ -247,23 +518,43 @@ impl Listening {
         Self { tsi, source, session, sender, others, is_closed: false, last_heard: now }
     }
 
-    /// Records a packet and returns the session of the packet.
-    pub(crate) fn hear(&mut self, now: Instant, source: SocketAddr, tsi: u64) -> SessionMatch {
-        let would_take = self.tsi.is_none_or(|wanted| wanted == tsi)
-            && self.source.is_none_or(|wanted| wanted == source.ip());
+    /// Whether the session and the source are among those to receive.
+    pub(crate) fn would_take(&self, source: SocketAddr, tsi: u64) -> bool {
+        self.tsi.is_none_or(|wanted| wanted == tsi) && self.source.is_none_or(|wanted| wanted == source.ip())
+    }
+
+    /// Records a packet and returns the session of the packet. A verified packet is of its session whatever
+    /// its address: anybody can send a copy.
+    pub(crate) fn hear(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        tsi: u64,
+        is_verified: bool,
+    ) -> SessionMatch {
         let this = (source.ip(), tsi);
-        if self.session == Some(this) || (self.session.is_none() && would_take) {
-            let is_first = self.session.replace(this).is_none();
+        let is_ours = self.session.is_some_and(|session| session == this || is_verified && session.1 == tsi);
+        if is_ours || (self.session.is_none() && self.would_take(source, tsi)) {
+            let is_first = self.session.is_none();
+            self.session.get_or_insert(this);
             self.sender.get_or_insert(source);
             self.last_heard = now;
             return SessionMatch::Ours { is_first };
         }
+        let (is_news, replaces) = self.hear_other(now, source, tsi);
+        SessionMatch::Other { is_news, replaces }
+    }
+
+    /// Records a packet of another session. Returns whether it is the first packet of that session, and
+    /// whether the session replaces the received session, which is silent.
+    pub(crate) fn hear_other(&mut self, now: Instant, source: SocketAddr, tsi: u64) -> (bool, bool) {
+        let this = (source.ip(), tsi);
         let is_news = self.others.len() < OTHERS_MAX && !self.others.contains(&this);
         if is_news {
             self.others.push(this);
         }
         let is_silent = self.session.is_some() && now >= self.last_heard + SILENCE;
-        SessionMatch::Other { is_news, replaces: is_silent && would_take }
+        (is_news, is_silent && self.would_take(source, tsi))
     }
 
     /// Records whether the session's last packet closes the session.

@@ -1,6 +1,7 @@
 //! Sender of a session: the symbols of its files in carousel order, with the FDT in between, at the rate of a
 //! congestion control.
 
+mod departures;
 pub(crate) mod description;
 pub(crate) mod farewell;
 pub(crate) mod header;
@@ -24,9 +25,10 @@ use super::object::Digest;
 use super::plan::Orders;
 use super::plan::SessionPlan;
 use super::store::{Source, SourceError};
+use crate::auth::{AuthPacket, Signing, SigningLine};
 use crate::control::{Departure, Request, Responder, SenderControl};
 use crate::layering::{Layering, SentLevels};
-use crate::machine::{ChannelId, Destination, Input, Machine, Output, Transmit};
+use crate::machine::{ChannelId, Input, Machine, Output};
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
 
@@ -142,6 +144,9 @@ pub struct DeliverySender<C, S> {
     fdt: Description,
     phase: Phase,
     events: VecDeque<SenderEvent>,
+    signing: Option<Box<SigningLine>>,
+    /// Whether the end has not been reported yet.
+    has_finished: bool,
     stats: SenderStats,
 }
 
@@ -163,6 +168,8 @@ enum Next {
     Description(u64),
     Symbol(Visit),
     Farewell(Word),
+    /// A packet of the session's authentication.
+    Auth(AuthPacket),
     /// Skip the departure: this channel has nothing to send, another channel may have.
     Pass,
     /// Keep the departure until there is something to send.
@@ -226,8 +233,19 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
             has_skipped: start != Start::First,
             phase: Phase::Sending,
             events: VecDeque::new(),
+            signing: None,
+            has_finished: false,
             stats: SenderStats::default(),
         })
+    }
+
+    /// Signs or lists each packet ([`crate::auth`]). Symbols must leave room for
+    /// [`signed_bytes`](crate::auth::signed_bytes) more in each packet. Default: unsigned.
+    #[must_use]
+    pub fn with_signing(mut self, signing: Option<Signing>) -> Self {
+        let (channels, lead) = (self.control.channels(), self.control.lead());
+        self.signing = signing.map(|signing| Box::new(SigningLine::new(signing, channels, lead)));
+        self
     }
 
     /// Adds the digests of an object's next blocks. The next FDT instance carries the new digests.
@@ -299,7 +317,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
 
     /// Whether the session is closed and all packets are sent.
     pub fn is_finished(&self) -> bool {
-        self.phase == Phase::Finished
+        self.phase == Phase::Finished && self.signing.as_ref().is_none_or(|line| line.is_empty())
     }
 
     /// Returns the congestion control.
@@ -333,6 +351,9 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         }
         if self.phase == Phase::Ending {
             self.fdt.bring_up_to_date(now, self.config);
+            if let Some(line) = &mut self.signing {
+                line.end_manifests();
+            }
             self.phase = Phase::Closing(Farewell::new(self.control.channels(), self.fdt.symbols()));
         }
         let is_over = match &mut self.phase {
@@ -347,7 +368,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
 
     fn finish(&mut self) {
         self.phase = Phase::Finished;
-        self.events.push_back(SenderEvent::Finished);
+        self.has_finished = true;
     }
 
     /// Chooses the content of a departure.
@@ -429,6 +450,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
             }
             Next::Symbol(visit) => self.write_symbol(*visit, departure, buffer),
             Next::Farewell(word) => Some(self.write_farewell(*word, departure, buffer)),
+            Next::Auth(packet) => Some(self.write_auth(*packet, departure, buffer)),
             Next::Pass | Next::Wait => None,
         }
     }
@@ -491,57 +513,9 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
     }
 }
 
-impl<C: SenderControl, S: Source> Machine for DeliverySender<C, S> {
-    type Event = SenderEvent;
-
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
-        match input {
-            Input::Timeout => self.control.timeout(now),
-            Input::Datagram(datagram) => self.control.feedback(now, &datagram),
-            Input::Routed(..) => {}
-        }
-    }
-
-    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<SenderEvent>> {
-        self.settle(now);
-        loop {
-            if let Some(event) = self.events.pop_front() {
-                return Some(Output::Event(event));
-            }
-            if let Some(transmit) = self.control.poll_transmit(now, buffer) {
-                return Some(Output::Transmit(transmit));
-            }
-            let departure = self.control.departure(now)?;
-            let next = self.next(now, &departure);
-            match next {
-                Next::Wait => return None,
-                Next::Pass => {
-                    self.control.departed(now, 0);
-                    continue;
-                }
-                Next::Fdt | Next::Description(_) | Next::Symbol(_) | Next::Farewell(_) => {}
-            }
-            // If the content fails, an event is queued, and the departure serves other content or the end of
-            // the session.
-            let envelope = self.control.envelope().map_or(0, |envelope| envelope.bytes());
-            let Some(bytes) = self.write(now, &next, &departure, &mut buffer[envelope..]) else { continue };
-            let bytes = envelope + bytes;
-            let request = self.request();
-            if envelope > 0
-                && let Some(envelope) = self.control.envelope()
-            {
-                envelope.seal(now, &mut buffer[..bytes]);
-            }
-            self.control.departed(now, bytes);
-            self.stats.packets += 1;
-            self.stats.bytes += bytes as u64;
-            let channel = Destination::Channel(departure.channel);
-            let destination = request.map_or(channel, |request| request.destination);
-            return Some(Output::Transmit(Transmit { destination, bytes, ecn: departure.ecn }));
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
+impl<C: SenderControl, S: Source> DeliverySender<C, S> {
+    /// Returns when the phase or the control needs a poll, in the time of the control.
+    fn control_timeout(&self) -> Option<Instant> {
         let departure = match &self.phase {
             Phase::Finished => return None,
             // Waiting receivers get an answer, too.
@@ -570,6 +544,27 @@ impl<C: SenderControl, S: Source> Machine for DeliverySender<C, S> {
             Phase::Sending | Phase::Ending => self.control.next_departure(),
         };
         departure.into_iter().chain(self.control.poll_timeout()).min()
+    }
+}
+
+impl<C: SenderControl, S: Source> Machine for DeliverySender<C, S> {
+    type Event = SenderEvent;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        let now = self.control_time(now);
+        match input {
+            Input::Timeout => self.control.timeout(now),
+            Input::Datagram(datagram) => self.control.feedback(now, &datagram),
+            Input::Routed(..) => {}
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<SenderEvent>> {
+        self.next_output(now, buffer)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.real_timeout(self.control_timeout())
     }
 }
 

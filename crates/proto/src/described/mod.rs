@@ -272,6 +272,29 @@ impl DescribedControl for DescribedReceiver {
 }
 
 #[deny(clippy::missing_trait_methods, reason = "a method with a default body is forwarded, too")]
+impl DescribedReceiver {
+    /// Follows the session until its control is described.
+    fn follow(&mut self, now: Instant, arrival: &Arrival<'_>) {
+        if let Control::Fixed { is_described, .. } = self.control
+            && let Some(carried) = self.opener.take()
+        {
+            self.is_carried = true;
+            if let Some(naks) = self.config.naks.filter(|_| !is_described) {
+                self.begin_le_sbcc(now, naks, false);
+                if let Control::LeSbcc { receiver, .. } = &mut self.control {
+                    receiver.take_over(carried);
+                }
+            }
+        }
+        self.channels.arrived(now, arrival.channel);
+        if !self.is_described() {
+            self.first_join.get_or_insert(now.since(self.started));
+            let Arrival { source, cci, ecn, bytes, .. } = *arrival;
+            self.last = Some(Last { at: now, source, cci: *cci, ecn, bytes });
+        }
+    }
+}
+
 impl ReceiverControl for DescribedReceiver {
     fn start(&mut self, now: Instant) {
         self.started = now;
@@ -296,24 +319,20 @@ impl ReceiverControl for DescribedReceiver {
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        if let Control::Fixed { is_described, .. } = self.control
-            && let Some(carried) = self.opener.take()
-        {
-            self.is_carried = true;
-            if let Some(naks) = self.config.naks.filter(|_| !is_described) {
-                self.begin_le_sbcc(now, naks, false);
-                if let Control::LeSbcc { receiver, .. } = &mut self.control {
-                    receiver.take_over(carried);
-                }
-            }
-        }
-        self.channels.arrived(now, arrival.channel);
-        if !self.is_described() {
-            self.first_join.get_or_insert(now.since(self.started));
-            let Arrival { source, cci, ecn, bytes, .. } = *arrival;
-            self.last = Some(Last { at: now, source, cci: *cci, ecn, bytes });
-        }
+        self.follow(now, arrival);
         self.inner_mut().arrived(now, arrival);
+    }
+
+    fn arrived_late(&mut self, at: Instant, arrival: &Arrival<'_>) {
+        self.follow(at, arrival);
+        self.inner_mut().arrived_late(at, arrival);
+    }
+
+    fn unverified(&mut self, now: Instant, channel: ChannelId) {
+        if !self.is_described() && channel == ChannelId::BASE {
+            self.first_join.get_or_insert(now.since(self.started));
+        }
+        self.inner_mut().unverified(now, channel);
     }
 
     fn envelope(&mut self) -> Option<&mut dyn ReceiverEnvelope> {

@@ -7,6 +7,7 @@ mod tests;
 use headwater_wire::Cci;
 use headwater_wire::cci::WebrcCci;
 
+use crate::auth::lead;
 use crate::control::{
     Arrival, Departure, Membership, Overload, ReceiverControl, Reception, SenderControl, Wishes,
 };
@@ -14,7 +15,10 @@ use crate::machine::{ChannelId, Ecn};
 use crate::measure::SequenceTracker;
 use crate::pacing::{BURST, Pacer, RateCap};
 use crate::rate::Rate;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
+
+/// Bits of a full packet.
+const PACKET_BITS: f64 = 11_520.0;
 
 /// Sends at a fixed rate on the base channel.
 ///
@@ -64,6 +68,12 @@ impl SenderControl for FixedSender {
             ecn: Ecn::NotCapable,
             ceiling: None,
         })
+    }
+
+    fn lead(&self) -> Duration {
+        #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
+        let bits = self.pacer.rate().as_bits() as f64;
+        lead(bits / PACKET_BITS, 1)
     }
 
     fn departed(&mut self, now: Instant, bytes: usize) {

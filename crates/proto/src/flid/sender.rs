@@ -6,11 +6,12 @@ use headwater_wire::fdt;
 
 use super::INDICES;
 use super::layers::Layers;
+use crate::auth::lead;
 use crate::control::{Departure, Overload, SenderControl};
 use crate::layering::Layering;
 use crate::layering::turns::{Schedule, Turns};
 use crate::machine::{ChannelId, Ecn};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// Sends on [`Layers`] by their schedule, at most at 1.25 times their total rate. A driver that cannot send
 /// all levels sends the lowest levels.
@@ -83,6 +84,10 @@ impl SenderControl for FlidSender {
 
     fn description(&self) -> Option<fdt::ControlAttributes> {
         self.description.clone()
+    }
+
+    fn lead(&self) -> Duration {
+        lead(self.layers().rate_max(), self.channels())
     }
 
     fn overload(&self) -> Option<Overload> {

@@ -7,6 +7,8 @@ use super::Layering;
 use super::ceiling::Ceiling;
 use super::channels::{DynamicChannels, Slot, Wave};
 use super::spacing::Spacing;
+use crate::admission::AdmissionKey;
+use crate::auth::lead;
 use crate::control::{Departure, Overload, SenderControl};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::rtt::Answers;
@@ -227,6 +229,11 @@ impl SenderControl for DynamicSender {
         Some(&self.channels)
     }
 
+    fn lead(&self) -> Duration {
+        let top = self.channels.levels() - 1;
+        lead(self.channels.cumulative_rate(top, self.channels.slot_start(self.slot)), top + 1)
+    }
+
     fn overload(&self) -> Option<Overload> {
         let ceiling = self.ceiling.lowered()?;
         let peak = self.channels.slot_start(self.slot);
@@ -274,6 +281,10 @@ impl SenderControl for DynamicSender {
 
     fn timeout(&mut self, now: Instant) {
         self.give_up(now);
+    }
+
+    fn set_admission_key(&mut self, key: AdmissionKey) {
+        self.answers.set_key(key);
     }
 
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {

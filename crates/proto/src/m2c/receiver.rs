@@ -103,7 +103,7 @@ impl Receiver {
     /// Returns the place of a packet in the schedule, if plausible at this time.
     fn place(&mut self, now: Instant, cci: WebrcCci) -> Option<Place> {
         let session = self.session.as_ref()?;
-        let place = session.clock.place(session.slot(), cci)?;
+        let place = session.clock.place(session.levels.slot, cci)?;
         let is_timely = session.clock.is_timely(now, &place);
         if is_timely {
             self.astray = 0;
@@ -127,36 +127,65 @@ impl Receiver {
     /// Leaves all channels except the base; the next base packet restarts the clock.
     fn forget(&mut self) {
         let Some(session) = self.session.take() else { return };
-        for channel in session.channels() {
+        for channel in session.levels.channels(&session.clock.channels) {
             self.wishes.push(Membership::Leave(channel));
         }
         self.base = Holes::default();
         self.astray = 0;
     }
 
-    /// Handles a packet of the schedule. A mark counts as a loss event, before the decision to join.
-    fn arrive(&mut self, now: Instant, place: Place, is_marked: bool) {
+    /// Handles a packet of the schedule. A mark counts as a loss event. Returns whether the packet counts.
+    fn arrive(&mut self, now: Instant, place: Place, is_marked: bool) -> bool {
         self.turn(place.slot);
-        let Some(session) = self.session.as_mut() else { return };
+        let Some(session) = self.session.as_mut() else { return false };
         let held = match place.wave {
             None => Some(&mut self.base),
             Some(wave) => session.holes(now, &place, wave.number),
         };
         // A packet of a channel being left is ignored.
-        let Some(holes) = held else { return };
+        let Some(holes) = held else { return false };
         let found = holes.record(place.sequence);
         self.reception.lost += found.lost;
         session.record(now, &place, found);
         if is_marked {
             session.loss(now, place.left);
         }
-        session.decide(now, place.left, &mut self.wishes);
+        true
+    }
+
+    /// Counts a packet. Returns when the packet left, if the packet is of the schedule.
+    fn count(&mut self, now: Instant, arrival: &Arrival<'_>) -> Option<Instant> {
+        self.reception.packets += 1;
+        let Ok(cci) = arrival.cci.webrc() else { return None };
+        if !self.held {
+            return None;
+        }
+        let at = shifted(now);
+        self.prober.iter_mut().for_each(|prober| prober.heard(now, arrival.source));
+        if self.session.is_none() {
+            // The configuration was validated when the receiver was created.
+            let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return None };
+            let asked = self.prober.as_ref().and_then(Prober::rtt);
+            let session = self.session.insert(Session::new(clock, self.limits, asked, at));
+            session.limit(at, self.ceiling, &mut self.wishes);
+        }
+        let Some(place) = self.place(at, cci) else {
+            if arrival.channel == ChannelId::BASE {
+                self.astray(at);
+            }
+            return None;
+        };
+        let is_marked = arrival.ecn == Ecn::CongestionExperienced;
+        self.reception.marked += u64::from(is_marked);
+        self.arrive(at, place, is_marked).then_some(place.left)
     }
 
     /// Advances to a new slot: leaves the lowest channels, which are silent now.
     fn turn(&mut self, slot: Slot) {
-        let Some(session) = self.session.as_mut().filter(|session| slot > session.slot()) else { return };
-        while let Some((channel, lost)) = session.quiescent(slot) {
+        let Some(session) = self.session.as_mut().filter(|session| slot > session.levels.slot) else {
+            return;
+        };
+        while let Some((channel, lost)) = session.levels.quiescent(&session.clock.channels, slot) {
             self.reception.lost += lost;
             self.wishes.push(Membership::Leave(channel));
         }
@@ -195,29 +224,15 @@ impl ReceiverControl for Receiver {
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        self.reception.packets += 1;
-        let Ok(cci) = arrival.cci.webrc() else { return };
-        if !self.held {
-            return;
+        if let Some(left) = self.count(now, arrival)
+            && let Some(session) = self.session.as_mut()
+        {
+            session.decide(shifted(now), left, &mut self.wishes);
         }
-        let at = shifted(now);
-        self.prober.iter_mut().for_each(|prober| prober.heard(now, arrival.source));
-        if self.session.is_none() {
-            // The configuration was validated when the receiver was created.
-            let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
-            let asked = self.prober.as_ref().and_then(Prober::rtt);
-            let session = self.session.insert(Session::new(clock, self.limits, asked, at));
-            session.limit(at, self.ceiling, &mut self.wishes);
-        }
-        let Some(place) = self.place(at, cci) else {
-            if arrival.channel == ChannelId::BASE {
-                self.astray(at);
-            }
-            return;
-        };
-        let is_marked = arrival.ecn == Ecn::CongestionExperienced;
-        self.reception.marked += u64::from(is_marked);
-        self.arrive(at, place, is_marked);
+    }
+
+    fn arrived_late(&mut self, at: Instant, arrival: &Arrival<'_>) {
+        self.count(at, arrival);
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
@@ -235,17 +250,17 @@ impl ReceiverControl for Receiver {
             fair_rate: Rate::of_packets(fair_rate, self.layers.packet_bytes()),
             rtt: Some(Duration::from_secs_f64(rtt)),
             loss_event_rate,
-            path: session.path_status(self.layers.packet_bytes()),
+            path: session.path_status(shifted(now), self.layers.packet_bytes()),
             ..control::Status::default()
         }
     }
 
     fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
         let Some(prober) = self.prober.as_mut() else { return false };
-        let queueing = self.session.as_ref().map_or(0.0, |session| session.delay.queueing_last());
+        let queueing = self.session.as_ref().map_or(0.0, |session| session.path.delay.queueing_last());
         let is_answer = prober.answered(now, datagram, queueing);
         if let Some(session) = self.session.as_mut() {
-            session.asked = prober.rtt();
+            session.path.asked = prober.rtt();
         }
         is_answer
     }
@@ -255,15 +270,17 @@ impl ReceiverControl for Receiver {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let joining = self.session.as_ref().and_then(Session::patience);
+        let joining = self.session.as_ref().and_then(|session| session.levels.patience());
         let question = self.prober.as_ref().and_then(Prober::poll_timeout);
         joining.map(unshifted).into_iter().chain(question).min()
     }
 
     fn timeout(&mut self, now: Instant) {
         let now = shifted(now);
-        if let Some(session) =
-            self.session.as_mut().filter(|session| session.patience().is_some_and(|until| until <= now))
+        if let Some(session) = self
+            .session
+            .as_mut()
+            .filter(|session| session.levels.patience().is_some_and(|until| until <= now))
         {
             session.abandon(now, &mut self.wishes);
         }

@@ -6,7 +6,7 @@ use headwater_wire::fdt::Instance;
 use super::{ENCODING, TOI};
 use crate::control::ReceiverControl;
 use crate::delivery::fdt::{FdtOutcome, FdtReceiver};
-use crate::delivery::front::{Classified, Front, SessionEvent, Wanted, front_views, wanted_setters};
+use crate::delivery::front::{Classified, Front, Opened, SessionEvent, Wanted, front_views, wanted_setters};
 use crate::layering::sequencer::{Assembler, AssemblerStats, Delivery, Part, Piece, Received};
 use crate::machine::{Datagram, Input, Machine, Output};
 use crate::time::{Duration, Instant};
@@ -102,6 +102,10 @@ pub struct ReceiverStats {
     pub bad_fdt: u64,
     /// Dropped: content that is not a part of a buffer.
     pub no_part: u64,
+    /// Dropped: not verified. [`Receiver::auth_counters`] has the reasons.
+    pub unverified: u64,
+    /// Packets that wait for their authentication: each packet then moves to another counter.
+    pub waiting: u64,
     /// Counters of parts.
     pub parts: AssemblerStats,
     /// Arrival time of the last part.
@@ -113,7 +117,7 @@ impl ReceiverStats {
     pub fn accounted(&self) -> u64 {
         let AssemblerStats { parts, duplicates, too_late, too_long, .. } = self.parts;
         let Self { fdt_packets, signalling, malformed, foreign, bad_fdt, no_part, .. } = self;
-        let dropped = malformed + foreign + bad_fdt + no_part;
+        let dropped = malformed + foreign + bad_fdt + no_part + self.unverified + self.waiting;
         parts + duplicates + too_late + too_long + fdt_packets + signalling + dropped
     }
 }
@@ -145,7 +149,14 @@ impl<C: ReceiverControl> Receiver<C> {
 
     /// Returns the counters of received and dropped datagrams.
     pub fn stats(&self) -> ReceiverStats {
-        ReceiverStats { parts: self.assembler.stats(), ..self.stats }
+        let auth = self.front.auth_counters();
+        let unverified = auth.forged + auth.unlisted + auth.replayed + auth.untrusted + auth.over_budget;
+        ReceiverStats {
+            parts: self.assembler.stats(),
+            waiting: self.front.waiting(),
+            unverified,
+            ..self.stats
+        }
     }
 
     front_views!(C);
@@ -169,7 +180,29 @@ impl<C: ReceiverControl> Receiver<C> {
     fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
-        match self.front.take(now, datagram) {
+        match self.front.open(now, datagram) {
+            Opened::Packet(opened) => {
+                self.admit_released(now);
+                let classified = self.front.admit(now, &opened);
+                self.on_classified(now, classified);
+            }
+            Opened::Unverified => {}
+            Opened::Other(classified) => self.on_classified(now, classified),
+        }
+    }
+
+    /// Admits packets that waited for their authentication.
+    fn admit_released(&mut self, now: Instant) {
+        let mut bytes = self.front.take_scratch();
+        while let Some(opened) = self.front.next_released(&mut bytes) {
+            let classified = self.front.admit(now, &opened);
+            self.on_classified(now, classified);
+        }
+        self.front.put_scratch(bytes);
+    }
+
+    fn on_classified(&mut self, now: Instant, classified: Classified<'_>) {
+        match classified {
             Classified::Signalling => self.stats.signalling += 1,
             Classified::Packet(header, payload) => self.on_packet(now, &header, payload),
             Classified::Malformed => self.stats.malformed += 1,
@@ -245,7 +278,10 @@ impl<C: ReceiverControl> Machine for Receiver<C> {
             return;
         }
         match input {
-            Input::Timeout => self.front.control.timeout(now),
+            Input::Timeout => {
+                self.front.on_timeout(now);
+                self.admit_released(now);
+            }
             Input::Datagram(datagram) => self.on_datagram(now, &datagram),
             Input::Routed(..) => {}
         }
@@ -264,6 +300,6 @@ impl<C: ReceiverControl> Machine for Receiver<C> {
         if self.ended {
             return None;
         }
-        self.front.listening.close_deadline().into_iter().chain(self.front.control.poll_timeout()).min()
+        self.front.listening.close_deadline().into_iter().chain(self.front.poll_timeout()).min()
     }
 }

@@ -8,6 +8,7 @@ use headwater_wire::fdt::{File, Instance};
 use headwater_wire::{Fti, PayloadId};
 
 use super::{ENCODING, TOI};
+use crate::auth::{Signing, SigningLine};
 use crate::control::{Departure, SenderControl};
 use crate::delivery::DeliverySenderConfig as SessionConfig;
 use crate::delivery::FdtTooLarge;
@@ -18,7 +19,7 @@ use crate::layering::sequencer::{Buffer, Load, Order, Reserve, Sequencer, Submis
 use crate::layering::spacing::Spacing;
 use crate::layering::{Layering, SentLevels};
 use crate::machine::{DATAGRAM_BYTES_MAX, Destination, Input, Machine, Output, Transmit};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// Headers of a part: LCT with long identifiers, CCI, EXT_SEQ, EXT_FTI, FEC payload id, and room to grow.
 const HEADER_BYTES_MAX: u16 = 92;
@@ -102,6 +103,7 @@ pub struct Sender<C> {
     /// Whether the control gave up overdue packets.
     has_skipped: bool,
     events: VecDeque<SenderEvent>,
+    signing: Option<Box<SigningLine>>,
     stats: SenderStats,
 }
 
@@ -144,8 +146,19 @@ impl<C: SenderControl> Sender<C> {
             begun: None,
             has_skipped: false,
             events: VecDeque::new(),
+            signing: None,
             stats: SenderStats::default(),
         })
+    }
+
+    /// Signs each packet ([`crate::auth`]). Parts must leave room for
+    /// [`signed_bytes`](crate::auth::signed_bytes) more in each packet. Live content is not there before its
+    /// departure, so that no manifest can list a packet ahead. Default: unsigned.
+    #[must_use]
+    pub fn with_signing(mut self, signing: Option<Signing>) -> Self {
+        let channels = self.control.channels();
+        self.signing = signing.map(|signing| Box::new(SigningLine::new(signing, channels, Duration::ZERO)));
+        self
     }
 
     /// Whether the next buffer can be submitted.
@@ -229,6 +242,16 @@ impl<C: SenderControl> Sender<C> {
             }
             Load::Nothing => 0,
         }
+    }
+
+    /// Writes a packet with the public key, if due, and returns the length; 0 otherwise.
+    fn write_key(&mut self, now: Instant, departure: &Departure, buffer: &mut [u8]) -> usize {
+        let Some(line) = &mut self.signing else { return 0 };
+        if line.next_auth_packet(now, departure.channel).is_none() {
+            return 0;
+        }
+        let bytes = Header::new(self.config.tsi, None, 0, departure).emit(buffer);
+        line.insert_key(buffer, bytes)
     }
 
     fn write_farewell(&mut self, now: Instant, departure: &Departure, buffer: &mut [u8]) -> usize {
@@ -319,8 +342,15 @@ impl<C: SenderControl> Machine for Sender<C> {
             let room = &mut buffer[envelope..];
             let mut bytes = match self.phase {
                 Phase::Closing(_) => self.write_farewell(now, &departure, room),
-                _ => self.write(now, &departure, room),
+                _ => self.write_key(now, &departure, room),
             };
+            if bytes == 0 && !matches!(self.phase, Phase::Closing(_)) {
+                bytes = self.write(now, &departure, room);
+            }
+            if let Some(line) = self.signing.as_mut().filter(|_| bytes > 0) {
+                // A packet that cannot be signed does not leave: a receiver would drop the packet.
+                bytes = line.sign(departure.channel, room, bytes).unwrap_or(0);
+            }
             if self.phase == Phase::Ending && self.sequencer.is_over() {
                 // The packet written is a repetition: the departure is used for the end of the session.
                 self.close();

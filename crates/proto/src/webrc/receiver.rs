@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{LossEstimator, equation, loss_for};
+use crate::auth::WAITING_TIME;
 use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Rules, Wishes};
 use crate::layering::clock::{Clock, Place, shifted, unshifted};
 use crate::layering::held::{Held, Joining};
@@ -514,10 +515,24 @@ impl Session {
         self.arr *= self.power(self.nwc() + 2) / self.power(self.nwc() + 1);
         self.waves.push_back(Held { number: wave.number, holes: Holes::default() });
         self.rr_max = 0.0;
-        let patience = (2.0 * self.v / self.artt).max(10.0 * self.artt);
-        self.joining =
-            Some(Joining { since: now, until: now + Duration::from_secs_f64(patience), levels: 1 });
+        self.joining = Some(Joining { since: now, until: now + self.patience(), levels: 1 });
         self.clock.channels.channel_of(wave.number)
+    }
+
+    /// Time after which a join without a packet is undone.
+    fn patience(&self) -> Duration {
+        Duration::from_secs_f64((2.0 * self.v / self.artt).max(10.0 * self.artt))
+    }
+
+    /// Extends a join whose first packet waits for its authentication.
+    fn extend_join(&mut self, channel: ChannelId) {
+        let Some(wave) = self.waves.back() else { return };
+        let patience = self.patience() + WAITING_TIME;
+        if let Some(joining) = &mut self.joining
+            && self.clock.channels.channel_of(wave.number) == channel
+        {
+            joining.until = joining.since + patience;
+        }
     }
 
     /// Undoes a join that was not answered in time.
@@ -559,6 +574,11 @@ impl ReceiverControl for WebrcReceiver {
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
+        self.arrived_late(now, arrival);
+        self.tick(shifted(now));
+    }
+
+    fn arrived_late(&mut self, now: Instant, arrival: &Arrival<'_>) {
         self.reception.count(arrival.ecn);
         let (Ok(cci), Some(joined)) = (arrival.cci.webrc(), self.joined_base) else { return };
         let at = shifted(now);
@@ -575,7 +595,12 @@ impl ReceiverControl for WebrcReceiver {
         if let Some(place) = place {
             self.arrive(at, place);
         }
-        self.tick(at);
+    }
+
+    fn unverified(&mut self, _now: Instant, channel: ChannelId) {
+        if let Some(session) = self.session.as_mut() {
+            session.extend_join(channel);
+        }
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {

@@ -1,5 +1,7 @@
 //! EXT_AUTH and EXT_MANIFEST.
-use headwater_wire::auth::{AUTH_BYTES, Authentication, Error, MANIFEST_TAGS_MAX, insert_manifest, manifest};
+use headwater_wire::auth::{
+    AUTH_BYTES, Authentication, Error, KEY_BYTES, MANIFEST_TAGS_MAX, SenderKey, insert_manifest, manifest,
+};
 use headwater_wire::{alc, lct};
 use proptest::prelude::*;
 
@@ -159,4 +161,21 @@ proptest! {
             prop_assert_eq!(&again[..range.end], &datagram[..]);
         }
     }
+}
+
+#[test]
+fn a_key_is_these_bytes() {
+    let (mut buffer, bytes) = with_room(HEADER);
+    let key = SenderKey { public: [0x77; 32], is_ephemeral: true };
+    let end = key.insert(&mut buffer, bytes).unwrap();
+    assert_eq!(end, bytes + KEY_BYTES);
+    let expected = format!("10 80 0c 00 01020003 00000007 63 09 01 00 {}", "77".repeat(32));
+    assert_eq!(buffer[..end], hex(&expected));
+    let packet = lct::Packet::new_checked(&buffer[..end]).unwrap();
+    assert_eq!(SenderKey::find(&packet), Ok(Some(key)));
+    let header = hex(HEADER);
+    assert_eq!(SenderKey::find(&lct::Packet::new_checked(header.as_slice()).unwrap()), Ok(None));
+    let short = hex("10 80 05 00 01020003 00000007 63 02 01 00 00000000");
+    let short = lct::Packet::new_checked(short.as_slice()).unwrap();
+    assert_eq!(SenderKey::find(&short), Err(Error::Length { het: 99, have: 6 }));
 }

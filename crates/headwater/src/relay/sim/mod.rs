@@ -73,6 +73,8 @@ impl SimRelaySession {
         }
         let shapes = options.links.iter().map(|link| link.shape).collect();
         let config = RelayConfig::new(counts.0, options.groups_max, shapes, Seed(system::random_u64()))
+            .with_pruning(true)
+            .with_network_limit(true)
             .with_relays(options.relays.clone());
         let relay = Relay::new(config, headwater_proto::Instant::ZERO)?;
         let ports = Ports::open(&options)?;

@@ -15,7 +15,7 @@ use self::catalogue::{Catalogue, FileOutcome};
 use self::pending::Pending;
 use self::pending::{BlockId, Room};
 use super::fdt::FdtReceiver;
-use super::front::{Classified, Front, SessionEvent, Wanted, front_views, wanted_setters};
+use super::front::{Classified, Front, Opened, SessionEvent, Wanted, front_views, wanted_setters};
 use super::store::{FileIndex, Store};
 use crate::control::ReceiverControl;
 use crate::machine::{Datagram, Input, Machine, Output};
@@ -130,7 +130,9 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
 
     /// Returns the counters. Each datagram received is in one counter ([`ReceiverStats::accounted`]).
     pub fn stats(&self) -> ReceiverStats {
-        ReceiverStats { pending: self.pending.packets(), ..self.stats }
+        let dropped = self.stats.dropped.with_auth(&self.front.auth_counters());
+        let (pending, waiting) = (self.pending.packets(), self.front.waiting());
+        ReceiverStats { pending, waiting, dropped, ..self.stats }
     }
 
     front_views!(C);
@@ -184,9 +186,32 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
-        match self.front.take(now, datagram) {
+        match self.front.open(now, datagram) {
+            Opened::Packet(opened) => {
+                self.admit_released(now);
+                let classified = self.front.admit(now, &opened);
+                self.on_classified(now, opened.bytes(), classified);
+            }
+            Opened::Unverified => {}
+            Opened::Other(classified) => self.on_classified(now, 0, classified),
+        }
+    }
+
+    /// Admits packets that waited for their authentication.
+    fn admit_released(&mut self, now: Instant) {
+        let mut bytes = self.front.take_scratch();
+        while let Some(opened) = self.front.next_released(&mut bytes) {
+            let classified = self.front.admit(now, &opened);
+            self.on_classified(now, opened.bytes(), classified);
+        }
+        self.front.put_scratch(bytes);
+    }
+
+    /// Handles a datagram of `bytes` of UDP payload.
+    fn on_classified(&mut self, now: Instant, bytes: u64, classified: Classified<'_>) {
+        match classified {
             Classified::Packet(header, payload) => {
-                self.stats.longest = self.stats.longest.max(datagram.payload.len() as u64);
+                self.stats.longest = self.stats.longest.max(bytes);
                 match (header.toi, header.payload_id) {
                     (Some(0), Some(id)) => self.on_fdt(now, &header, id, payload),
                     (Some(toi), Some(id)) => self.on_symbol(now, toi, &header, id, payload),
@@ -253,7 +278,12 @@ impl<C: ReceiverControl, S: Store> Machine for DeliveryReceiver<C, S> {
         // After a datagram, only a store with pending operations can have a report.
         let is_timeout = matches!(input, Input::Timeout);
         match input {
-            Input::Timeout => self.front.control.timeout(now),
+            Input::Timeout => {
+                self.front.on_timeout(now);
+                if !self.ended {
+                    self.admit_released(now);
+                }
+            }
             Input::Datagram(datagram) if !self.ended => self.on_datagram(now, &datagram),
             Input::Datagram(_) | Input::Routed(..) => {}
         }
@@ -270,6 +300,6 @@ impl<C: ReceiverControl, S: Store> Machine for DeliveryReceiver<C, S> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.close_deadline().into_iter().chain(self.front.control.poll_timeout()).min()
+        self.close_deadline().into_iter().chain(self.front.poll_timeout()).min()
     }
 }

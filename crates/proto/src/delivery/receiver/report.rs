@@ -1,5 +1,6 @@
 //! Events and counters of a receiver for the application.
 
+use crate::auth::AuthCounters;
 use crate::delivery::front::SessionEvent;
 use crate::delivery::name::RelativePath;
 use crate::delivery::object::Digest;
@@ -83,7 +84,7 @@ pub struct FileProgress<'a> {
 /// Counters of a receiver.
 ///
 /// Each datagram handed to a receiver that has not ended is in exactly one of `useful`, `duplicates`,
-/// `surplus`, `fdt_packets`, `signalling`, `pending` and the [`Drops`]: their sum
+/// `surplus`, `fdt_packets`, `signalling`, `pending`, `waiting` and the [`Drops`]: their sum
 /// ([`ReceiverStats::accounted`]) is `packets` at any instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
@@ -108,6 +109,8 @@ pub struct ReceiverStats {
     pub signalling: u64,
     /// Packets kept until the FDT describes the object: each packet then moves to another counter.
     pub pending: u64,
+    /// Packets that wait for their authentication: each packet then moves to another counter.
+    pub waiting: u64,
     /// Entries of the FDT that contradict an earlier entry.
     pub contradictions: u64,
     /// Entries of the FDT beyond [`OBJECTS_MAX`](crate::delivery::OBJECTS_MAX).
@@ -123,8 +126,9 @@ pub struct ReceiverStats {
 impl ReceiverStats {
     /// Sum of the counters that a datagram can end in, equal to `packets`.
     pub fn accounted(&self) -> u64 {
-        let Self { useful, duplicates, surplus, fdt_packets, signalling, pending, dropped, .. } = self;
-        useful + duplicates + surplus + fdt_packets + signalling + pending + dropped.total()
+        let Self { useful, duplicates, surplus, fdt_packets, signalling, pending, waiting, .. } = self;
+        let kept = useful + duplicates + surplus + fdt_packets + signalling + pending + waiting;
+        kept + self.dropped.total()
     }
 }
 
@@ -146,12 +150,33 @@ pub struct Drops {
     pub unknown_object: u64,
     /// Needed symbols of blocks for which no memory was left.
     pub no_room: u64,
+    /// Packet with a wrong signature.
+    pub forged: u64,
+    /// Packet that no manifest listed in time.
+    pub unlisted: u64,
+    /// Packet that came before, or of an earlier session.
+    pub replayed: u64,
+    /// Packet signed with a key that is not trusted.
+    pub untrusted: u64,
+    /// Packet whose signature was not checked, because too many checks were due.
+    pub over_budget: u64,
 }
 
 impl Drops {
+    /// Returns the drops with those of the authentication.
+    pub(crate) fn with_auth(self, counters: &AuthCounters) -> Self {
+        let AuthCounters { forged, unlisted, replayed, untrusted, over_budget, .. } = *counters;
+        Self { forged, unlisted, replayed, untrusted, over_budget, ..self }
+    }
+
     /// Returns all counters with the names used in logs.
-    pub fn by_reason(&self) -> [(&'static str, u64); 7] {
+    pub fn by_reason(&self) -> [(&'static str, u64); 12] {
         [
+            ("forged", self.forged),
+            ("unlisted", self.unlisted),
+            ("replayed", self.replayed),
+            ("untrusted", self.untrusted),
+            ("over_budget", self.over_budget),
             ("malformed", self.malformed),
             ("foreign", self.foreign),
             ("bad_fdt", self.bad_fdt),
