@@ -26,9 +26,9 @@ pub struct SignArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Keys")]
 pub struct TrustArgs {
-    /// Receive from holders of this key alone: a public key, a file of keys (OpenSSH, also allowed_signers; PEM;
-    /// minisign), or `any`; may be given again
-    /// [default: the known sender of the group, else the first signed sender, else an unsigned one]
+    /// Receive from holders of this key alone: a public key, a file of keys (OpenSSH, also allowed_signers;
+    /// PEM; minisign), or `any`; may be given again [default: the known sender of the group, else the first
+    /// signed sender, else an unsigned one]
     #[arg(long, value_name = "KEY|FILE", value_hint = ValueHint::FilePath, conflicts_with = "unsigned")]
     pub trust: Vec<String>,
     /// Verify nothing: take the first session, signed or not

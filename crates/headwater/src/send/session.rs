@@ -448,7 +448,8 @@ pub(crate) struct PacketOptions<'a> {
 }
 
 impl PacketOptions<'_> {
-    /// Returns the bytes that a signature adds to a packet. On request, packets of the FDT carry the key, too.
+    /// Returns the bytes that a signature adds to a packet. On request, packets of the FDT carry the key,
+    /// too.
     fn signed_bytes(&self) -> u16 {
         let bytes = signed_bytes(self.congestion_control.is_on_request());
         if self.is_signed { u16::try_from(bytes).unwrap_or(u16::MAX) } else { 0 }

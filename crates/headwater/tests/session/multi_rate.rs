@@ -33,7 +33,7 @@ fn multi_rate(control: fn(LayerOptions) -> CongestionControl) -> (ReceiveSummary
             options.listen.trace = Some(TraceHook::new(move |packet| {
                 let is_answer = packet.direction == Direction::Received && packet.payload.starts_with(b"HWR");
                 counted.fetch_add(u64::from(is_answer), Ordering::Relaxed);
-            }))
+            }));
         });
     let slow = thread::spawn(move || receive(cap));
     let mut published = receive_options(group, &free);
@@ -100,7 +100,7 @@ fn a_session_of_sim_goes_as_fast_as_reports_allow() {
         options.listen.trace = Some(TraceHook::new(move |packet| {
             let is_report = packet.direction == Direction::Sent && packet.payload.len() == 40;
             counted.fetch_add(u64::from(is_report), Ordering::Relaxed);
-        }))
+        }));
     });
     let watched = thread::spawn(move || receive(watched));
     let summaries = [receive(receive_options(group, &other)), watched.join().unwrap()];
