@@ -33,9 +33,7 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let mut events = Events::open(&args.output, "headwater receive")?;
-    // The store reports why a folder cannot be made.
-    std::fs::create_dir_all(&args.out).ok();
-    confine(&args.confine, &Paths { write: vec![args.out.clone()], ..Paths::default() })?;
+    confine(&args.confine, &Paths { folder: Some(args.out.clone()), ..Paths::default() })?;
     let session = open(args, capture.as_ref())?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, session, &shutdown, &screen, &mut events));

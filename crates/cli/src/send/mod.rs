@@ -56,7 +56,11 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
 fn paths(args: &SendArgs, files: &FileSet) -> Paths {
     let outside = files.outside().iter().map(|link| link.target.clone());
     let folder = args.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
-    Paths { read: args.paths.iter().cloned().chain(outside).collect(), write: vec![folder] }
+    Paths {
+        read: args.paths.iter().cloned().chain(outside).collect(),
+        write: vec![folder],
+        ..Paths::default()
+    }
 }
 
 /// Says what is left out, and what is sent although it lies outside of the paths given.
