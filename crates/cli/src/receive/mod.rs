@@ -36,10 +36,8 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
     let mut events = Events::open(&args.output, "headwater receive")?;
-    // The store reports why a folder cannot be made.
-    std::fs::create_dir_all(&args.out).ok();
-    let write = senders.written().into_iter().chain([args.out.clone()]).collect();
-    confine(&args.confine, &Paths { write, ..Paths::default() })?;
+    let write = senders.written().into_iter().collect();
+    confine(&args.confine, &Paths { folder: Some(args.out.clone()), write, ..Paths::default() })?;
     let session = open(args, capture.as_ref(), senders.trust.clone())?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, session, &senders, &shutdown, &screen, &mut events));

@@ -61,6 +61,7 @@ fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
     Paths {
         read: args.paths.iter().cloned().chain(outside).collect(),
         write: keys::written(key).into_iter().chain([folder]).collect(),
+        ..Paths::default()
     }
 }
 
