@@ -49,6 +49,13 @@ fn default_key() -> Option<PathBuf> {
     folder().map(|folder| folder.join("id_ed25519"))
 }
 
+impl SignArgs {
+    /// Whether the user has named no key, and has not refused to sign.
+    pub fn is_default(&self) -> bool {
+        !self.no_sign && self.sign.is_none() && env::var_os(KEY_VARIABLE).is_none()
+    }
+}
+
 /// Returns the key that signs a session; `None` if none shall. Without a home that can be written to, a key
 /// for this session alone. A rehearsal makes no file.
 pub fn signing_key(args: &SignArgs, is_rehearsal: bool) -> Result<Option<SenderKey>, Failure> {

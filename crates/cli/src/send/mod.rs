@@ -104,24 +104,41 @@ fn open(
         (None, Some(duration)) => SendEnd::After(duration),
         (None, None) => SendEnd::Never,
     };
-    let options = SendOptions::new(args.network.group, control)
-        .with_listen(args.listen.clone())
-        .with_rehearsal(args.dry_run)
-        .with_interface(args.network.interface.clone())
-        .with_ttl(args.link.ttl)
-        .with_dscp(args.link.dscp)
-        .with_scheme(args.fec.into())
-        .with_order(args.order.into())
-        .with_symbol_size(args.symbol_size)
-        .with_tsi(args.tsi)
-        .with_end(end)
-        .with_outage_max(args.link.outage)
-        .with_memory_limit(Some(args.memory.0))
-        .with_temporary_folder(args.temp_dir.clone())
-        .with_offload(!args.link.no_offload)
-        .with_signing(key)
-        .with_trace(capture.map(Capture::hook));
-    SendSession::open(files, options).map_err(|error| sending_failed(args, error))
+    let options = |key| {
+        SendOptions::new(args.network.group, control)
+            .with_listen(args.listen.clone())
+            .with_rehearsal(args.dry_run)
+            .with_interface(args.network.interface.clone())
+            .with_ttl(args.link.ttl)
+            .with_dscp(args.link.dscp)
+            .with_scheme(args.fec.into())
+            .with_order(args.order.into())
+            .with_symbol_size(args.symbol_size)
+            .with_tsi(args.tsi)
+            .with_end(end)
+            .with_outage_max(args.link.outage)
+            .with_memory_limit(Some(args.memory.0))
+            .with_temporary_folder(args.temp_dir.clone())
+            .with_offload(!args.link.no_offload)
+            .with_signing(key)
+            .with_trace(capture.map(Capture::hook))
+    };
+    // A symbol size of the user's that leaves no room for signatures is no reason to fail, unless a key was
+    // named.
+    let is_default = args.keys.is_default() && args.symbol_size.is_some();
+    let opened = match SendSession::open(files.clone(), options(key)) {
+        Err(SendError::Mtu { .. }) if is_default => {
+            let opened = SendSession::open(files, options(None));
+            if opened.is_ok() {
+                tracing::warn!(
+                    "packets with this --symbol-size have no room for signatures: the session is not signed"
+                );
+            }
+            opened
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| sending_failed(args, error))
 }
 
 fn transfer(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, Scheme};
+use headwater_proto::auth::signed_bytes;
 use headwater_proto::control::{Counters, SenderControl};
 use headwater_proto::controls::Network;
 use headwater_proto::delivery::{
@@ -533,10 +534,12 @@ fn check(options: &SendOptions) -> Result<(), SendError> {
     Ok(())
 }
 
-/// Returns the symbol size with which the longest packets of a session of files fit a path of this MTU.
+/// Returns the symbol size with which the longest packets of a signed session of files fit a path of this
+/// MTU.
 pub(crate) fn symbol_size_within(mtu: Option<u32>, is_ipv4: bool) -> u16 {
     let ip_and_udp = if is_ipv4 { 28 } else { 48 };
-    symbol_size_for(mtu, ip_and_udp + u32::from(Headers::FILES.longest))
+    let signed = u32::try_from(signed_bytes(false)).unwrap_or(u32::MAX);
+    symbol_size_for(mtu, ip_and_udp + u32::from(Headers::FILES.longest) + signed)
 }
 
 /// Returns the symbol size for a path of this MTU (an unknown MTU counts as 1500): a multiple of 64 (the

@@ -27,8 +27,11 @@ const WAITING_ONE_CHANNEL: usize = PLANNED + 8;
 const LISTED_FROM: usize = 40;
 /// Waiting packets of a channel below which the channel's packets are signed again.
 const LISTED_UNTIL: usize = 32;
-/// Shortest time and fewest packets of the base channel between two packets with the public key.
+/// Time between two packets with the public key: at the start of a session, each interval is twice the one
+/// before.
 const KEY_INTERVAL: Duration = Duration::from_millis(100);
+const KEY_INTERVAL_FIRST: Duration = Duration::from_millis(5);
+/// Fewest packets of the base channel between two packets with the public key.
 const KEY_PACKETS: u32 = 5;
 /// Part of the schedule's spacing by which late departures catch up: 1.25 times the rate.
 const CATCH_UP: u64 = 5;
@@ -115,6 +118,7 @@ pub(crate) struct SigningLine {
     lag: Duration,
     last: Instant,
     key_due: Instant,
+    key_interval: Duration,
     since_key: u32,
     channels: u16,
 }
@@ -133,6 +137,7 @@ impl SigningLine {
             lag: Duration::ZERO,
             last: Instant::ZERO,
             key_due: Instant::ZERO,
+            key_interval: KEY_INTERVAL_FIRST,
             since_key: KEY_PACKETS,
             channels,
         }
@@ -184,7 +189,8 @@ impl SigningLine {
         if channel == ChannelId::BASE && !self.is_on_request {
             self.since_key = self.since_key.saturating_add(1);
             if self.since_key > KEY_PACKETS && time >= self.key_due {
-                (self.since_key, self.key_due) = (0, time + KEY_INTERVAL);
+                (self.since_key, self.key_due) = (0, time + self.key_interval);
+                self.key_interval = self.key_interval.saturating_mul(2).min(KEY_INTERVAL);
                 return Some(AuthPacket::Key);
             }
         }

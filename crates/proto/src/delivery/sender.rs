@@ -508,7 +508,11 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
                 self.stats.fdt_packets += 1;
                 write_fdt(self.config.tsi, departure, &self.fdt.symbol(number), buffer)
             }
-            Word::Close | Word::Silence => Header::closing(self.config.tsi, departure).emit(buffer),
+            Word::Close | Word::Silence => {
+                let bytes = Header::closing(self.config.tsi, departure).emit(buffer);
+                // A short session may be over before a receiver has the key.
+                self.signing.as_ref().map_or(bytes, |line| line.insert_key(buffer, bytes))
+            }
         }
     }
 }
