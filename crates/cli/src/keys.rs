@@ -1,4 +1,4 @@
-//! Keys of the command line: where they are, `headwater keygen`, and the senders that a receiver knows.
+//! Keys of the command line: files of keys, `headwater keygen`, and the senders that a receiver knows.
 
 use std::env;
 use std::fs;
@@ -56,7 +56,7 @@ impl SignArgs {
     }
 }
 
-/// Returns the key that signs a session; `None` if none shall. Without a home that can be written to, a key
+/// Returns the key that signs a session; `None` for `--no-sign`. Without a home that can be written to, a key
 /// for this session alone. A rehearsal makes no file.
 pub fn signing_key(args: &SignArgs, is_rehearsal: bool) -> Result<Option<SenderKey>, Failure> {
     if args.no_sign {
@@ -128,7 +128,7 @@ pub struct TrustedSenders {
     pub trust: Trust,
     group: SocketAddr,
     known: Option<KnownSenders>,
-    /// Sender that the group is known to have, if that is why others are refused.
+    /// Sender that the group is known to have, if the receiver therefore refuses other senders.
     expected: Option<PublicKey>,
 }
 
@@ -175,7 +175,7 @@ impl TrustedSenders {
         }
     }
 
-    /// Packets came within the timeout, but none of a trusted sender.
+    /// Packets came within the timeout, but no packet of a trusted sender.
     pub fn nothing_trusted(&self) -> Failure {
         let group = self.group;
         let message = match (&self.known, self.expected) {

@@ -126,7 +126,7 @@ pub struct TrustFile {
 }
 
 /// Reads public keys: lines of OpenSSH's public keys or `allowed_signers`, a PEM key, or a key of minisign.
-/// Lines marked `@revoked` win over others. `what` names the text in errors.
+/// Lines marked `@revoked` win over other lines. `what` names the text in errors.
 ///
 /// # Errors
 /// If a key is of another kind than Ed25519, or no key is found.

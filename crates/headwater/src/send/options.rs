@@ -157,7 +157,8 @@ impl SendOptions {
         self
     }
 
-    /// Bytes by which a signature makes each packet longer. On request, packets of the FDT carry the key, too.
+    /// Bytes by which a signature makes each packet longer. On request, packets of the FDT carry the key,
+    /// too.
     pub(super) fn signed_bytes(&self) -> u16 {
         let bytes = signed_bytes(self.congestion_control.is_on_request());
         if self.signing.is_some() { u16::try_from(bytes).unwrap_or(u16::MAX) } else { 0 }

@@ -51,7 +51,7 @@ impl VerifyingConfig {
         }
     }
 
-    /// Sets whether to accept the first session whose packets prove a key that they carry, whatever the key.
+    /// Sets whether to accept the first session that proves the key in its packets.
     /// Default: no.
     #[must_use]
     pub fn with_first_key(mut self, takes_first_key: bool) -> Self {
@@ -210,7 +210,7 @@ pub struct VerifyingFront<V> {
     verifier: V,
     config: VerifyingConfig,
     session: Option<Session>,
-    /// Identifier of the first unsigned session heard, and the time of its first packet.
+    /// Identifier of the first unsigned session heard, and the time of the first packet.
     unsigned: Option<(u64, Instant)>,
     /// Whether an unsigned session is received.
     is_unsigned: bool,
@@ -447,7 +447,7 @@ impl<V: Verifier> VerifyingFront<V> {
         }
     }
 
-    /// Records a signed session, whose packets without a signature are no unsigned session.
+    /// Records a signed session: packets of the session without a signature are no unsigned session.
     fn hear_signed(&mut self, tsi: u64) {
         self.signed = Some(tsi);
         if self.unsigned.is_some_and(|(unsigned, _)| unsigned == tsi) {
