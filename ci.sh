@@ -29,7 +29,7 @@ usage: ./ci.sh [STEP...]
   verdict  the published experiments run in their short form and give their tables
   deny     licences, bans and sources of the dependencies; advisories when their database can be had
   fuzz     every fuzz target for FUZZ_SECONDS (default 10)
-  interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers, ZeroMQ's subscribers, run-time faults
+  interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers, ZeroMQ's subscribers, run-time faults, and the attacks of tests/attacks
   long     the forms that take too long for each change: queues by theory, resumption with every code, loss in bursts,
            overload, each in full; not part of all
   explore  the property tests with SEEDS (default 10) seeds of their own; not part of all, whose seed is fixed
@@ -164,6 +164,7 @@ step_fuzz() {
 step_interop() {
     have tshark || need_apt tshark
     have tcpdump || need_apt tcpdump
+    have strace || need_apt strace
     have ip || need_apt iproute2
     have ethtool || need_apt ethtool
     # Without it sessions of many rates run over bridges instead of routers.
@@ -171,7 +172,7 @@ step_interop() {
     [ -x /usr/bin/time ] || need_apt time
     have python3 || need_apt python3
     /usr/bin/python3 -c 'import zmq' 2>/dev/null || need_apt python3-zmq
-    local scripts=(tests/interop/*.sh)
+    local scripts=(tests/interop/*.sh tests/attacks/attacks.sh)
     [ -e "${scripts[0]}" ] || die "no script in tests/interop"
     # Built once, before the scripts look.
     . tests/built.sh

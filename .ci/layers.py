@@ -29,6 +29,7 @@ MAY_USE = {
     "headwater-netsim": {"headwater-wire", "headwater-fec", "headwater-proto", "headwater-baselines"},
     "headwater": {"headwater-wire", "headwater-fec", "headwater-proto"},
     "headwater-testbed": {"headwater-proto", "headwater-netsim"},
+    "headwater-attacks": {"headwater-wire"},
     "headwater-cli": {"headwater-wire", "headwater-fec", "headwater-proto", "headwater"},
 }
 for end in ("headwater-lab", "headwater-python"):
@@ -37,7 +38,7 @@ for end in ("headwater-lab", "headwater-python"):
 # Top-level modules of `proto`, from the bottom up. Neither the seam (`control`) nor `delivery` and `stream` can name a
 # control, because all controls stand above them.
 PROTO_MODULES = [
-    "time", "rate", "rng", "machine", "measure", "pacing", "queue", "egress", "rtt", "auth",
+    "time", "rate", "rng", "machine", "measure", "pacing", "queue", "egress", "admission", "rtt", "auth",
     "control", "layering", "delivery", "stream",
     "fixed", "m2c", "webrc", "flid", "sim", "le_sbcc", "pgm", "bcfs", "rainbow",
     "controls", "described", "eventlog",

@@ -91,12 +91,15 @@ impl Bench {
         let source = MemorySource::new(&plan, &[content.as_slice()]);
         let digests = source.digests();
         let rate = Some(Rate::from_kilobits(1_000));
-        let control = carrier::RainbowCarrierSenderConfig::new([1, 2]).with_max_rate(rate, 168);
+        let control = carrier::RainbowCarrierSenderConfig::new([1, 2])
+            .with_max_rate(rate, 168)
+            .with_challenges(Some([3; 32]));
         let control = carrier::RainbowCarrierSender::new(control);
         let sender = DeliverySender::new(DeliverySenderConfig::new(7), &plan, &digests, control, source)
             .expect("a short FDT");
-        let control =
-            carrier::RainbowCarrierReceiver::new(carrier::RainbowCarrierReceiverConfig::new(SOURCE, SOURCE));
+        let control = carrier::RainbowCarrierReceiver::new(
+            carrier::RainbowCarrierReceiverConfig::new(SOURCE, SOURCE).with_words(),
+        );
         let receiver = DeliveryReceiver::new(
             DeliveryReceiverConfig::default(),
             control,

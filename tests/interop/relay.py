@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-REQUEST, NULL, REPLY = 0, 1, 2
+REQUEST, NULL, REPLY, CHALLENGE = 0, 1, 2, 3
 HEADER = struct.Struct("!3sBIHBBHH4s")
 PORT = 7290
 BODY_BYTES = 1300
@@ -59,7 +59,7 @@ def receive(address, relay, wanted, window):
     end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     end.connect((relay, 7289))
     end.settimeout(0.02)
-    held, levels, due, replies = set(), [0] * window, [0.0] * window, 0
+    held, levels, due, replies, word = set(), [0] * window, [0.0] * window, 0, bytes(8)
     begun = time.monotonic()
     while len(held) < wanted:
         now = time.monotonic()
@@ -68,13 +68,15 @@ def receive(address, relay, wanted, window):
                 levels[label] += 1
                 due[label] = now + TIMEOUT_SECONDS
                 try:
-                    end.send(message(REQUEST, address, label + 1, min(levels[label], 65535)))
+                    end.send(message(REQUEST, address, label + 1, min(levels[label], 65535), word + bytes(8)))
                 except ConnectionRefusedError:
                     pass  # The relay is gone; it will be asked again.
         try:
             kind, label, level, body = parse(end.recv(2048)) or (None, 0, 0, b"")
         except (TimeoutError, ConnectionRefusedError):
             continue
+        if kind == CHALLENGE and 1 <= label <= window and body != word:
+            word, levels[label - 1], due[label - 1] = body, level - 1, 0.0
         if kind == REPLY and 1 <= label <= window:
             replies += 1
             held.add(struct.unpack_from("!I", body)[0])

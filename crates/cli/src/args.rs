@@ -1,4 +1,4 @@
-//! What the command line says. One definition feeds parsing, help, completions and the man pages.
+//! Arguments of the command line. One definition feeds parsing, help, completions and the man pages.
 
 mod bench;
 mod keys;
@@ -15,10 +15,12 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use headwater::Loss;
+use headwater::{LinkOptions, ListenOptions, Loss};
+use headwater_proto::control::Rules;
 use headwater_proto::controls::Control;
 use headwater_proto::{Rate, Size};
 
+use crate::capture::Capture;
 use crate::exit::Failure;
 
 pub use bench::{BenchArgs, BenchPart, MeasureArgs};
@@ -29,28 +31,27 @@ pub use relay_sim::SimMarking;
 pub use sim::SimArgs;
 pub use values::Host;
 
-/// Where sessions are sent unless said otherwise: administratively scoped (RFC 2365, organization-local), and
-/// "HW" in ASCII.
+/// Default group of sessions: administratively scoped (RFC 2365, organization-local), with "HW" in ASCII.
 pub const GROUP_DEFAULT: &str = "239.255.72.87:7287";
-/// Routers that packets may cross.
+/// Default time to live: number of routers that packets may cross, plus 1.
 pub const TTL_DEFAULT: u8 = 1;
-/// How long a sender goes on without its interface.
+/// Default time that a sender continues without an interface.
 pub const OUTAGE_DEFAULT: Duration = Duration::from_secs(60);
-/// The port of a group that is given without one.
+/// Default port of a group.
 pub const PORT_DEFAULT: u16 = 7287;
 
 const EXIT_CODES: &str = "\
 Exit codes:
     0  done: every file was sent, or received whole and verified
-    1  anything else
+    1  any other error
     2  usage: an option, a file name or a plan is wrong
     3  network: no such interface, no route, address in use; doctor found a problem
     4  nothing was received before the timeout, or not the session asked for
     5  incomplete: the session ended, or fell silent, before every file was whole
-    6  verification failed: a file is not what its sender promised; it was discarded
+    6  verification failed: a file differs from the sender's digest and was discarded
     7  disk: a file could not be read or written
-    8  packets came before the timeout, but none of a trusted sender
-    9  a sender left out files that changed or became unreadable; the others were sent
+    8  packets arrived before the timeout, but no packet of a trusted sender
+    9  a sender left out files that changed or became unreadable; all other files were sent
   130  interrupted";
 
 const SEND_EXAMPLES: &str = "\
@@ -58,8 +59,8 @@ Examples:
   headwater send --interface eth0 image.iso          each receiver at its own rate, until interrupted
   headwater send --max-rate 1G --duration 1h x.iso   the same, up to 1 Gbit/s, for an hour
   headwater send --passes 2 --rate 50M photos/       two passes over a folder
-  headwater send --congestion-control rainbow x.iso  to those who ask, by unicast, until interrupted
-  headwater send --dry-run --rate 100M image.iso     show what would be sent, and how long it takes";
+  headwater send --congestion-control rainbow x.iso  on request, by unicast, until interrupted
+  headwater send --dry-run --rate 100M image.iso     show the packets and the duration; send nothing";
 
 const RECEIVE_EXAMPLES: &str = "\
 Examples:
@@ -71,13 +72,14 @@ Examples:
 const DEMO_EXAMPLES: &str = "\
 Examples:
   headwater demo                     20 MB of made-up content to three receivers
-  headwater demo image.iso           a file of yours; the copies are compared with it, then deleted";
+  headwater demo image.iso           a file of yours; the copies are compared with the file, then deleted";
 
 const DOCTOR_EXAMPLES: &str = "\
 Examples:
-  headwater doctor --interface eth0              a checklist, with what to do; exit code 3 if there is a problem
+  headwater doctor --interface eth0              a checklist with advice; exit code 3 if there is a problem
   headwater doctor --source 192.0.2.1            may packets of this sender come in?
-  headwater doctor --answer --interface eth0     on another machine: tell those who ask how their probes arrive";
+  headwater doctor --events receive.sqlog        why is this transfer as fast as it is?
+  headwater doctor --answer --interface eth0     on another machine: answer probes";
 
 const INSPECT_EXAMPLES: &str = "\
 Examples:
@@ -94,36 +96,36 @@ Examples:
 /// Sends files to any number of receivers at once, by multicast.
 ///
 /// Content travels as ALC/LCT packets with FLUTE's file delivery table and an erasure code, so that receivers
-/// may join at any time and repair their own losses without asking.
+/// may join at any time and repair losses without feedback.
 #[derive(Debug, Parser)]
 #[command(name = "headwater", version, propagate_version = true, after_help = EXIT_CODES, max_term_width = 110)]
 pub struct Cli {
-    /// What to do.
+    /// Command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// Commands of `headwater`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Send files and folders until interrupted, or for some passes or time
     #[command(after_help = SEND_EXAMPLES, after_long_help = long(SEND_EXAMPLES))]
     Send(Box<SendArgs>),
-    /// Receive the files of a session, verify them, and stop
+    /// Receive and verify the files of a session, then stop
     #[command(after_help = RECEIVE_EXAMPLES, after_long_help = long(RECEIVE_EXAMPLES))]
     Receive(Box<ReceiveArgs>),
     /// Send and receive messages over PGM, to and from ZeroMQ's and OpenPGM's sockets, too
     Pgm(PgmArgs),
-    /// Pass requests of receivers up to their sources, and replies down, where the network has no multicast
+    /// Relay requests of receivers to sources, and replies to receivers, on networks without multicast
     #[command(after_help = relay::EXAMPLES, after_long_help = long(relay::EXAMPLES))]
     Relay(Box<RelayArgs>),
     /// Make a key that signs sessions
     #[command(after_help = keys::KEYGEN_EXAMPLES)]
     Keygen(KeygenArgs),
-    /// Watch one sender and three receivers at work on this machine; needs no network and no root
+    /// Show a sender and three receivers at work on this machine; needs no network and no root
     #[command(after_help = DEMO_EXAMPLES, after_long_help = long(DEMO_EXAMPLES))]
     Demo(Box<DemoArgs>),
-    /// Find out why nothing arrives: looks at this machine, its network, the group and whoever answers on it
+    /// Diagnose missing packets: check this machine, the network, the group, and answers of other machines
     #[command(after_help = DOCTOR_EXAMPLES, after_long_help = long(DOCTOR_EXAMPLES))]
     Doctor(DoctorArgs),
     /// Show the packets of a capture, field by field
@@ -132,7 +134,7 @@ pub enum Command {
     /// Run an experiment in the packet simulator: `headwater-lab simulate`
     #[command(disable_help_flag = true)]
     Simulate(SimulateArgs),
-    /// Measure what this machine can do, beside the bare limit in the same run
+    /// Measure the speed of this machine, beside the bare limit in the same run
     #[command(after_help = bench::EXAMPLES, after_long_help = long(bench::EXAMPLES))]
     Bench(BenchArgs),
     /// Write completions for bash, zsh and fish, and man pages, into a folder
@@ -161,50 +163,57 @@ pub struct SendArgs {
     /// One rate for all receivers, in bit/s of UDP payload: 500k, 10M, 2.5G
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub rate: Option<Rate>,
-    /// How each receiver finds its rate [default: m2c; with --rate, fixed]
+    /// Congestion control of the receivers' rates [default: m2c; with --rate, fixed]
     #[arg(long, value_name = "NAME", value_parser = values::control())]
     pub congestion_control: Option<&'static Control>,
-    /// Most that a receiver can take, and what all channels together send; with le-sbcc and rainbow, most
-    /// that is sent, with rainbow unbounded unless said [default: 100M]
+    /// Maximum rate of a receiver, which all channels together send; with le-sbcc and rainbow, maximum
+    /// sending rate, by default unlimited with rainbow [default: 100M]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
-    /// Least that a receiver can take: the rate of the base channel [default: 120k]; with le-sbcc, least that
-    /// is sent [default: next to nothing]
+    /// Minimum rate of a receiver: the rate of the base channel [default: 120k]; with le-sbcc, minimum
+    /// sending rate [default: the lesser of 200k and a fiftieth of
+    /// --max-rate]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub base_rate: Option<Rate>,
-    /// With rainbow: address at which it is asked; at most one of each IP version [default: all, port 7288]
+    /// With le-sbcc: follow the slowest receiver, however slow, as the control's paper has it. By default, a
+    /// receiver that holds the rate at --base-rate for 10 s leaves the session for 5 minutes
+    #[arg(long)]
+    pub wait_for_slowest: bool,
+    /// With rainbow: address for requests; at most one of each IP version [default: all, port 7288]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::own_source)]
     pub listen: Vec<SocketAddr>,
     #[command(flatten)]
     pub sim: SimArgs,
-    /// Erasure code that lets receivers repair losses
+    /// Erasure code, by which receivers repair losses
     #[arg(long, value_name = "CODE", value_enum, default_value_t = Fec::Raptorq)]
     pub fec: Fec,
-    /// Order of sending: `spread` for whoever joins when, `window` for receivers that start together
+    /// Order of sending: `spread` for receivers that join at any time, `window` for a common start
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Auto)]
     pub order: Order,
     /// Bytes of content in a packet
-    /// [default: 1344, or what fits the interface's MTU; 64 more with --no-sign]
+    /// [default: 1344, or the most that the interface's MTU permits; 64 more with --no-sign]
     #[arg(long, value_name = "BYTES", value_parser = values::symbol_size)]
     pub symbol_size: Option<u16>,
     /// Session identifier, 1 to 4294967295; default: random
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub tsi: Option<u32>,
-    /// Stop after so many passes; one pass sends as many packets as the content fills
+    /// Stop after this number of passes; one pass sends as many packets as the content fills
     #[arg(long, value_name = "N", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
     pub passes: Option<u64>,
     /// Stop after this time: 500ms, 10s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub duration: Option<Duration>,
-    /// Most memory for coding; repair symbols of content that needs more are kept on disk: 64MiB, 4GiB
+    /// Maximum memory for coding: 64MiB, 4GiB; repair symbols of content that needs more are stored on disk
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = values::size)]
     pub memory: Size,
     /// Folder for repair symbols on disk, as many bytes as the content; default: TMPDIR, else /tmp
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub temp_dir: Option<PathBuf>,
-    /// Show what would be sent and how long it takes; send nothing
+    /// Show the session and the duration; send nothing
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub confine: ConfineArgs,
     #[command(flatten)]
     pub keys: SignArgs,
     #[command(flatten)]
@@ -214,36 +223,41 @@ pub struct SendArgs {
 /// `headwater receive`.
 #[derive(Debug, Args)]
 pub struct ReceiveArgs {
-    /// Folder for the files; made if there is none. A file of the same name is replaced
+    /// Folder for the files; created if missing. A file of the same name is replaced
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
     #[command(flatten)]
     pub network: NetworkArgs,
     #[command(flatten)]
     pub listen: ListenArgs,
-    /// Session identifier; default: the first session that is heard
+    /// Session identifier; default: that of the first session that arrives
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 48))]
     pub tsi: Option<u64>,
-    /// Give up when nothing that is needed came for this time: 10s, 5m; default: never
+    /// Stop if no needed data arrives for this time: 10s, 5m; default: never
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
-    /// Ask this source, by address or name, for its packets, by unicast: it sends with --congestion-control
-    /// rainbow
-    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt"])]
+    /// Request packets from this source, by address or name, by unicast; the source sends with
+    /// --congestion-control rainbow
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt", "rules"])]
     pub ask: Option<SocketAddr>,
-    /// With --ask: the nearest relay [default: the source itself is asked]
+    /// With --ask: the nearest relay [default: requests go to the source]
     #[arg(long, value_name = "HOST[:PORT]", value_parser = values::relay, requires = "ask")]
     pub via: Option<SocketAddr>,
-    /// With --ask: the group at which the relay replies to all on this network, as its own --multicast says
+    /// With --ask: group for replies to all receivers on this network, as given to the relay with --multicast
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::group, requires = "ask")]
     pub multicast: Option<SocketAddr>,
-    /// Take no more than this, in bit/s, except from SIM; default: what the path fairly carries
+    /// Maximum rate to receive in bit/s, except from SIM; default: the fair rate of the path
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
-    /// Round-trip time to the sender on an idle path: 20ms; default: the sender is asked by unicast, a few
-    /// times an hour
+    /// Round-trip time to the sender on an idle path: 20ms; default: measured by unicast queries, a few times
+    /// an hour
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub rtt: Option<Duration>,
+    /// Rules by which a receiver of m2c or webrc changes its rate
+    #[arg(long, value_name = "RULES", default_value = Rules::NAMES[0].0, value_parser = values::rules())]
+    pub rules: Rules,
+    #[command(flatten)]
+    pub confine: ConfineArgs,
     #[command(flatten)]
     pub keys: TrustArgs,
     #[command(flatten)]
@@ -253,19 +267,19 @@ pub struct ReceiveArgs {
 /// `headwater demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// File to send; default: made-up content
+    /// File to send; default: generated content
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
-    /// Length of the made-up content: 20MB, 64MiB
+    /// Length of the generated content: 20MB, 64MiB
     #[arg(long, value_name = "BYTES", default_value = "20MB", conflicts_with = "file", value_parser = values::size)]
     pub size: Size,
-    /// Sending rate of UDP payload in bit/s; default: what takes about 6 s
+    /// Sending rate of UDP payload in bit/s; default: a rate that takes about 6 s
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub rate: Option<Rate>,
-    /// Seed of the made-up content and of the dropped packets
+    /// Seed of the generated content and of the dropped packets
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Keep the files and say where they are
+    /// Keep the files and print the folder
     #[arg(long)]
     pub keep: bool,
     #[command(flatten)]
@@ -277,17 +291,20 @@ pub struct DemoArgs {
 pub struct DoctorArgs {
     #[command(flatten)]
     pub network: NetworkArgs,
-    /// The sender that is to be heard, by address or name
+    /// Expected sender, by address or name
     #[arg(long, value_name = "HOST", value_parser = values::host)]
     pub source: Option<Host>,
-    /// Routers that the probes may cross; 1 stays on the local network
+    /// Time to live of probes; 1 stays on the local network
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub ttl: u8,
-    /// How long to listen for sessions and for who asks for members
+    /// Time to listen for sessions and for IGMP or MLD queries
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = values::duration)]
     pub wait: Duration,
-    /// Answer the probes of others instead, until interrupted
-    #[arg(long, conflicts_with_all = ["ttl", "wait"])]
+    /// Explain the speed of a transfer from the log that its receiver writes (`receive --events FILE`)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub events: Option<PathBuf>,
+    /// Answer probes of other machines instead, until interrupted
+    #[arg(long, conflicts_with_all = ["ttl", "wait", "events"])]
     pub answer: bool,
     /// Print checks as JSON, one object per line, and a summary
     #[arg(long)]
@@ -300,13 +317,13 @@ pub struct InspectArgs {
     /// Capture in pcap or pcapng format; `-` reads standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Look at packets to this UDP port only, and show those that are neither ALC nor PGM as well
+    /// Show only packets to this UDP port, including packets of other protocols than ALC and PGM
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
     /// One JSON object per packet
     #[arg(long, conflicts_with = "fields")]
     pub json: bool,
-    /// Columns, named and written as `tshark -T fields` does; one row for every frame
+    /// Columns with the names and the format of `tshark -T fields`; one row for every frame
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub fields: Option<FieldsFormat>,
 }
@@ -322,44 +339,73 @@ pub struct SimulateArgs {
 /// `headwater generate`.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
-    /// Folder; made if there is none
+    /// Folder; created if missing
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: PathBuf,
 }
 
-/// Where a session is on the network.
+/// Network of a session.
 #[derive(Debug, Args)]
 pub struct NetworkArgs {
-    /// Multicast group of the session; IPv6 stands in brackets; without a port, 7287
+    /// Multicast group of the session, IPv6 in brackets; default port: 7287
     #[arg(long, value_name = "ADDR:PORT", default_value = GROUP_DEFAULT, value_parser = values::group)]
     pub group: SocketAddr,
-    /// Network interface by name or address; default: the one that the route to the group leads to; never
+    /// Network interface by name or address; default: the interface of the route to the group, but never
     /// loopback
     #[arg(long, value_name = "IF", value_parser = NonEmptyStringValueParser::new())]
     pub interface: Option<String>,
 }
 
-/// How packets are sent.
+impl NetworkArgs {
+    /// Returns the options of a sender, with packets written to `capture`.
+    pub fn sender(&self, link: &LinkArgs, capture: Option<&Capture>) -> LinkOptions {
+        LinkOptions {
+            interface: self.interface.clone(),
+            ttl: link.ttl,
+            dscp: link.dscp,
+            offload: !link.no_offload,
+            outage_max: link.outage,
+            trace: capture.map(Capture::hook),
+            ..LinkOptions::new(self.group)
+        }
+    }
+
+    /// Returns the options of a receiver, with packets written to `capture`.
+    ///
+    /// # Errors
+    /// If `--source` has no address in the group's IP version.
+    pub fn receiver(&self, listen: &ListenArgs, capture: Option<&Capture>) -> Result<ListenOptions, Failure> {
+        Ok(ListenOptions {
+            interface: self.interface.clone(),
+            source: listen.source_for(self.group)?,
+            loss: listen.drop.map(|probability| Loss { probability, seed: listen.seed }),
+            trace: capture.map(Capture::hook),
+            ..ListenOptions::new(self.group)
+        })
+    }
+}
+
+/// Sending of packets.
 #[derive(Debug, Args)]
 pub struct LinkArgs {
-    /// Routers that the packets may cross; 1 stays on the local network
+    /// Time to live of packets; 1 stays on the local network
     #[arg(long, value_name = "N", default_value_t = TTL_DEFAULT, value_parser = clap::value_parser!(u8).range(1..))]
     pub ttl: u8,
     /// DiffServ code point of the packets, 0 to 63
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=63))]
     pub dscp: u8,
-    /// Go on for so long while the interface is gone, down or cannot send
+    /// Continue for this time while the interface is missing, down or unable to send
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::duration)]
     pub outage: Duration,
-    /// Send datagrams one by one, not in runs that the kernel cuts: for interfaces that do that badly
+    /// Send datagrams one by one, not in runs that the kernel segments: for interfaces that segment badly
     #[arg(long)]
     pub no_offload: bool,
 }
 
-/// What packets are taken.
+/// Accepted packets.
 #[derive(Debug, Args)]
 pub struct ListenArgs {
-    /// Take packets from this sender only, by address or name (source-specific multicast)
+    /// Accept packets from this sender only, by address or name (source-specific multicast)
     #[arg(long, value_name = "HOST", value_parser = values::host)]
     pub source: Option<Host>,
     /// Drop each packet with this probability, 0 to 1: fault injection
@@ -371,21 +417,16 @@ pub struct ListenArgs {
 }
 
 impl ListenArgs {
-    /// The address of `--source` in the group's IP version.
+    /// Returns the address of `--source` in the group's IP version.
     ///
     /// # Errors
-    /// When it has none.
+    /// If the host has no such address.
     pub fn source_for(&self, group: SocketAddr) -> Result<Option<IpAddr>, Failure> {
         self.source.as_ref().map(|source| source.for_option("--source", group.ip())).transpose()
     }
-
-    /// What `--drop` and `--seed` come to.
-    pub fn loss(&self) -> Option<Loss> {
-        self.drop.map(|probability| Loss { probability, seed: self.seed })
-    }
 }
 
-/// What is said while a session runs.
+/// Output while a session runs.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
@@ -398,10 +439,10 @@ pub struct OutputArgs {
     /// Write the packets to a pcap file, for Wireshark and `headwater inspect`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub pcap: Option<PathBuf>,
-    /// No progress, errors only
+    /// Print errors only, no progress
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say more; twice for debugging. The variable HEADWATER_LOG chooses finer
+    /// Log more; twice for debugging. The variable HEADWATER_LOG selects messages by module
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Write log lines as JSON
@@ -409,12 +450,24 @@ pub struct OutputArgs {
     pub log_json: bool,
 }
 
-/// A treatment of symbolic links.
+/// Confinement of the process.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConfineArgs {
+    /// Leave the process unconfined. By default, after start, the process opens no file outside of its
+    /// folders, starts no program, and gains no privileges (Linux: Landlock, seccomp)
+    #[arg(long)]
+    pub no_sandbox: bool,
+    /// Become this user before the first packet is read; needs root
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+}
+
+/// Treatment of symbolic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LinksName {
-    /// A link to a file is sent as that file, under the link's name; links to folders are left out
+    /// Send the file that a link refers to, under the link's name; leave links to folders out
     Follow,
-    /// Links are left out
+    /// Leave links out
     Skip,
 }
 
@@ -427,18 +480,18 @@ impl From<LinksName> for headwater::Links {
     }
 }
 
-/// An erasure code.
+/// Erasure code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Fec {
-    /// RaptorQ (RFC 6330): any packets will do, 0.1 % more than the content
+    /// RaptorQ (RFC 6330): any packets suffice, 0.1 % more than the content
     Raptorq,
     /// LDPC-Triangle (RFC 5170): one block of up to 80 000 packets, 0.7 % more than the content
     LdpcTriangle,
-    /// LDPC-Staircase (RFC 5170): the same, some percent more
+    /// LDPC-Staircase (RFC 5170): one block, some percent more than the content
     LdpcStaircase,
     /// Reed-Solomon over GF(2^8) (RFC 5510)
     Rs,
-    /// No code (RFC 5445): a receiver waits for the very packets that it misses
+    /// No code (RFC 5445): a receiver waits for exactly the missing packets
     None,
 }
 
@@ -454,14 +507,14 @@ impl From<Fec> for headwater_fec::Scheme {
     }
 }
 
-/// The order of sending.
+/// Order of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Order {
     /// `window` for a --rate of 1 Gbit/s or more, else `spread`
     Auto,
-    /// All blocks take turns: receivers join at any time
+    /// All blocks in turn, for receivers that join at any time
     Spread,
-    /// A few blocks at a time with 1 % of repair, then passes of repair
+    /// A few blocks at a time with 1 % of repair packets, then passes of repair packets
     Window,
 }
 
@@ -475,7 +528,7 @@ impl From<Order> for Option<headwater::SendOrder> {
     }
 }
 
-/// A form of columns.
+/// Format of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FieldsFormat {
     /// Separated by tabs, with a header line

@@ -1,5 +1,5 @@
-//! `--pcap FILE`: what a session sends and receives, as raw IP packets that Wireshark and `headwater inspect`
-//! read.
+//! `--pcap FILE`: packets that a session sends and receives, as raw IP packets for Wireshark and
+//! `headwater inspect`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,30 +15,30 @@ use pcap_file::{DataLink, TsResolution};
 
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Datagrams received do not tell how far they could still have gone.
+/// Time to live written for received datagrams, whose time to live is unknown.
 const TTL_UNKNOWN: u8 = 1;
 
-/// How long the end of the process waits for a packet that is being written.
+/// Maximum time that the end of the process waits for a packet in progress.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(200);
 
-/// A capture being written. Its hooks live on the threads of sessions.
+/// Capture in progress. The hooks of the capture run on the threads of sessions.
 pub struct Capture {
     path: PathBuf,
     state: Arc<Mutex<State>>,
 }
 
 struct State {
-    /// `None` once the file is ended.
+    /// `None` after the end of the file.
     writer: Option<PcapWriter<BufWriter<File>>>,
-    /// Wall clock at the start.
+    /// Wall-clock time of the start.
     start: Duration,
     packet: Vec<u8>,
-    /// The first write that failed; nothing is written after it.
+    /// First failed write, which ends the capture.
     failed: Option<anyhow::Error>,
 }
 
 impl Capture {
-    /// Begins a file.
+    /// Creates a file.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let tried = || format!("cannot write the capture '{}'", path.display());
         let file = File::create(path).or_exit(Exit::Disk, tried())?;
@@ -53,20 +53,20 @@ impl Capture {
         Ok(Self { path: path.to_owned(), state: Arc::new(Mutex::new(state)) })
     }
 
-    /// A hook for a session.
+    /// Returns a hook for a session.
     pub fn hook(&self) -> TraceHook {
         let state = Arc::clone(&self.state);
-        Box::new(move |packet| state.lock().unwrap_or_else(PoisonError::into_inner).write(packet))
+        TraceHook::new(move |packet| state.lock().unwrap_or_else(PoisonError::into_inner).write(packet))
     }
 
-    /// Writes out what is still in memory, as far as nobody is writing: for the end of the process.
+    /// Returns a function for the end of the process that writes buffered packets.
     pub fn flusher(&self) -> impl Fn() + Send + 'static {
         let state = Arc::clone(&self.state);
         move || {
             let until = Instant::now() + FLUSH_PATIENCE;
             while Instant::now() < until {
                 if let Ok(mut state) = state.try_lock() {
-                    // The process ends for its user's impatience: nobody waits for a reason.
+                    // The user interrupted twice: the process ends without a report.
                     let _unwritten = state.end();
                     return;
                 }
@@ -112,7 +112,7 @@ impl State {
     }
 }
 
-/// The datagram with the headers that it had on the network.
+/// Writes the datagram with IP and UDP headers.
 fn write_packet(trace: &PacketTrace<'_>, out: &mut Vec<u8>) -> anyhow::Result<()> {
     let ports = (trace.source.port(), trace.destination.port());
     let dscp = trace.dscp.unwrap_or(0) & 0x3F;

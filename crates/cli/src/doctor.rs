@@ -1,6 +1,8 @@
-//! `headwater doctor`: why multicast does not start, in a checklist.
+//! `headwater doctor`: a checklist of reasons why multicast does not start.
 
-use std::io::{self, IsTerminal, Write};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::path::Path;
 
 use headwater::doctor::{
     Answerer, Check, DoctorOptions, EcnPath, ProbeArrival, ReceivedProbe, Report, Verdict, examine,
@@ -10,16 +12,18 @@ use serde_json::{Value, json};
 
 use crate::args::DoctorArgs;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::screen::count;
+use crate::screen::{count, rate};
 use crate::shutdown::Shutdown;
 
-/// Width of the terminal that lines are broken for.
+/// Assumed width of the terminal.
 const COLUMNS: usize = 110;
-/// Where the text of a check begins, and that of its advice.
+/// Column of the text of a check, and of advice.
 const INDENT: usize = 24;
 const ADVICE_INDENT: usize = INDENT + 2;
+/// Bytes read at the end of an event log: hundreds of records.
+const LOG_BYTES: u64 = 256 * 1024;
 
-/// Looks, or answers those who look.
+/// Checks the network, or answers the probes of other machines.
 pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     let group = args.network.group.ip();
     let source = args.source.as_ref().map(|source| source.for_option("--source", group)).transpose()?;
@@ -37,12 +41,18 @@ fn look(args: &DoctorArgs, options: &DoctorOptions) -> Result<Exit, Failure> {
         eprintln!("looking at {}, listening for {seconds:.1} s of it", args.network.group);
     }
     let mut written = Ok(());
-    let report = examine(options, &mut |check| {
+    let mut show = |check: &Check| {
         if written.is_ok() {
             written = if args.json { print_json(&check_json(check)) } else { print_check(check) };
         }
-    })
-    .or_exit(Exit::Usage, "cannot look at the group")?;
+    };
+    let log = args.events.as_deref().map(end_of_log).transpose()?;
+    let mut report = examine(options, &mut show).or_exit(Exit::Usage, "cannot check the group")?;
+    if let Some(log) = log {
+        let check = transfer(&log);
+        show(&check);
+        report.checks.push(check);
+    }
     let summed_up = written
         .and_then(|()| if args.json { print_json(&summary_json(&report)) } else { print_summary(&report) });
     said(summed_up)?;
@@ -63,7 +73,7 @@ fn answer(args: &DoctorArgs, options: &DoctorOptions) -> Result<Exit, Failure> {
     } else {
         print_line(&format!("answering probes of {group} on {interface}, until interrupted"))
     };
-    // Each who asks is said once, not each of the probes: all of a run carry the same number.
+    // Each asking machine is reported once: all probes of a run carry the same number.
     let mut last = None;
     let result = answerer.run(&mut |asked| {
         if written.is_ok() && (args.json || last != Some((asked.by, asked.request.nonce))) {
@@ -76,7 +86,44 @@ fn answer(args: &DoctorArgs, options: &DoctorOptions) -> Result<Exit, Failure> {
     Ok(Exit::Interrupted)
 }
 
-/// A reader that goes away is no failure.
+/// Reads the end of an event log, with the last records at least.
+fn end_of_log(path: &Path) -> Result<String, Failure> {
+    let read = || {
+        let mut file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        file.seek(SeekFrom::Start(bytes.saturating_sub(LOG_BYTES)))?;
+        let mut end = Vec::new();
+        file.take(LOG_BYTES).read_to_end(&mut end)?;
+        Ok(String::from_utf8_lossy(&end).into_owned())
+    };
+    read().map_err(|error: io::Error| {
+        let tried = format!("cannot read the event log '{}'", path.display());
+        Failure::of(Exit::Disk, anyhow::Error::from(error).context(tried))
+    })
+}
+
+/// Judges the last progress in an event log, of either form.
+fn transfer(log: &str) -> Check {
+    let progress = |line: &str| {
+        let mut record: Value = serde_json::from_str(line.trim_start_matches('\u{1e}')).ok()?;
+        let data = if record["data"].is_object() { record["data"].take() } else { record };
+        let why = data["path"]["why"].as_str()?;
+        Some(format!("{}: {why}", rate(data["rate"].as_u64()?)))
+    };
+    let found = log.lines().rev().find_map(progress);
+    let verdict = if found.is_some() { Verdict::Ok } else { Verdict::Unknown };
+    let advice = "name the log of a receiver whose control estimates its path: receive --events, m2c";
+    Check {
+        name: "transfer",
+        verdict,
+        advice: found.is_none().then(|| advice.to_owned()),
+        seen: found.unwrap_or_else(|| "the end of the event log has no estimate of a path".to_owned()),
+        sessions: Vec::new(),
+        peers: Vec::new(),
+    }
+}
+
+/// Prints a line. A reader that has closed standard output is no failure.
 fn said(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -109,7 +156,7 @@ fn print_check(check: &Check) -> io::Result<()> {
         .map_or(Ok(()), |advice| print_line(&format!("{:INDENT$}> {}", "", wrapped(advice, ADVICE_INDENT))))
 }
 
-/// Breaks a long text between words, under its beginning.
+/// Breaks a long text between words, indented.
 fn wrapped(text: &str, indent: usize) -> String {
     let mut lines = String::new();
     let mut width = 0;
@@ -137,7 +184,8 @@ fn print_summary(report: &Report) -> io::Result<()> {
     let found = [counted(Verdict::Problem, "problem"), counted(Verdict::Warning, "warning")];
     let found = found.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let unknown = number(Verdict::Unknown);
-    let unseen = if unknown == 0 { String::new() } else { format!("; {unknown} could not be told (?)") };
+    let unseen =
+        if unknown == 0 { String::new() } else { format!("; {unknown} could not be determined (?)") };
     print_line("")?;
     print_line(&match report.verdict() {
         Verdict::Problem if number(Verdict::Problem) == 1 => {
@@ -229,6 +277,18 @@ const fn ecn_path(path: EcnPath) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_estimate_in_a_log_says_why_a_transfer_is_as_fast_as_it_is() {
+        let line = |rate: u64, why: &str| json!({"event": "p", "rate": rate, "path": {"why": why}});
+        let record = json!({"name": "p", "data": line(9_600_000, "alone on a path of 9.94 Mbit/s")});
+        let log = format!("cut off\n\u{1e}{}\n\u{1e}{record}\n{{\"rate\":5}}\n", line(1, "old"));
+        let check = transfer(&log);
+        assert_eq!(check.seen, "9.6 Mbit/s: alone on a path of 9.94 Mbit/s");
+        assert_eq!((check.verdict, check.advice), (Verdict::Ok, None));
+        assert_eq!(transfer(&line(1_000_000, "x").to_string()).seen, "1 Mbit/s: x");
+        assert_eq!(transfer("").verdict, Verdict::Unknown);
+    }
 
     #[test]
     fn long_texts_break_between_words() {

@@ -1,4 +1,4 @@
-//! Events on their way out: lines of JSON on standard output, records of the event log.
+//! Output of events: lines of JSON on standard output, records of the event log.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -10,11 +10,11 @@ use headwater_proto::eventlog::{self, Event, Progress, Role};
 use crate::args::OutputArgs;
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Where events go. Time in them counts from [`Events::open`].
+/// Outputs of events. Times of events count from [`Events::open`].
 pub struct Events {
     start: Instant,
     json: bool,
-    /// Why standard output takes no more events, unless it is that nobody reads them any more.
+    /// Error of standard output, unless the reader has closed the output.
     lost: Option<io::Error>,
     log: Option<Log>,
     buffer: Vec<u8>,
@@ -23,12 +23,12 @@ pub struct Events {
 struct Log {
     path: PathBuf,
     file: BufWriter<File>,
-    /// The first write that failed; nothing is written after it.
+    /// First failed write, which ends the log.
     failed: Option<io::Error>,
 }
 
 impl Events {
-    /// Opens what the options ask for. `title` names the log, such as `headwater send`.
+    /// Opens the requested outputs. `title` names the log, such as `headwater send`.
     pub fn open(args: &OutputArgs, title: &str) -> Result<Self, Failure> {
         let mut events =
             Self { start: Instant::now(), json: args.json, lost: None, log: None, buffer: Vec::new() };
@@ -43,7 +43,7 @@ impl Events {
         Ok(events)
     }
 
-    /// Writes an event. `end` tells apart several ends in one process.
+    /// Writes an event. `end` distinguishes several ends in one process.
     pub fn emit(&mut self, end: Option<&str>, event: &Event<'_>) {
         let at = headwater_proto::Instant::ZERO + self.start.elapsed().into();
         if self.json {
@@ -58,13 +58,13 @@ impl Events {
         }
     }
 
-    /// Tells of a failure, which it hands back.
+    /// Writes the event of a failure, and returns the failure.
     pub fn failed(&mut self, failure: Failure) -> Failure {
         self.emit(None, &Event::SessionFailed { reason: &failure.chain() });
         failure
     }
 
-    /// Tells of a session that failed, and how far it had come; hands the failure back.
+    /// Writes the event of a failed session with the progress, and returns the failure.
     pub fn session_failed(&mut self, role: Role, progress: Progress, failure: Failure) -> Failure {
         let failure = self.failed(failure);
         self.emit(None, &Event::SessionEnded { role, outcome: "failed", progress });
@@ -74,7 +74,7 @@ impl Events {
     /// Closes the log.
     ///
     /// # Errors
-    /// When the log or standard output could not take all events.
+    /// If the log or standard output could not accept all events.
     pub fn finish(mut self) -> Result<(), Failure> {
         if let Some(error) = self.lost.take() {
             return Err(error).or_exit(Exit::Disk, "cannot write the events to standard output");
@@ -87,8 +87,7 @@ impl Events {
         result.or_exit(Exit::Disk, format!("cannot write the event log '{}'", log.path.display()))
     }
 
-    /// Each line at once: whoever reads them wants to know now. The transfer goes on when nobody does any
-    /// more.
+    /// Writes and flushes a line. The transfer continues if the reader has closed the output.
     fn print(&mut self) {
         let mut out = io::stdout().lock();
         if let Err(error) = out.write_all(&self.buffer).and_then(|()| out.flush()) {
@@ -104,8 +103,7 @@ impl Events {
         if let Some(log) = &mut self.log
             && log.failed.is_none()
         {
-            // Each record at once: whoever follows the log, or looks at it after a crash, finds whole
-            // records.
+            // Each record is flushed, so that the log holds complete records even after a crash.
             log.failed = log.file.write_all(&self.buffer).and_then(|()| log.file.flush()).err();
         }
     }

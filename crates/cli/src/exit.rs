@@ -4,15 +4,15 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// An exit code; `headwater --help` lists them.
+/// Exit code; `headwater --help` lists all codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Done.
+    /// Success.
     Ok = 0,
-    /// Anything that has no code of its own.
+    /// Any error without a code of its own.
     Other = 1,
-    /// An option or a file name is wrong. Also what `clap` exits with.
+    /// An option or a file name is wrong. `clap` exits with the same code.
     Usage = 2,
     /// No such interface, no route, address in use; or the doctor found a problem.
     Network = 3,
@@ -20,15 +20,15 @@ pub enum Exit {
     NothingReceived = 4,
     /// The session ended, or fell silent, before every file was whole.
     Incomplete = 5,
-    /// A file is not what its sender promised.
+    /// A file differs from the sender's digest.
     VerificationFailed = 6,
     /// A file could not be read or written.
     Disk = 7,
-    /// Packets came before the timeout, but none of a trusted sender.
+    /// Packets arrived before the timeout, but no packet of a trusted sender.
     Untrusted = 8,
-    /// Files changed or could not be read while they were sent, and were left out; the others were sent.
+    /// Files that changed or became unreadable were left out; all other files were sent.
     LeftOut = 9,
-    /// SIGINT or SIGTERM: 128 + SIGINT, as shells say it.
+    /// SIGINT or SIGTERM: 128 + SIGINT, as in shells.
     Interrupted = 130,
 }
 
@@ -38,30 +38,30 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error, and the code to exit with.
+/// Error with an exit code.
 #[derive(Debug)]
 pub struct Failure {
-    /// The code.
+    /// Exit code.
     pub exit: Exit,
-    /// What was tried, what happened, what to do.
+    /// Failed operation, cause, and advice.
     pub error: anyhow::Error,
 }
 
 impl Failure {
-    /// An error that says by itself what was tried.
+    /// Creates a failure of an error that names the failed operation.
     pub fn of(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
         Self { exit, error: error.into() }
     }
 
-    /// What was tried and why it failed.
+    /// Creates a failure of a message with the failed operation and the cause.
     pub fn new(exit: Exit, message: impl Display) -> Self {
         Self { exit, error: anyhow::anyhow!("{message}") }
     }
 
-    /// Prints the whole chain of causes, the first after the program's name.
+    /// Prints the whole chain of causes, after the program's name.
     pub fn print(&self, program: &str) {
         let messages = self.messages();
-        // Fails only where standard error is gone, and then there is nobody to tell.
+        // Fails only if standard error is closed.
         let mut out = std::io::stderr().lock();
         writeln!(out, "{program}: {}", messages[0]).ok();
         for cause in &messages[1..] {
@@ -69,12 +69,12 @@ impl Failure {
         }
     }
 
-    /// The whole chain in one line.
+    /// Returns the whole chain in one line.
     pub fn chain(&self) -> String {
         self.messages().join(": ")
     }
 
-    /// At least one. Errors that repeat their cause's message are said once.
+    /// Returns the messages of the chain, at least one, without repetitions.
     fn messages(&self) -> Vec<String> {
         let mut messages: Vec<String> = Vec::new();
         for error in self.error.chain() {
@@ -88,9 +88,9 @@ impl Failure {
     }
 }
 
-/// Gives an error its exit code and says what was tried.
+/// Adds the exit code and the failed operation to an error.
 pub trait OrExit<T> {
-    /// `tried` is printed first, the error as its cause.
+    /// Converts the error; `tried` is printed first, and the error as the cause.
     fn or_exit(self, exit: Exit, tried: impl Display) -> Result<T, Failure>;
 }
 

@@ -2,8 +2,8 @@
 
 use headwater_proto::control::{Counters, Value};
 
-/// For people, by their importance: `worst receiver 10.87.0.4`, `RTT 84 ms`, `31 losses reported`,
-/// `rate reduced 8 times`; nothing at a fixed rate.
+/// Returns parts of a progress line by importance: `worst receiver 10.87.0.4`, `RTT 84 ms`,
+/// `31 losses reported`, `rate reduced 8 times`; empty at a fixed rate.
 pub fn parts(counters: &Counters) -> Vec<String> {
     let Some(Value::Time(rtt)) = counters.get("rtt") else { return Vec::new() };
     let mut parts = Vec::new();
@@ -16,8 +16,8 @@ pub fn parts(counters: &Counters) -> Vec<String> {
     parts
 }
 
-/// What a whole session came to:
-/// `receivers reported 31 lost packets in 12 loss events; the rate was reduced 8 times, ...`; nothing at a
+/// Returns the summary of a session:
+/// `receivers reported 31 lost packets in 12 loss events; the rate was reduced 8 times, ...`; `None` at a
 /// fixed rate.
 pub fn summary(counters: &Counters) -> Option<String> {
     let Some(Value::Time(rtt)) = counters.get("rtt") else { return None };

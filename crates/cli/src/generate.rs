@@ -14,11 +14,11 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<Exit, Failure> {
     write(&Cli::command(), &args.dir)
 }
 
-/// Writes completions for three shells, a man page of the command and a page of each subcommand into a
-/// folder, made if there is none.
+/// Writes completions for three shells, a man page of the command and of each subcommand into a folder, which
+/// is created if missing.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// If a file cannot be written.
 pub fn write(command: &Command, dir: &Path) -> Result<Exit, Failure> {
     let failed = || format!("cannot write completions and man pages to '{}'", dir.display());
     fs::create_dir_all(dir).or_exit(Exit::Disk, failed())?;

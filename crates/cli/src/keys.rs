@@ -166,6 +166,13 @@ impl TrustedSenders {
         }
     }
 
+    /// Returns the folder of known senders, if the session's sender is to be recorded.
+    pub fn folder(&self) -> Option<PathBuf> {
+        let folder = self.known.as_ref()?.path().parent()?;
+        fs::create_dir_all(folder).ok()?;
+        Some(folder.to_owned())
+    }
+
     /// Records the verified sender of a session as the group's.
     pub fn on_update(&self, update: &ReceiveUpdate) {
         let ReceiveUpdate::SessionVerified { key, is_ephemeral: false, started, .. } = update else { return };

@@ -1,5 +1,5 @@
-//! Parts of the command `headwater`. They are a library so that `headwater-lab` shares exit codes, terminal
-//! output, signals and the values of options; other programs use the crate `headwater`.
+//! Parts of the command `headwater`, as a library that shares exit codes, terminal output, signals and values
+//! of options with `headwater-lab`. Other programs use the crate `headwater`.
 
 mod args;
 pub mod bench;
@@ -15,6 +15,7 @@ mod keys;
 mod pgm;
 mod receive;
 mod relay;
+mod sandbox;
 pub mod screen;
 mod send;
 pub mod shutdown;
@@ -26,10 +27,10 @@ use args::Command;
 use exit::{Exit, Failure};
 
 impl Cli {
-    /// Does what the command line says.
+    /// Runs the command.
     ///
     /// # Errors
-    /// The command's failure, with its exit code.
+    /// The failure of the command, with an exit code.
     pub fn run(&self) -> Result<Exit, Failure> {
         match &self.command {
             Command::Send(args) => send::run(args),

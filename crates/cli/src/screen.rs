@@ -11,10 +11,10 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::args::OutputArgs;
 
-/// The variable that chooses what is logged, in the syntax of tracing's `EnvFilter`.
+/// Environment variable with a filter of log messages, in the syntax of tracing's `EnvFilter`.
 const LOG_VARIABLE: &str = "HEADWATER_LOG";
 const REDRAWS_PER_SECOND: u8 = 10;
-/// Width of a terminal that does not tell its own.
+/// Assumed width of a terminal of unknown width.
 const COLUMNS_DEFAULT: usize = 80;
 
 /// Standard error.
@@ -39,32 +39,32 @@ impl Screen {
         Self { bars, is_live, is_quiet: args.quiet }
     }
 
-    /// A line that stays, above the bars.
+    /// Prints a line above the bars.
     pub fn say(&self, line: &str) {
         if self.is_live {
-            // It fails only where the terminal is gone, and then there is nobody to tell.
+            // Fails only if the terminal is closed.
             self.bars.suspend(|| writeln!(io::stderr(), "{line}").ok());
         } else if !self.is_quiet {
             writeln!(io::stderr(), "{line}").ok();
         }
     }
 
-    /// A bar of `length` steps with a name before it and a message behind it; nothing but on a terminal.
+    /// Creates a bar of `length` steps with a name and a message; hidden without a terminal.
     pub fn bar(&self, name: &str, length: u64) -> Bar {
         Bar::new(self.bars.add(ProgressBar::new(length.max(1))), name, true)
     }
 
-    /// A line that changes, with a name before it; nothing but on a terminal.
+    /// Creates a changing line with a name; hidden without a terminal.
     pub fn line(&self, name: &str) -> Bar {
         Bar::new(self.bars.add(ProgressBar::new_spinner()), name, false)
     }
 
-    /// Whether there is a terminal to draw on.
+    /// Whether standard error is a terminal.
     pub fn is_live(&self) -> bool {
         self.is_live
     }
 
-    /// Takes all bars away for good: lines said from now on do not bring them back.
+    /// Removes all bars for good.
     pub fn clear(&self) {
         // As in `say`.
         self.bars.clear().ok();
@@ -72,11 +72,11 @@ impl Screen {
     }
 }
 
-/// A line of progress that fits the terminal, however wide that is.
+/// Line of progress that fits the width of the terminal.
 pub struct Bar {
     bar: ProgressBar,
     name: String,
-    /// Whether there is a bar with a percentage, where there is room.
+    /// Whether the line has a bar with a percentage, if the terminal is wide enough.
     has_bar: bool,
     layout: Cell<Layout>,
 }
@@ -85,7 +85,7 @@ pub struct Bar {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     name: usize,
-    /// 0 where there is no bar.
+    /// Columns of the bar; 0 without a bar.
     bar: usize,
     message: usize,
 }
@@ -98,7 +98,7 @@ impl Bar {
         line
     }
 
-    /// Shows as many of the parts of a message as there is room for, the most important ones first.
+    /// Shows the parts of a message that fit, the most important parts first.
     pub fn show(&self, parts: &[String]) {
         let layout = Layout::of(columns(), self.has_bar);
         if self.layout.replace(layout) != layout {
@@ -107,7 +107,7 @@ impl Bar {
         self.bar.set_message(fitting(parts, layout.message));
     }
 
-    /// Gives it another name.
+    /// Changes the name.
     pub fn rename(&mut self, name: &str) {
         self.name = name.to_owned();
         self.lay_out();
@@ -136,7 +136,7 @@ impl Deref for Bar {
 }
 
 impl Layout {
-    /// In so many columns: the message has most of them, as it tells most.
+    /// Lays a line out in this number of columns. The message gets most of the columns.
     fn of(columns: usize, has_bar: bool) -> Self {
         let (name, bar) = match columns {
             0..50 => (9, 0),
@@ -145,7 +145,7 @@ impl Layout {
             100..120 => (14, 20),
             _ => (14, 32),
         };
-        // A blank behind the name; the bar, a blank, and ` 12 % `; the last column stays free.
+        // A blank after the name; the bar, a blank, and ` 12 % `; the last column stays free.
         let steps = match (has_bar, bar) {
             (false, _) => 0,
             (true, 0) => 6,
@@ -156,7 +156,7 @@ impl Layout {
     }
 }
 
-/// The first of some parts, and those behind it as long as they fit.
+/// Joins the first part and the following parts that fit.
 fn fitting(parts: &[String], columns: usize) -> String {
     let mut message = parts.first().cloned().unwrap_or_default();
     for part in parts.iter().skip(1) {
@@ -169,13 +169,13 @@ fn fitting(parts: &[String], columns: usize) -> String {
     message
 }
 
-/// Columns of the terminal at standard error.
+/// Returns the columns of the terminal at standard error.
 fn columns() -> usize {
     let told = rustix::termios::tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
     told.ok().filter(|columns| *columns > 0).unwrap_or(COLUMNS_DEFAULT)
 }
 
-/// The end of a long name, which tells more than its beginning.
+/// Returns the end of a long name, which says more than the beginning.
 pub fn shortened(name: &str, width: usize) -> String {
     let length = name.chars().count();
     if length <= width {
@@ -184,7 +184,7 @@ pub fn shortened(name: &str, width: usize) -> String {
     std::iter::once('…').chain(name.chars().skip(length + 1 - width)).collect()
 }
 
-/// `6.4 s`, `2 min 05 s`, `3 h 04 min`.
+/// Returns `6.4 s`, `2 min 05 s`, `3 h 04 min`.
 pub fn time(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
@@ -194,23 +194,23 @@ pub fn time(duration: Duration) -> String {
     }
 }
 
-/// `12.3 %` of a whole; `0 %` of nothing.
+/// Returns `12.3 %` of a whole; `0 %` if the whole is 0.
 pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * ratio(part, whole))
 }
 
-/// `part / whole`; 0 of nothing.
+/// Returns `part / whole`; 0 if the whole is 0.
 #[expect(clippy::cast_precision_loss, reason = "for people")]
 pub fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// `10 Mbit/s`; silence has no rate.
+/// Returns `10 Mbit/s`, or `0 bit/s`.
 pub fn rate(bits: u64) -> String {
     headwater_proto::Rate::from_bits(bits).map_or_else(|| "0 bit/s".to_owned(), |rate| rate.to_string())
 }
 
-/// `1 file`, `3 files`.
+/// Returns `1 file` or `3 files`.
 pub fn count(number: usize, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
@@ -253,7 +253,7 @@ impl<'a> MakeWriter<'a> for Log {
 struct LogLine<'a>(&'a MultiProgress);
 
 impl Write for LogLine<'_> {
-    /// A log that nobody can read any more is no reason to stop: what cannot be written is dropped.
+    /// Writes log lines; lines that cannot be written are dropped.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _unread = self.0.suspend(|| io::stderr().write_all(bytes));
         Ok(bytes.len())

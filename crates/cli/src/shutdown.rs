@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM: the first one ends the sessions in good order, the second one ends the process, but
-//! for what a capture still holds in memory.
+//! SIGINT and SIGTERM: the first signal ends the sessions in good order, the second signal writes buffered
+//! packets of a capture and ends the process.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -11,7 +11,7 @@ use signal_hook::iterator::Signals;
 use crate::capture::Capture;
 use crate::exit::{Exit, Failure, OrExit};
 
-/// What signals stop.
+/// Sessions that signals stop.
 #[derive(Clone, Default)]
 pub struct Shutdown {
     state: Arc<Mutex<State>>,
@@ -24,7 +24,7 @@ struct State {
 }
 
 impl Shutdown {
-    /// Takes over the two signals. A second one writes out the capture before it ends the process.
+    /// Installs the handler of both signals.
     pub fn install(capture: Option<&Capture>) -> Result<Self, Failure> {
         let shutdown = Self::default();
         let mut signals = Signals::new([SIGINT, SIGTERM]).or_exit(Exit::Other, "cannot catch signals")?;
@@ -47,7 +47,7 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// Stops a session with the others; at once if a signal came already.
+    /// Adds a session to stop at a signal; stops the session at once if a signal has arrived.
     pub fn watch(&self, session: StopHandle) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_asked {
@@ -56,18 +56,18 @@ impl Shutdown {
         state.sessions.push(session);
     }
 
-    /// Stops all sessions, as a signal does.
+    /// Stops all sessions, like a signal.
     pub fn stop_sessions(&self) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.sessions.iter().for_each(StopHandle::stop);
     }
 
-    /// Whether a signal came.
+    /// Whether a signal has arrived.
     pub fn is_asked(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_asked
     }
 
-    /// Stops all sessions; `false` if they had been asked before.
+    /// Stops all sessions; `false` if all sessions were stopped before.
     fn ask(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = !state.is_asked;

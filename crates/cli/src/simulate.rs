@@ -1,5 +1,5 @@
-//! `headwater simulate`: hands its arguments to `headwater-lab`, which is installed beside this program or in
-//! PATH.
+//! `headwater simulate`: passes the arguments to `headwater-lab`, which is installed beside this program or
+//! in PATH.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure, OrExit};
 
 const LAB: &str = "headwater-lab";
 
-/// Runs `headwater-lab simulate` and ends with its exit code.
+/// Runs `headwater-lab simulate` and exits with the same code.
 pub fn run(args: &SimulateArgs) -> Result<Exit, Failure> {
     let mut command = Command::new(lab());
     command.arg("simulate").args(&args.arguments);
@@ -21,12 +21,11 @@ pub fn run(args: &SimulateArgs) -> Result<Exit, Failure> {
         }
         status => status.or_exit(Exit::Other, tried)?,
     };
-    // A signal reaches both programs, as they are of one process group; its end is told by the exit code of
-    // this one.
+    // A signal reaches both programs of the process group. A killed child counts as an interruption.
     std::process::exit(status.code().unwrap_or(Exit::Interrupted as i32));
 }
 
-/// Path of the program that stands beside this one, or its bare name, which is looked up in PATH.
+/// Returns the path of `headwater-lab` beside this program, or the bare name for a search in PATH.
 fn lab() -> PathBuf {
     let name = format!("{LAB}{}", std::env::consts::EXE_SUFFIX);
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name(&name));

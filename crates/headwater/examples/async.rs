@@ -2,14 +2,17 @@
 //!
 //! The session runs on a thread of its own; its handle is a stream for any runtime.
 
+use std::net::SocketAddr;
+
 use futures_lite::{StreamExt, future};
-use headwater::{ReceiveOptions, ReceiveSession, ReceiveUpdate, SessionKind};
+use headwater::{ReceiveOptions, ReceiveSession, ReceiveUpdate, Session};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let (group, folder) = arguments.next().zip(arguments.next()).ok_or("usage: async GROUP:PORT FOLDER")?;
 
-    let mut thread = ReceiveSession::open(ReceiveOptions::new(group.parse()?, folder))?.spawn()?;
+    let group: SocketAddr = group.parse()?;
+    let mut thread = ReceiveSession::open(ReceiveOptions::new(group, folder))?.spawn()?;
     future::block_on(async {
         while let Some(update) = thread.next().await {
             if let ReceiveUpdate::FileCompleted { path, .. } = update {

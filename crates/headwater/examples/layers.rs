@@ -10,10 +10,12 @@
 //! rate brings.
 
 use std::error::Error;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use headwater::{CongestionControl, LayerOptions};
-use headwater::{StreamReceiveOptions, StreamReceiver, StreamSendOptions, StreamSender};
+use headwater::stream::{StreamReceiveOptions, StreamReceiveSession, StreamReceiveUpdate};
+use headwater::stream::{StreamSendOptions, StreamSendSession, StreamSendUpdate};
+use headwater::{CongestionControl, LayerOptions, LinkOptions, ListenOptions, Session};
 
 const SECOND: Duration = Duration::from_secs(1);
 const BUFFERS: u8 = 30;
@@ -24,38 +26,45 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(what), Some(group)) = (argument(0), argument(1)) else {
         return Err("usage: layers send|receive GROUP:PORT [INTERFACE] [MAX-RATE]".into());
     };
-    let group = group.parse()?;
+    let group: SocketAddr = group.parse()?;
     let rate = argument(3).unwrap_or_else(|| "8M".to_owned()).parse()?;
     if what == "send" {
         let layers = LayerOptions::new().with_max_rate(rate);
-        let options = StreamSendOptions::new(group, CongestionControl::M2c(layers));
-        send(StreamSender::open(options.with_interface(argument(2)))?, rate.as_bits())
+        let link = LinkOptions { interface: argument(2), ..LinkOptions::new(group) };
+        let options = StreamSendOptions::new(link, CongestionControl::M2c(layers));
+        send(StreamSendSession::open(options)?, rate.as_bits())
     } else {
-        let options = StreamReceiveOptions::new(group).with_max_rate(Some(rate));
-        let options = options.with_interface(argument(2)).with_timeout(Some(30 * SECOND));
-        receive(StreamReceiver::open(options)?)
+        let mut listen = ListenOptions::new(group);
+        (listen.interface, listen.max_rate) = (argument(2), Some(rate));
+        listen.timeout = Some(30 * SECOND);
+        receive(StreamReceiveSession::open(StreamReceiveOptions::new(listen))?)
     }
 }
 
-fn send(mut sender: StreamSender, rate: u64) -> Result<(), Box<dyn Error>> {
-    println!("{:?}", sender.started());
-    let bytes = usize::try_from(rate / 4)?;
+fn send(session: StreamSendSession, rate: u64) -> Result<(), Box<dyn Error>> {
+    println!("{:?}", session.started());
+    let (feed, bytes) = (session.feed(), usize::try_from(rate / 4)?);
+    let thread = session.spawn()?;
     for number in 0..BUFFERS {
-        sender.submit(vec![number; bytes], SECOND)?;
-        let sent = sender.progress();
-        println!("buffer {number}: {} kbit/s, {} packets", sent.rate_bits / 1_000, sent.stats.packets);
+        feed.submit(vec![number; bytes], SECOND)?;
+        if let Some(StreamSendUpdate::Progress(sent)) = thread.progress() {
+            println!("buffer {number}: {} kbit/s, {} packets", sent.rate_bits / 1_000, sent.stats.packets);
+        }
     }
-    let summary = sender.finish()?;
+    feed.finish();
+    let summary = thread.join()?;
     println!("{:?}", summary.progress.stats);
     Ok(())
 }
 
-fn receive(mut receiver: StreamReceiver) -> Result<(), Box<dyn Error>> {
-    for buffer in receiver.by_ref() {
+fn receive(session: StreamReceiveSession) -> Result<(), Box<dyn Error>> {
+    let mut thread = session.spawn()?;
+    for update in thread.updates() {
+        let StreamReceiveUpdate::Buffer(buffer) = update else { continue };
         let (prefix, length) = (buffer.prefix.len(), buffer.length.unwrap_or(0));
         println!("buffer {}: the first {prefix} of {length} bytes", buffer.id);
     }
-    let summary = receiver.finish()?;
+    let summary = thread.join()?;
     println!("{:?}, {:?}", summary.outcome, summary.progress.stats.parts);
     Ok(())
 }

@@ -355,7 +355,7 @@ impl CongestionControl {
         packet_bytes: u16,
         path: Path,
     ) -> Result<Box<dyn SenderControl + Send>, DescriptionError> {
-        Ok(match self {
+        let mut control: Box<dyn SenderControl + Send> = match self {
             Self::Fixed { rate } => Box::new(fixed::FixedSender::new(*rate, Instant::ZERO)),
             Self::M2c(_) | Self::Webrc(_) | Self::FlidDl(_) => {
                 self.description(packet_bytes).sender(Instant::ZERO)?
@@ -364,7 +364,8 @@ impl CongestionControl {
             Self::Rainbow(options) => {
                 let key = [system::random_u64(), system::random_u64()];
                 let config = on_request::RainbowCarrierSenderConfig::new(key)
-                    .with_max_rate(options.max_rate, packet_bytes);
+                    .with_max_rate(options.max_rate, packet_bytes)
+                    .with_challenges(Some(system::random_key()));
                 Box::new(on_request::RainbowCarrierSender::new(config))
             }
             Self::Sim(options) => {
@@ -372,7 +373,9 @@ impl CongestionControl {
                 let described = Description::from(&config.facts()).to_fdt();
                 Box::new(sim::SimSender::new(config, Instant::ZERO).with_description(described))
             }
-        })
+        };
+        control.set_admission_key(system::random_key());
+        Ok(control)
     }
 
     /// The order to send in: the one wanted, or the one that its rate asks for. Windows are for receivers
@@ -389,8 +392,7 @@ impl CongestionControl {
 }
 
 fn carried(options: &LeSbccOptions, packet_bytes: u16, path: Path) -> carrier::PgmCarrierSender {
-    // All receivers of files greet the sender.
-    let chain = options.chain(packet_bytes, None, Instant::ZERO);
+    let chain = options.chain_of_files(packet_bytes, Instant::ZERO);
     let [port @ .., a, b, c, d, e, f] = system::random_u64().to_ne_bytes();
     let session = PgmSession {
         gsi: Gsi([a, b, c, d, e, f]),

@@ -1,18 +1,19 @@
 //! Headwater over real UDP multicast: the runtime of the protocol machines in `headwater-proto`.
 //!
-//! A session is opened with its options and runs on the thread that calls its `run`, which reports updates
-//! to an observer. [`SessionKind::spawn`] runs the session on a thread of its own: the handle, a
-//! [`SessionThread`], gives the updates as an iterator or as a stream for an event loop. A session ends on
-//! its own, or by its [`StopHandle`]. Streams of buffers always run on a thread of their own.
+//! Every session is opened with its options and is a [`Session`]. [`Session::run`] runs the session on the
+//! caller's thread and reports updates to an observer. [`Session::spawn`] runs the session on a thread of its
+//! own: the handle, a [`SessionThread`], gives the updates as an iterator or as a stream for an event loop. A
+//! session ends on its own, or by its [`StopHandle`].
 //!
 //! ```no_run
+//! use std::net::SocketAddr;
 //! use std::time::Duration;
 //!
 //! use headwater::{CongestionControl, LayerOptions, ReceiveOptions, ReceiveSession};
-//! use headwater::{SendOptions, SendSession, prepare};
+//! use headwater::{SendOptions, SendSession, Session, prepare};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let group = "239.255.72.87:7287".parse()?;
+//! let group: SocketAddr = "239.255.72.87:7287".parse()?;
 //!
 //! // On one machine:
 //! let files = prepare(["images/", "notes.txt"])?;
@@ -22,7 +23,8 @@
 //! let summary = session.run(&mut |update| println!("{update:?}"))?;
 //!
 //! // On any number of others:
-//! let options = ReceiveOptions::new(group, "received").with_timeout(Some(Duration::from_secs(30)));
+//! let mut options = ReceiveOptions::new(group, "received");
+//! options.listen.timeout = Some(Duration::from_secs(30));
 //! let mut session = ReceiveSession::open(options)?;
 //! let summary = session.run(&mut |update| println!("{update:?}"))?;
 //! println!("{:?}", summary.outcome);
@@ -34,13 +36,14 @@
 //! |---|---|---|
 //! | send files, listed by [`prepare`] | [`SendSession`] | [`SendOptions`] |
 //! | receive files | [`ReceiveSession`] | [`ReceiveOptions`] |
-//! | send live buffers | [`StreamSender`] | [`StreamSendOptions`] |
-//! | receive live buffers | [`StreamReceiver`] | [`StreamReceiveOptions`] |
-//! | send messages over PGM | [`pgm::PgmSender`], [`pgm::PgmSendSession`] | [`pgm::PgmSendOptions`] |
-//! | receive messages | [`pgm::PgmReceiver`], [`pgm::PgmReceiveSession`] | [`pgm::PgmReceiveOptions`] |
+//! | send live buffers | [`stream::StreamSendSession`] | [`stream::StreamSendOptions`] |
+//! | receive live buffers | [`stream::StreamReceiveSession`] | [`stream::StreamReceiveOptions`] |
+//! | send messages over PGM | [`pgm::PgmSendSession`] | [`pgm::PgmSendOptions`] |
+//! | receive messages | [`pgm::PgmReceiveSession`] | [`pgm::PgmReceiveOptions`] |
 //! | relay requests and replies (BCFS) | [`relay::RelaySession`] | [`relay::RelayOptions`] |
 //! | relay groups and reports (SIM) | [`relay::SimRelaySession`] | [`relay::SimRelayOptions`] |
-//! | run a session on a thread | [`SessionThread`] by [`SessionKind::spawn`] | |
+//! | options of all senders, of all receivers | | [`LinkOptions`], [`ListenOptions`] |
+//! | run a session on a thread | [`SessionThread`] by [`Session::spawn`] | |
 //! | choose the rate | | [`CongestionControl`], [`pgm::PgmControl`] |
 //! | find out why multicast does not start | [`doctor`] | |
 //!
@@ -77,19 +80,14 @@ pub use headwater_fec::Scheme;
 pub use headwater_proto as proto;
 pub use keys::{KeyError, SenderKey, Trust};
 pub use receive::{
-    FileStatus, HeardSession, IncompleteReason, LongPacketsMissing, Loss, ReceiveError, ReceiveOptions,
-    ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveStarted, ReceiveSummary, ReceiveUpdate,
-    SILENCE_SHOWN, SILENCE_TOLD,
+    FileStatus, HeardSession, IncompleteReason, ListenOptions, LongPacketsMissing, Loss, ReceiveError,
+    ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveStarted, ReceiveSummary,
+    ReceiveUpdate, SILENCE_SHOWN, SILENCE_TOLD,
 };
 pub use send::{
-    FileSet, Links, OutsideLink, PrepareError, PreparedFile, RateLimit, RepairPlace, SOURCE_PORT, SendEnd,
-    SendError, SendOptions, SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary,
-    SendUpdate, Skipped, prepare, prepare_with,
+    FileSet, LinkOptions, Links, OutsideLink, PrepareError, PreparedFile, RateLimit, RepairPlace,
+    SOURCE_PORT, SendEnd, SendError, SendOptions, SendOrder, SendOutcome, SendProgress, SendSession,
+    SendStarted, SendSummary, SendUpdate, Skipped, prepare, prepare_with,
 };
-pub use session::{SessionKind, SessionThread};
-pub use stream::{
-    StreamDelivery, StreamError, StreamOutcome, StreamReceiveOptions, StreamReceiveProgress,
-    StreamReceiveSummary, StreamReceiver, StreamSendOptions, StreamSendProgress, StreamSendSummary,
-    StreamSender, StreamStarted,
-};
+pub use session::{Backlog, Session, SessionThread};
 pub use threads::StopHandle;

@@ -1,33 +1,27 @@
-//! Sessions on a thread of their own: spawning, updates by iterator or stream, stopping, joining.
+//! Sessions: running on the caller's thread or on a thread of their own, updates, stopping, joining.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use futures_core::Stream;
 
 use crate::net::OpenError;
-use crate::pgm::{
-    PgmReceiveSession, PgmReceiveSummary, PgmReceiveUpdate, PgmSendSession, PgmSendSummary, PgmSendUpdate,
-};
-use crate::receive::{ReceiveError, ReceiveSession, ReceiveSummary, ReceiveUpdate};
-use crate::relay::{
-    RelayError, RelayProgress, RelaySession, SimRelayError, SimRelayProgress, SimRelaySession,
-};
-use crate::send::{SendError, SendSession, SendSummary, SendUpdate};
-use crate::threads::{self, StopHandle};
+use crate::threads::StopHandle;
 
-/// Maximum bytes of waiting updates, by the estimate of [`SessionKind::cost`]. A full queue holds at most one
-/// progress update more.
+/// Default maximum bytes of waiting updates, by the estimate of [`Session::cost`].
 const WAITING_BYTES_MAX: usize = 16 << 20;
 /// Bytes of an update with the names that it holds.
 const UPDATE_BYTES: usize = 1 << 10;
+/// Interval at which a session that waits for its reader checks whether the session is stopped.
+const STOP_CHECK: Duration = Duration::from_millis(50);
 
-/// Kind of session: types of its updates, summary and errors. Every session of this crate that has a `run`
-/// is one; streams have threads of their own already.
-pub trait SessionKind: Sized + Send + 'static {
+/// Session of this crate: runs on the thread of the caller ([`run`](Self::run)) or on a thread of its own
+/// ([`spawn`](Self::spawn)).
+pub trait Session: Sized + Send + 'static {
     /// Update to the observer of the session.
     type Update: Send + 'static;
     /// Summary at the end.
@@ -38,11 +32,11 @@ pub trait SessionKind: Sized + Send + 'static {
     /// Returns a handle that stops the session from any thread.
     fn stop_handle(&self) -> StopHandle;
 
-    /// Runs the session to its end on the thread of the caller.
+    /// Runs the session to its end, or until the session is stopped, on the thread of the caller.
     ///
     /// # Errors
-    /// As for the session's own `run`.
-    fn run_to_end(&mut self, observer: &mut dyn FnMut(Self::Update)) -> Result<Self::Summary, Self::Error>;
+    /// If the session cannot begin, or the network fails.
+    fn run(&mut self, observer: &mut dyn FnMut(Self::Update)) -> Result<Self::Summary, Self::Error>;
 
     /// Whether a later update of this kind makes an earlier one worthless.
     fn is_progress(update: &Self::Update) -> bool;
@@ -52,35 +46,51 @@ pub trait SessionKind: Sized + Send + 'static {
         UPDATE_BYTES
     }
 
+    /// Returns the limit of the updates that wait for the reader of a spawned session.
+    fn backlog(&self) -> Backlog {
+        Backlog::Wait(WAITING_BYTES_MAX)
+    }
+
     /// Runs the session on a thread of its own.
     ///
     /// # Errors
     /// If the system cannot start a thread.
     fn spawn(mut self) -> Result<SessionThread<Self>, OpenError> {
-        let (queue, stop) = (Arc::new(UpdateQueue::<Self>::default()), self.stop_handle());
+        let (stop, queue) = (self.stop_handle(), Arc::new(UpdateQueue::<Self>::new(&self)));
         let guard = EndGuard(Arc::clone(&queue));
-        let run = move || self.run_to_end(&mut |update| guard.0.put(update));
-        let thread = threads::spawn("headwater-session", run)?;
+        let run = move || self.run(&mut |update| guard.0.put(update));
+        let thread = Builder::new().name("headwater-session".to_owned()).spawn(run);
+        let thread = thread.map_err(|source| OpenError::Option { attempt: "start a thread", source })?;
         Ok(SessionThread { queue, stop, thread: Some(thread) })
     }
 }
 
-/// Handle of a session that runs on a thread of its own ([`SessionKind::spawn`]).
+/// Limit of the updates that wait for the reader of a spawned session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backlog {
+    /// At this number of bytes the session waits for the reader.
+    Wait(usize),
+    /// Above this number of bytes the oldest updates are lost. The last update always waits.
+    DropOldest(usize),
+}
+
+/// Handle of a session that runs on a thread of its own ([`Session::spawn`]).
 ///
 /// Updates wait in a queue for [`updates`](Self::updates), or, by wakers, for the handle as a [`Stream`].
-/// Both end with the session. A progress update replaces a waiting progress update. No other update is
-/// lost: while 16 MiB of updates wait, the session waits for the reader, as long as the handle lives.
+/// Both end with the session. A progress update replaces a waiting progress update. Of other updates, only a
+/// session with [`Backlog::DropOldest`] ever loses one: any other session waits for the reader while the
+/// backlog is full, until the session is stopped or the handle dropped.
 ///
 /// Dropping the handle stops the session and waits for its end.
 #[derive(Debug)]
 #[must_use = "dropping the handle stops the session"]
-pub struct SessionThread<S: SessionKind> {
+pub struct SessionThread<S: Session> {
     queue: Arc<UpdateQueue<S>>,
     stop: StopHandle,
     thread: Option<JoinHandle<Result<S::Summary, S::Error>>>,
 }
 
-impl<S: SessionKind> SessionThread<S> {
+impl<S: Session> SessionThread<S> {
     /// Asks the session to end, and returns at once. The last updates and the end follow.
     pub fn stop(&self) {
         self.stop.stop();
@@ -93,13 +103,32 @@ impl<S: SessionKind> SessionThread<S> {
 
     /// Returns the updates in order, waiting for each, until the session ends.
     pub fn updates(&mut self) -> impl Iterator<Item = S::Update> {
-        std::iter::from_fn(|| self.queue.take())
+        std::iter::from_fn(|| self.queue.take(None))
+    }
+
+    /// Waits for the next update, at most for `timeout`. `None`: the time is over, or the session has ended.
+    pub fn next_within(&mut self, timeout: Duration) -> Option<S::Update> {
+        self.queue.take(Some(timeout))
+    }
+
+    /// Returns the progress update that waits for the reader, if any, and leaves the update there: the latest
+    /// progress, for an application that reads no updates.
+    pub fn progress(&self) -> Option<S::Update>
+    where
+        S::Update: Clone,
+    {
+        self.queue.state().waiting.iter().rfind(|update| S::is_progress(update)).cloned()
+    }
+
+    /// Returns the number of updates that were lost because the reader was slow ([`Backlog::DropOldest`]).
+    pub fn lost(&self) -> u64 {
+        self.queue.state().lost
     }
 
     /// Waits for the end of the session. Updates that were not read are dropped.
     ///
     /// # Errors
-    /// As for the session's own `run`.
+    /// As for [`Session::run`].
     ///
     /// # Panics
     /// If the session's thread panicked.
@@ -110,7 +139,7 @@ impl<S: SessionKind> SessionThread<S> {
     }
 }
 
-impl<S: SessionKind> Stream for SessionThread<S> {
+impl<S: Session> Stream for SessionThread<S> {
     type Item = S::Update;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Update>> {
@@ -118,7 +147,7 @@ impl<S: SessionKind> Stream for SessionThread<S> {
     }
 }
 
-impl<S: SessionKind> Drop for SessionThread<S> {
+impl<S: Session> Drop for SessionThread<S> {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.queue.close();
@@ -130,7 +159,9 @@ impl<S: SessionKind> Drop for SessionThread<S> {
 }
 
 /// Updates between the session's thread and the reader.
-struct UpdateQueue<S: SessionKind> {
+struct UpdateQueue<S: Session> {
+    backlog: Backlog,
+    stop: StopHandle,
     state: Mutex<QueueState<S::Update>>,
     changed: Condvar,
 }
@@ -138,6 +169,8 @@ struct UpdateQueue<S: SessionKind> {
 struct QueueState<U> {
     waiting: VecDeque<U>,
     bytes: usize,
+    /// Updates lost to a slow reader.
+    lost: u64,
     /// Waker of the reader, if the reader polls.
     waker: Option<Waker>,
     /// The session has ended.
@@ -146,26 +179,32 @@ struct QueueState<U> {
     is_closed: bool,
 }
 
-impl<S: SessionKind> Default for UpdateQueue<S> {
-    fn default() -> Self {
-        let state =
-            QueueState { waiting: VecDeque::new(), bytes: 0, waker: None, is_ended: false, is_closed: false };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
-    }
-}
-
-impl<S: SessionKind> std::fmt::Debug for UpdateQueue<S> {
+impl<S: Session> std::fmt::Debug for UpdateQueue<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("UpdateQueue").field("waiting", &self.state().waiting.len()).finish_non_exhaustive()
     }
 }
 
-impl<S: SessionKind> UpdateQueue<S> {
+impl<S: Session> UpdateQueue<S> {
+    fn new(session: &S) -> Self {
+        let state = QueueState {
+            waiting: VecDeque::new(),
+            bytes: 0,
+            lost: 0,
+            waker: None,
+            is_ended: false,
+            is_closed: false,
+        };
+        let (backlog, stop) = (session.backlog(), session.stop_handle());
+        Self { backlog, stop, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
     fn state(&self) -> MutexGuard<'_, QueueState<S::Update>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends an update. A progress update takes the place of the last one; any other update waits for room.
+    /// Appends an update. A progress update takes the place of the last one; any other update waits for room,
+    /// or takes the room of older updates.
     fn put(&self, update: S::Update) {
         let mut state = self.state();
         if S::is_progress(&update) {
@@ -174,15 +213,23 @@ impl<S: SessionKind> UpdateQueue<S> {
             {
                 state.bytes -= S::cost(&before);
             }
-        } else {
-            let is_full = |state: &mut QueueState<_>| state.bytes >= WAITING_BYTES_MAX && !state.is_closed;
-            state = self.changed.wait_while(state, is_full).unwrap_or_else(PoisonError::into_inner);
+        } else if let Backlog::Wait(bytes_max) = self.backlog {
+            while state.bytes >= bytes_max && !state.is_closed && !self.stop.is_stopped() {
+                let waited = self.changed.wait_timeout(state, STOP_CHECK);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
         }
         if state.is_closed {
             return;
         }
         state.bytes += S::cost(&update);
         state.waiting.push_back(update);
+        if let Backlog::DropOldest(bytes_max) = self.backlog {
+            while state.bytes > bytes_max && state.waiting.len() > 1 {
+                let oldest = self.pop(&mut state);
+                state.lost += u64::from(!oldest.as_ref().is_some_and(S::is_progress));
+            }
+        }
         self.wake(state);
     }
 
@@ -204,11 +251,21 @@ impl<S: SessionKind> UpdateQueue<S> {
         Some(update)
     }
 
-    /// Waits for the next update; `None` at the end of the session.
-    fn take(&self) -> Option<S::Update> {
-        let is_empty = |state: &mut QueueState<S::Update>| state.waiting.is_empty() && !state.is_ended;
-        let waited = self.changed.wait_while(self.state(), is_empty);
-        self.pop(&mut waited.unwrap_or_else(PoisonError::into_inner))
+    /// Waits for the next update; `None` at the end of the session or when the time is over.
+    fn take(&self, timeout: Option<Duration>) -> Option<S::Update> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut state = self.state();
+        while state.waiting.is_empty() && !state.is_ended {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            state = match left {
+                Some(Duration::ZERO) => return None,
+                Some(left) => {
+                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        self.pop(&mut state)
     }
 
     fn poll(&self, context: &Context<'_>) -> Poll<Option<S::Update>> {
@@ -231,70 +288,13 @@ impl<S: SessionKind> UpdateQueue<S> {
 }
 
 /// Ends the queue when the session's thread ends, by return or panic.
-struct EndGuard<S: SessionKind>(Arc<UpdateQueue<S>>);
+struct EndGuard<S: Session>(Arc<UpdateQueue<S>>);
 
-impl<S: SessionKind> Drop for EndGuard<S> {
+impl<S: Session> Drop for EndGuard<S> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.is_ended = true;
         self.0.wake(state);
-    }
-}
-
-/// Kinds of sessions: session, update, summary, error, progress updates.
-macro_rules! session_kinds {
-    ($($session:ident, $update:ty, $summary:ty, $error:ty, $progress:pat),* $(,)?) => {$(
-        impl SessionKind for $session {
-            type Update = $update;
-            type Summary = $summary;
-            type Error = $error;
-
-            fn stop_handle(&self) -> StopHandle {
-                $session::stop_handle(self)
-            }
-
-            fn run_to_end(&mut self, observer: &mut dyn FnMut($update)) -> Result<$summary, $error> {
-                self.run(observer)
-            }
-
-            fn is_progress(update: &$update) -> bool {
-                matches!(update, $progress)
-            }
-        }
-    )*};
-}
-
-session_kinds! {
-    SendSession, SendUpdate, SendSummary, SendError, SendUpdate::Progress(_) | SendUpdate::Hashing { .. },
-    ReceiveSession, ReceiveUpdate, ReceiveSummary, ReceiveError, ReceiveUpdate::Progress(_),
-    PgmSendSession, PgmSendUpdate, PgmSendSummary, SendError, PgmSendUpdate::Progress(_),
-    RelaySession, RelayProgress, RelayProgress, RelayError, _,
-    SimRelaySession, SimRelayProgress, SimRelayProgress, SimRelayError, _,
-}
-
-impl SessionKind for PgmReceiveSession {
-    type Update = PgmReceiveUpdate<'static>;
-    type Summary = PgmReceiveSummary;
-    type Error = ReceiveError;
-
-    fn stop_handle(&self) -> StopHandle {
-        Self::stop_handle(self)
-    }
-
-    fn run_to_end(
-        &mut self,
-        observer: &mut dyn FnMut(PgmReceiveUpdate<'static>),
-    ) -> Result<PgmReceiveSummary, ReceiveError> {
-        self.run(&mut |update| observer(update.into_owned()))
-    }
-
-    fn is_progress(update: &PgmReceiveUpdate<'static>) -> bool {
-        matches!(update, PgmReceiveUpdate::Progress(_))
-    }
-
-    fn cost(update: &PgmReceiveUpdate<'static>) -> usize {
-        let bytes = if let PgmReceiveUpdate::Message(message) = update { message.len() } else { 0 };
-        bytes + size_of::<PgmReceiveUpdate<'static>>()
     }
 }
 
@@ -309,6 +309,7 @@ mod tests {
     /// Session that reports odd numbers, with even numbers as progress, until stopped or at the end.
     struct Count {
         stop: StopHandle,
+        backlog: Backlog,
         end: u64,
         reported: Arc<AtomicU64>,
         has_ended: Arc<AtomicU64>,
@@ -317,11 +318,12 @@ mod tests {
     impl Count {
         fn to(end: u64) -> Self {
             let stop = StopHandle::new(Poller::new().unwrap().waker());
-            Self { stop, end, reported: Arc::default(), has_ended: Arc::default() }
+            let backlog = Backlog::Wait(WAITING_BYTES_MAX);
+            Self { stop, backlog, end, reported: Arc::default(), has_ended: Arc::default() }
         }
     }
 
-    impl SessionKind for Count {
+    impl Session for Count {
         type Update = u64;
         type Summary = u64;
         type Error = ();
@@ -330,7 +332,7 @@ mod tests {
             self.stop.clone()
         }
 
-        fn run_to_end(&mut self, observer: &mut dyn FnMut(u64)) -> Result<u64, ()> {
+        fn run(&mut self, observer: &mut dyn FnMut(u64)) -> Result<u64, ()> {
             let mut number = 0;
             while number < self.end && !self.stop.is_stopped() {
                 observer(number);
@@ -343,6 +345,10 @@ mod tests {
 
         fn is_progress(update: &u64) -> bool {
             update.is_multiple_of(2)
+        }
+
+        fn backlog(&self) -> Backlog {
+            self.backlog
         }
     }
 
@@ -376,6 +382,55 @@ mod tests {
         thread.stop();
         assert!(thread.updates().count() <= most + 2, "the updates end after a stop");
         assert!(thread.join().is_ok());
+    }
+
+    #[test]
+    fn a_live_session_loses_the_oldest_updates_and_counts_them() {
+        let mut session = Count::to(1_000);
+        session.backlog = Backlog::DropOldest(10 * UPDATE_BYTES);
+        let has_ended = Arc::clone(&session.has_ended);
+        let mut thread = session.spawn().unwrap();
+        while has_ended.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        let got: Vec<_> = thread.updates().filter(|number| !Count::is_progress(number)).collect();
+        assert!((9..=10).contains(&got.len()), "{got:?}");
+        assert_eq!(got[..], odd(1_000)[500 - got.len()..]);
+        assert_eq!(thread.lost(), 500 - got.len() as u64);
+        assert_eq!(thread.join(), Ok(1_000));
+    }
+
+    #[test]
+    fn a_stop_ends_the_wait_for_a_reader() {
+        let session = Count::to(u64::MAX);
+        let (stop, has_ended) = (session.stop_handle(), Arc::clone(&session.has_ended));
+        let thread = session.spawn().unwrap();
+        while thread.queue.state().bytes < WAITING_BYTES_MAX {
+            std::thread::yield_now();
+        }
+        stop.stop();
+        while has_ended.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        assert!(thread.join().is_ok());
+    }
+
+    #[test]
+    fn a_wait_for_an_update_ends() {
+        let queue = UpdateQueue::<Count>::new(&Count::to(0));
+        assert_eq!(queue.take(Some(Duration::from_millis(1))), None);
+        queue.put(2);
+        assert_eq!(queue.take(Some(Duration::ZERO)), Some(2));
+    }
+
+    #[test]
+    fn the_latest_progress_can_be_seen_in_the_queue() {
+        let mut thread = Count::to(101).spawn().unwrap();
+        while !thread.queue.state().is_ended {
+            std::thread::yield_now();
+        }
+        assert_eq!(thread.progress(), Some(100));
+        assert_eq!(thread.updates().last(), Some(100));
     }
 
     #[test]
@@ -418,14 +473,14 @@ mod tests {
     #[test]
     fn a_panic_ends_the_updates_and_reaches_the_joiner() {
         struct Panics(Count);
-        impl SessionKind for Panics {
+        impl Session for Panics {
             type Update = u64;
             type Summary = ();
             type Error = ();
             fn stop_handle(&self) -> StopHandle {
                 self.0.stop.clone()
             }
-            fn run_to_end(&mut self, _observer: &mut dyn FnMut(u64)) -> Result<(), ()> {
+            fn run(&mut self, _observer: &mut dyn FnMut(u64)) -> Result<(), ()> {
                 std::panic::resume_unwind(Box::new("on purpose"))
             }
             fn is_progress(_update: &u64) -> bool {

@@ -151,6 +151,11 @@ pub(crate) fn random_u64() -> u64 {
     u64::from_ne_bytes(random_bytes().unwrap_or_default())
 }
 
+/// A key that nobody guesses, or zeros should the system have none.
+pub(crate) fn random_key() -> [u8; 32] {
+    random_bytes().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod kernel_files_tests {
     use super::*;

@@ -1,8 +1,8 @@
-//! Threads of sessions: spawning, number of worker threads, stop handle.
+//! Threads of sessions: stop handle, number and priority of worker threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Builder, JoinHandle, available_parallelism};
+use std::thread::available_parallelism;
 
 use crate::net::{OpenError, Poller, Waker};
 
@@ -68,16 +68,4 @@ pub(crate) fn yield_to_session() {
 /// Returns the number of worker threads of a session: one per processor, at least 1 and at most 4.
 pub(crate) fn worker_count() -> usize {
     available_parallelism().map_or(1, std::num::NonZero::get).min(WORKERS_MAX)
-}
-
-/// Runs a session on a thread of its own.
-///
-/// # Errors
-/// If the system cannot start a thread.
-pub(crate) fn spawn<T: Send + 'static>(
-    name: &str,
-    run: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, OpenError> {
-    let thread = Builder::new().name(name.to_owned()).spawn(run);
-    thread.map_err(|source| OpenError::Option { attempt: "start a thread", source })
 }

@@ -4,12 +4,12 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use headwater::StopHandle;
 use headwater::proto::bcfs::relay::{EgressShape, RelayConfig, Upstream};
 use headwater::proto::bcfs::{BcfsSource, Client, Label, Level, ReplyTo, RouterConfig};
 use headwater::proto::queue::QueueConfig;
 use headwater::proto::{DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Rate, Seed};
 use headwater::relay::{RelayOptions, RelayProgress, RelaySession};
+use headwater::{Session, StopHandle};
 
 const BODY: usize = 1_000;
 const ANY: &str = "127.0.0.1:0";
@@ -23,7 +23,8 @@ struct Running {
 
 impl Running {
     fn start(listen: SocketAddr, options: RelayOptions) -> Self {
-        let mut session = RelaySession::open(options.with_listen(vec![listen])).expect("a relay");
+        let mut session =
+            RelaySession::open(RelayOptions { listen: vec![listen], ..options }).expect("a relay");
         let (address, stop) = (session.local_addrs()[0], session.stop_handle());
         let thread = std::thread::spawn(move || session.run(&mut |_| {}).expect("it runs"));
         Self { address, stop, thread }
@@ -103,7 +104,7 @@ impl Answering {
 /// Asks for one reply on each label, at most so many at a time, again with a higher level after 200 ms; the
 /// replies that came, all within a minute.
 fn ask(source: SocketAddr, relay: SocketAddr, labels: std::ops::Range<u32>, at_a_time: usize) -> u64 {
-    let (socket, mut client) = (socket(), Client::new(source, relay));
+    let (socket, mut client) = (socket(), Client::new(source, relay).with_words());
     client.bind(Label(0), 0).expect("one");
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let (mut next, end) = (labels.clone(), Instant::now() + Duration::from_secs(60));
@@ -126,10 +127,14 @@ fn ask(source: SocketAddr, relay: SocketAddr, labels: std::ops::Range<u32>, at_a
         let Ok((bytes, from)) = socket.recv_from(&mut buffer) else { continue };
         let payload = &buffer[..bytes];
         let datagram = Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload };
-        let Some(reply) = client.receive(&datagram) else { continue };
-        assert_eq!(reply.body.len(), BODY);
+        let reply = client.receive(&datagram).map(|reply| (reply.label, reply.body.len()));
+        if let Some(request) = client.poll_refused(&mut buffer) {
+            send(&socket, request.destination, &buffer[..request.bytes]);
+        }
+        let Some((label, body_bytes)) = reply else { continue };
+        assert_eq!(body_bytes, BODY);
         let before = waiting.len();
-        waiting.retain(|(label, _, _)| *label != reply.label);
+        waiting.retain(|(waiting, _, _)| *waiting != label);
         got += (before - waiting.len()) as u64;
     }
     got

@@ -13,8 +13,8 @@ use headwater::pgm::{
 };
 use headwater::relay::{RelayOptions, RelaySession};
 use headwater::{
-    CongestionControl, ReceiveOptions, ReceiveOutcome, ReceiveSession, ReceiveUpdate, SendOptions,
-    SendOutcome, SendSession, SendUpdate, SessionKind, SessionThread, prepare,
+    CongestionControl, LinkOptions, ListenOptions, ReceiveOptions, ReceiveOutcome, ReceiveSession,
+    ReceiveUpdate, SendOptions, SendOutcome, SendSession, SendUpdate, Session, SessionThread, prepare,
 };
 
 /// A receiver that gets no packet for so long has failed. Long, because test machines are busy.
@@ -26,6 +26,14 @@ fn group(test: u16) -> SocketAddr {
     format!("239.255.{}.{test}:{}", 121 + process, 8_000 + process * 100 + 90 + test).parse().unwrap()
 }
 
+fn link(group: SocketAddr) -> LinkOptions {
+    LinkOptions { interface: Some("lo".into()), ..LinkOptions::new(group) }
+}
+
+fn listen(group: SocketAddr) -> ListenOptions {
+    ListenOptions { interface: Some("lo".into()), timeout: Some(PATIENCE), ..ListenOptions::new(group) }
+}
+
 fn rate() -> CongestionControl {
     CongestionControl::Fixed { rate: "20M".parse().unwrap() }
 }
@@ -33,13 +41,12 @@ fn rate() -> CongestionControl {
 fn sending(group: SocketAddr, folder: &tempfile::TempDir) -> SessionThread<SendSession> {
     let path = folder.path().join("content");
     fs::write(&path, vec![7; 100_000]).unwrap();
-    let options = SendOptions::new(group, rate()).with_interface(Some("lo".into()));
+    let options = SendOptions::new(link(group), rate());
     SendSession::open(prepare([path]).unwrap(), options).unwrap().spawn().unwrap()
 }
 
 fn receiving(group: SocketAddr, folder: &tempfile::TempDir) -> SessionThread<ReceiveSession> {
-    let options = ReceiveOptions::new(group, folder.path()).with_interface(Some("lo".into()));
-    ReceiveSession::open(options.with_timeout(Some(PATIENCE))).unwrap().spawn().unwrap()
+    ReceiveSession::open(ReceiveOptions::new(listen(group), folder.path())).unwrap().spawn().unwrap()
 }
 
 #[test]
@@ -78,7 +85,7 @@ fn a_stream_of_updates_ends_with_the_session() {
 #[test]
 fn a_dropped_handle_ends_its_session() {
     let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let relay = RelaySession::open(RelayOptions::default().with_listen(vec![listen])).unwrap();
+    let relay = RelaySession::open(RelayOptions { listen: vec![listen], ..RelayOptions::default() }).unwrap();
     let address = relay.local_addrs()[0];
     drop(relay.spawn().unwrap());
     // The socket is closed, so that the address is free.
@@ -88,12 +95,11 @@ fn a_dropped_handle_ends_its_session() {
 #[test]
 fn messages_are_owned_updates() {
     let group = group(2);
-    let options = PgmReceiveOptions::new(group).with_interface(Some("lo".into()));
-    let mut receiver =
-        PgmReceiveSession::open(options.with_timeout(Some(PATIENCE))).unwrap().spawn().unwrap();
+    let options = PgmReceiveOptions::new(listen(group));
+    let mut receiver = PgmReceiveSession::open(options).unwrap().spawn().unwrap();
     assert!(receiver.updates().any(|update| update == PgmReceiveUpdate::Joined));
     let control = PgmControl::Fixed("10M".parse().unwrap());
-    let options = PgmSendOptions::new(group, control).with_interface(Some("lo".into()));
+    let options = PgmSendOptions::new(link(group), control);
     let session = PgmSendSession::open(options).unwrap();
     let feed = session.feed();
     let sender = session.spawn().unwrap();

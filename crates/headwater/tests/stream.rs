@@ -1,4 +1,4 @@
-//! Streams of buffers over real multicast on the loopback interface, by the easy API.
+//! Streams of buffers over real multicast on the loopback interface, between spawned sessions.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of tests panic as tests do")]
 
@@ -6,11 +6,14 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use headwater::stream::{Received, SubmitError};
+use headwater::stream::{
+    Received, StreamError, StreamFeed, StreamOutcome, StreamReceiveOptions, StreamReceiveSession,
+    StreamReceiveSummary, StreamReceiveUpdate, StreamSendOptions, StreamSendSession, StreamSendSummary,
+    StreamStarted, SubmitError,
+};
 use headwater::{
-    CongestionControl, LayerOptions, Loss, SendEnd, SendOptions, SendSession, SimOptions, StreamDelivery,
-    StreamError, StreamOutcome, StreamReceiveOptions, StreamReceiver, StreamSendOptions, StreamSender,
-    prepare,
+    CongestionControl, LayerOptions, LinkOptions, ListenOptions, Loss, SendEnd, SendOptions, SendSession,
+    Session, SessionThread, SimOptions, prepare,
 };
 
 /// A receiver that hears nothing for so long has failed. Long, because test machines are busy.
@@ -24,8 +27,47 @@ fn group() -> SocketAddr {
     format!("239.254.{process}.{}:{}", test, 20_100 + process * 20 + test).parse().unwrap()
 }
 
-fn sender(group: SocketAddr, control: CongestionControl) -> StreamSender {
-    StreamSender::open(StreamSendOptions::new(group, control).with_interface(Some("lo".into()))).unwrap()
+fn loopback(group: SocketAddr) -> LinkOptions {
+    LinkOptions { interface: Some("lo".into()), ..LinkOptions::new(group) }
+}
+
+/// Sending session on a thread, with its feed.
+struct Sender {
+    started: StreamStarted,
+    feed: StreamFeed,
+    thread: SessionThread<StreamSendSession>,
+}
+
+impl Sender {
+    fn submit(&self, bytes: Vec<u8>, time: Duration) -> Result<(), StreamError> {
+        self.feed.submit(bytes, time)
+    }
+
+    fn finish(self) -> StreamSendSummary {
+        self.feed.finish();
+        self.thread.join().unwrap()
+    }
+}
+
+fn sender(group: SocketAddr, control: CongestionControl) -> Sender {
+    let session = StreamSendSession::open(StreamSendOptions::new(loopback(group), control)).unwrap();
+    let (started, feed) = (session.started(), session.feed());
+    Sender { started, feed, thread: session.spawn().unwrap() }
+}
+
+fn receiver(options: StreamReceiveOptions) -> SessionThread<StreamReceiveSession> {
+    StreamReceiveSession::open(options).unwrap().spawn().unwrap()
+}
+
+fn buffer(update: StreamReceiveUpdate) -> Option<Received> {
+    if let StreamReceiveUpdate::Buffer(received) = update { Some(received) } else { None }
+}
+
+/// All buffers up to the end of the stream, and the summary.
+fn receive(mut receiver: SessionThread<StreamReceiveSession>) -> (Vec<Received>, StreamReceiveSummary) {
+    let buffers = receiver.updates().filter_map(buffer).collect();
+    assert_eq!(receiver.lost(), 0);
+    (buffers, receiver.join().unwrap())
 }
 
 fn m2c(max: &str) -> CongestionControl {
@@ -34,7 +76,9 @@ fn m2c(max: &str) -> CongestionControl {
 }
 
 fn receive_options(group: SocketAddr) -> StreamReceiveOptions {
-    StreamReceiveOptions::new(group).with_interface(Some("lo".into())).with_timeout(Some(PATIENCE))
+    let listen = ListenOptions::new(group);
+    let listen = ListenOptions { interface: Some("lo".into()), timeout: Some(PATIENCE), ..listen };
+    StreamReceiveOptions::new(listen)
 }
 
 /// A buffer that no other one is like.
@@ -53,33 +97,29 @@ fn check(received: &Received, bytes: usize) {
 #[test]
 fn receivers_of_two_rates_have_the_beginning_as_far_as_their_rate_goes() {
     let group = group();
-    let fast = StreamReceiver::open(receive_options(group)).unwrap();
-    let slow = receive_options(group).with_max_rate(Some("500k".parse().unwrap()));
-    let slow = StreamReceiver::open(slow).unwrap();
-    let mut sender = sender(group, m2c("4M"));
-    assert_eq!(sender.started().part_bytes, 1_408);
-    assert!(sender.started().channels > 10);
+    let fast = receiver(receive_options(group));
+    let mut slow = receive_options(group);
+    slow.listen.max_rate = Some("500k".parse().unwrap());
+    let slow = receiver(slow);
+    let sender = sender(group, m2c("4M"));
+    assert_eq!(sender.started.part_bytes, 1_408);
+    assert!(sender.started.channels > 10);
     // All that 4 Mbit/s bring in half a second, eighteen times.
     let (bytes, buffers) = (250_000, 18);
     for number in 0..buffers {
         sender.submit(content(number, bytes), Duration::from_millis(500)).unwrap();
     }
-    let sent = sender.finish().unwrap();
+    let sent = sender.finish();
     assert!(sent.is_complete);
     assert_eq!(sent.progress.stats.buffers, u64::from(buffers));
-    let receive = |mut receiver: StreamReceiver| {
-        let mut prefixes = Vec::new();
-        for received in receiver.by_ref() {
-            check(&received, bytes);
-            prefixes.push(received.prefix.len());
-        }
-        let summary = receiver.finish().unwrap();
+    let prefixes = |receiver| {
+        let (buffers, summary) = receive(receiver);
         assert_eq!(summary.outcome, StreamOutcome::Closed);
         assert_eq!(summary.progress.control.name, "m2c");
-        assert_eq!(summary.progress.lost, 0);
-        prefixes
+        buffers.iter().for_each(|received| check(received, bytes));
+        buffers.iter().map(|received| received.prefix.len()).collect::<Vec<_>>()
     };
-    let (fast, slow) = (receive(fast), receive(slow));
+    let (fast, slow) = (prefixes(fast), prefixes(slow));
     assert!(fast.len() >= 17 && slow.len() >= 17, "{fast:?} {slow:?}");
     // Datagrams may be lost on a busy machine, and a receiver may then slow down: the best of the later
     // buffers counts.
@@ -93,21 +133,17 @@ fn receivers_of_two_rates_have_the_beginning_as_far_as_their_rate_goes() {
 #[test]
 fn buffers_go_as_fast_as_reports_allow_by_sim() {
     let group = group();
-    let receiver = StreamReceiver::open(receive_options(group)).unwrap();
+    let receiver = receiver(receive_options(group));
     let control = CongestionControl::Sim(SimOptions::new().with_max_rate("4M".parse().unwrap()));
-    let mut sender = sender(group, control);
+    let sender = sender(group, control);
     let (bytes, buffers) = (100_000, 14);
     for number in 0..buffers {
         sender.submit(content(number, bytes), Duration::from_millis(500)).unwrap();
     }
-    assert!(sender.finish().unwrap().is_complete);
-    let mut best = 0;
-    let mut receiver = receiver;
-    for received in receiver.by_ref() {
-        check(&received, bytes);
-        best = best.max(received.prefix.len());
-    }
-    let summary = receiver.finish().unwrap();
+    assert!(sender.finish().is_complete);
+    let (buffers, summary) = receive(receiver);
+    buffers.iter().for_each(|received| check(received, bytes));
+    let best = buffers.iter().map(|received| received.prefix.len()).max().unwrap_or(0);
     assert_eq!((summary.outcome, summary.progress.control.name), (StreamOutcome::Closed, "sim"));
     // What the initial rate brings in half a second is 7500 bytes.
     assert!(best > 30_000, "{best}");
@@ -116,8 +152,8 @@ fn buffers_go_as_fast_as_reports_allow_by_sim() {
 #[test]
 fn one_channel_carries_all_and_the_application_is_one_buffer_ahead() {
     let group = group();
-    let mut receiver = StreamReceiver::open(receive_options(group).with_pieces(true)).unwrap();
-    let mut sender = sender(group, CongestionControl::Fixed { rate: "4M".parse().unwrap() });
+    let mut receiver = receiver(StreamReceiveOptions { wants_pieces: true, ..receive_options(group) });
+    let sender = sender(group, CongestionControl::Fixed { rate: "4M".parse().unwrap() });
     let start = Instant::now();
     for number in 0..4 {
         sender.submit(content(number, 30_000), Duration::from_millis(200)).unwrap();
@@ -129,34 +165,32 @@ fn one_channel_carries_all_and_the_application_is_one_buffer_ahead() {
         sender.submit(Vec::new(), Duration::from_secs(1)),
         Err(StreamError::Submit(SubmitError::Empty))
     );
-    let Some(StreamDelivery::Buffer(first)) = receiver.next_delivery(Some(PATIENCE)) else {
-        panic!("a buffer")
-    };
+    let first = receiver.updates().find_map(buffer).unwrap();
     assert_eq!(first.id, 0);
-    assert!(sender.finish().unwrap().is_complete);
-    let rest: Vec<Received> = receiver.by_ref().collect();
+    assert!(sender.finish().is_complete);
+    let (rest, summary) = receive(receiver);
     for received in std::iter::once(&first).chain(&rest) {
         check(received, 30_000);
         assert!(received.is_whole(), "{} of 30000 bytes", received.prefix.len());
     }
     assert_eq!(rest.iter().map(|received| received.id).collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!(receiver.finish().unwrap().outcome, StreamOutcome::Closed);
+    assert_eq!(summary.outcome, StreamOutcome::Closed);
 }
 
 #[test]
 fn loss_ends_the_prefix_and_pieces_follow_it() {
     let group = group();
-    let options = receive_options(group).with_pieces(true);
-    let options = options.with_loss(Some(Loss { probability: 0.2, seed: 3 }));
-    let mut receiver = StreamReceiver::open(options).unwrap();
-    let mut sender = sender(group, CongestionControl::Fixed { rate: "4M".parse().unwrap() });
+    let mut options = StreamReceiveOptions { wants_pieces: true, ..receive_options(group) };
+    options.listen.loss = Some(Loss { probability: 0.2, seed: 3 });
+    let receiver = receiver(options);
+    let sender = sender(group, CongestionControl::Fixed { rate: "4M".parse().unwrap() });
     // Longer than what goes out in its time, so that nothing comes twice.
     for number in 0..3 {
         sender.submit(content(number, 400_000), Duration::from_millis(500)).unwrap();
     }
-    sender.finish().unwrap();
+    sender.finish();
     let mut pieces = 0;
-    for received in receiver.by_ref() {
+    for received in receive(receiver).0 {
         check(&received, 400_000);
         let whole = content(u8::try_from(received.id).unwrap(), 400_000);
         for piece in &received.pieces {
@@ -170,47 +204,48 @@ fn loss_ends_the_prefix_and_pieces_follow_it() {
 #[test]
 fn a_stream_that_is_stopped_says_so_at_both_ends() {
     let group = group();
-    let receiver = StreamReceiver::open(receive_options(group)).unwrap();
-    let stopped = receiver.stop_handle();
-    let mut sender = sender(group, m2c("4M"));
+    let receiver = receiver(receive_options(group));
+    let sender = sender(group, m2c("4M"));
     sender.submit(content(0, 10_000), Duration::from_secs(60)).unwrap();
-    sender.stop_handle().stop();
+    sender.thread.stop();
     // The one that follows is never next in line.
     let ended = (0..3).any(|_| sender.submit(content(1, 10_000), Duration::from_secs(60)).is_err());
     assert!(ended);
-    assert!(!sender.finish().unwrap().is_complete);
-    stopped.stop();
-    let summary = receiver.finish().unwrap();
+    assert!(!sender.finish().is_complete);
+    receiver.stop();
+    let summary = receiver.join().unwrap();
     assert!(matches!(summary.outcome, StreamOutcome::Interrupted | StreamOutcome::Closed));
 }
 
 #[test]
 fn nothing_and_files_are_told_by_name() {
     let group = group();
-    let options = receive_options(group).with_timeout(Some(Duration::from_millis(200)));
-    let mut receiver = StreamReceiver::open(options).unwrap();
-    assert_eq!(receiver.next(), None);
-    assert_eq!(receiver.finish().unwrap().outcome, StreamOutcome::NothingReceived);
+    let mut options = receive_options(group);
+    options.listen.timeout = Some(Duration::from_millis(200));
+    let (buffers, summary) = receive(receiver(options));
+    assert_eq!((buffers, summary.outcome), (Vec::new(), StreamOutcome::NothingReceived));
 
-    let mut receiver = StreamReceiver::open(receive_options(group)).unwrap();
+    let receiver = receiver(receive_options(group));
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), b"content").unwrap();
     let files = prepare([folder.path()]).unwrap();
-    let options = SendOptions::new(group, CongestionControl::Fixed { rate: "1M".parse().unwrap() })
-        .with_interface(Some("lo".into()))
-        .with_end(SendEnd::After(Duration::from_secs(2)));
+    let control = CongestionControl::Fixed { rate: "1M".parse().unwrap() };
+    let mut options = SendOptions::new(loopback(group), control);
+    options.end = SendEnd::After(Duration::from_secs(2));
     SendSession::open(files, options).unwrap().run(&mut |_| {}).unwrap();
-    assert_eq!(receiver.next(), None);
-    assert_eq!(receiver.finish().unwrap().outcome, StreamOutcome::NoBuffers);
+    let (buffers, summary) = receive(receiver);
+    assert_eq!((buffers, summary.outcome), (Vec::new(), StreamOutcome::NoBuffers));
 }
 
 #[test]
 fn options_out_of_range_are_refused_before_anything_is_sent() {
     let group = group();
-    let refused = StreamSendOptions::new(group, m2c("4M")).with_interface(Some("lo".into()));
-    assert!(StreamSender::open(refused.with_part_bytes(Some(8_900))).is_err());
-    let refused = StreamSendOptions::new(group, m2c("210k")).with_interface(Some("lo".into()));
-    assert!(StreamSender::open(refused).is_err());
-    let loss = Some(Loss { probability: 2.0, seed: 0 });
-    assert!(StreamReceiver::open(receive_options(group).with_loss(loss)).is_err());
+    let refused = StreamSendOptions::new(loopback(group), m2c("4M"));
+    let refused = StreamSendOptions { part_bytes: Some(8_900), ..refused };
+    assert!(StreamSendSession::open(refused).is_err());
+    let refused = StreamSendOptions::new(loopback(group), m2c("210k"));
+    assert!(StreamSendSession::open(refused).is_err());
+    let mut refused = receive_options(group);
+    refused.listen.loss = Some(Loss { probability: 2.0, seed: 0 });
+    assert!(StreamReceiveSession::open(refused).is_err());
 }

@@ -9,6 +9,7 @@ use headwater_wire::{Cci, fdt};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use crate::admission::AdmissionKey;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 pub use crate::pacing::Overload;
 use crate::rate::Rate;
@@ -223,6 +224,10 @@ pub trait SenderControl {
     /// was sent: the schedule of a control of several channels advances as if a packet had left.
     fn departed(&mut self, now: Instant, bytes: usize);
 
+    /// Sets the secret key by which the control tells networks of receivers apart, and proves addresses.
+    /// Without a key, in simulations, the limits of the control's paper hold alone.
+    fn set_admission_key(&mut self, _key: AdmissionKey) {}
+
     /// Handles a datagram from a receiver. Controls without feedback ignore the datagram.
     fn feedback(&mut self, _now: Instant, _datagram: &Datagram<'_>) {}
 
@@ -283,6 +288,7 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         &mut self:
         fn envelope() -> Option<&mut dyn SenderEnvelope>;
         fn departed(now: Instant, bytes: usize);
+        fn set_admission_key(key: AdmissionKey);
         fn feedback(now: Instant, datagram: &Datagram<'_>);
         fn poll_transmit(now: Instant, buffer: &mut [u8]) -> Option<Transmit>;
         fn timeout(now: Instant);
@@ -370,8 +376,29 @@ pub enum Rules {
 }
 
 impl Rules {
-    /// Names in plans and on the command line.
-    pub const NAMES: [(&str, Self); 2] = [("default", Self::Revised), ("published", Self::Published)];
+    /// Names in plans and on the command line, the default first.
+    pub const NAMES: [(&str, Self); 2] = [("revised", Self::Revised), ("published", Self::Published)];
+
+    /// Returns the rules of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, rules)| *rules)
+    }
+
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Revised => Self::NAMES[0].0,
+            Self::Published => Self::NAMES[1].0,
+        }
+    }
+
+    /// Returns the line of the command's help.
+    pub const fn help(self) -> &'static str {
+        match self {
+            Self::Revised => "All rules: losses by chance, overload, a short queue (docs/design/control.md)",
+            Self::Published => "Those of the papers and RFCs alone, to repeat their experiments",
+        }
+    }
 }
 
 /// Status of a receiving control, for display.
@@ -400,6 +427,38 @@ pub struct Status {
     pub path: Option<PathStatus>,
 }
 
+/// Reason other than the path for which a receiver subscribes to no further level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateLimit {
+    /// The receiver has all levels that the sender sends.
+    Sender,
+    /// The next level exceeds the configured maximum rate of the receiver.
+    Receiver,
+    /// The next level exceeds the rate that the receiver's host reads.
+    Host,
+}
+
+impl RateLimit {
+    /// Returns the name in the event log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+            Self::Host => "host",
+        }
+    }
+}
+
+impl fmt::Display for RateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sender => "at the sender's highest rate",
+            Self::Receiver => "at the receiver's own maximum rate",
+            Self::Host => "at the rate that this host reads",
+        })
+    }
+}
+
 /// Bottleneck of a receiver's path as a control estimates it, and the effects on the receiver.
 ///
 /// Displays as a line that explains the rate of a transfer.
@@ -419,19 +478,8 @@ pub struct PathStatus {
     pub chance_losses: u64,
     /// Levels left because most packets did not arrive.
     pub levels_left: u64,
-}
-
-impl PathStatus {
-    /// Visits each counter and measurement by name.
-    pub fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
-        visit("is_alone", Value::Count(self.is_alone.into()));
-        self.bottleneck.iter().for_each(|rate| visit("bottleneck_rate", Value::Rate(*rate)));
-        self.others.iter().for_each(|part| visit("others_part", Value::Share(*part)));
-        self.queue_depth.iter().for_each(|depth| visit("queue_depth", Value::Time(*depth)));
-        visit("chance_part", Value::Share(self.chance));
-        visit("chance_losses", Value::Count(self.chance_losses));
-        visit("overload_levels_left", Value::Count(self.levels_left));
-    }
+    /// Current limit of the rate other than the path.
+    pub limit: Option<RateLimit>,
 }
 
 /// Returns an estimated rate with three significant digits.
@@ -442,7 +490,11 @@ fn rounded(rate: Rate) -> Rate {
 
 impl fmt::Display for PathStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(limit) = self.limit {
+            write!(f, "{limit}, ")?;
+        }
         match (self.bottleneck, self.is_alone) {
+            (None, _) if self.limit.is_some() => write!(f, "no queue seen")?,
             (None, _) => write!(f, "no queue seen yet, so the path's rate is unknown")?,
             (Some(rate), true) => write!(f, "alone on a path of {}", rounded(rate))?,
             (Some(rate), false) => write!(f, "beside others on a path of {}", rounded(rate))?,
@@ -454,7 +506,8 @@ impl fmt::Display for PathStatus {
             write!(f, ", {:.1} % lost by chance", 100.0 * self.chance)?;
         }
         if self.levels_left > 0 {
-            write!(f, ", {} levels left by overload", self.levels_left)?;
+            let levels = if self.levels_left == 1 { "level" } else { "levels" };
+            write!(f, ", {} {levels} left by overload", self.levels_left)?;
         }
         Ok(())
     }

@@ -66,6 +66,9 @@ struct Link {
     pacer: Pacer,
     discipline: Discipline,
     stream: Stream,
+    /// Packets offered and dropped since [`Egress::take_drops`].
+    offered: u64,
+    dropped: u64,
 }
 
 #[derive(Debug)]
@@ -137,6 +140,12 @@ impl Egress {
         &self.counters
     }
 
+    /// Returns the numbers of packets that a link's queue was offered and dropped since the last call.
+    pub(crate) fn take_drops(&mut self, egress: InterfaceId) -> (u64, u64) {
+        let Some(Some(link)) = self.links.get_mut(egress.0 as usize) else { return (0, 0) };
+        (core::mem::take(&mut link.offered), core::mem::take(&mut link.dropped))
+    }
+
     /// Stores a packet, to be sent by links with [`Egress::send`] and dropped with [`Egress::release`];
     /// `None` if `packets_max` packets are stored already.
     pub(crate) fn hold(&mut self, payload: &[u8], packets_max: usize) -> Option<usize> {
@@ -196,8 +205,10 @@ impl Egress {
         let offered = Offered { bytes: u32::try_from(wire_bytes).unwrap_or(u32::MAX), ecn, group };
         let room = WAITING_MAX.saturating_sub(self.held());
         let Some(link) = self.link(now, egress) else { return };
+        link.offered += 1;
         // Slow links leave part of the room to other links.
         if link.queue.len() > room {
+            link.dropped += 1;
             self.counters.no_room += 1;
             return;
         }
@@ -214,6 +225,7 @@ impl Egress {
                 Ecn::CongestionExperienced
             }
             Verdict::Drop(_) => {
+                link.dropped += 1;
                 self.counters.queue_drops += 1;
                 return;
             }
@@ -292,6 +304,8 @@ impl Egress {
                 pacer: Pacer::new(rate, BURST, now),
                 discipline,
                 stream: self.seed.stream("bcfs/relay/link", egress.0.into()),
+                offered: 0,
+                dropped: 0,
             }));
         }
         place.as_deref_mut()

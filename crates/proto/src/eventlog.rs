@@ -15,7 +15,8 @@
 use serde::{Serialize, Serializer};
 
 use crate::bcfs::relay::RelayCounters;
-use crate::control::Counters;
+use crate::control::{Counters, PathStatus, RateLimit};
+use crate::rate::Rate;
 use crate::sim;
 use crate::time::Instant;
 
@@ -313,7 +314,7 @@ pub struct SimRelayProgress {
 }
 
 /// Status of a receiver's congestion control, and the remaining work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reception {
     /// Name of the control; `unknown` until the session has described the control.
     pub control: &'static str,
@@ -353,6 +354,53 @@ pub struct Reception {
     /// Estimated time for the missing symbols at the rate of the last second, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_left: Option<u64>,
+    /// Estimate of the path, a *PathEstimate*, if the control makes one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathEstimate>,
+}
+
+/// Estimate of a receiver's path: why the transfer is as fast as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PathEstimate {
+    /// The other fields as a line of text.
+    pub why: String,
+    /// Whether no other traffic shares the bottleneck.
+    pub alone: bool,
+    /// Rate of the bottleneck, in bit/s of UDP payload, once known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bottleneck: Option<u64>,
+    /// Part of the bottleneck that other traffic uses, from 0 to 1, once known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub others: Option<f64>,
+    /// Queueing delay at which the bottleneck drops packets, in milliseconds, once packets were dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_depth: Option<f64>,
+    /// Recent part of packets lost by chance, from 0 to 1.
+    pub chance: f64,
+    /// Packets lost by chance.
+    pub chance_losses: u64,
+    /// Levels left because most packets did not arrive.
+    pub overload_levels_left: u64,
+    /// Limit of the rate other than the path: `sender` (no more is sent), `receiver` (its own maximum), or
+    /// `host` (reads no more).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<&'static str>,
+}
+
+impl From<&PathStatus> for PathEstimate {
+    fn from(path: &PathStatus) -> Self {
+        Self {
+            why: path.to_string(),
+            alone: path.is_alone,
+            bottleneck: path.bottleneck.map(Rate::as_bits),
+            others: path.others,
+            queue_depth: path.queue_depth.map(|depth| millis(Instant::ZERO + depth)),
+            chance: path.chance,
+            chance_losses: path.chance_losses,
+            overload_levels_left: path.levels_left,
+            limit: path.limit.map(RateLimit::name),
+        }
+    }
 }
 
 /// Messages of an end that sends or receives messages rather than files.

@@ -58,6 +58,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod auth;
 pub mod bcfs;
 pub mod control;

@@ -17,15 +17,22 @@ pub const HEADER_BYTES_IPV4: usize = 20;
 pub const HEADER_BYTES_MAX: usize = 32;
 /// Hop limit of a new message: relays in a row, far more than a tree of relays has.
 pub const HOPS: u8 = 32;
+/// Bytes of a word: the body of a challenge, and the begin of the body of a request that answers one.
+pub const WORD_BYTES: usize = 8;
+/// Least bytes of the body of a request or null with a word. A challenge is therefore shorter than the
+/// request that causes the challenge.
+pub const WORDED_BODY_BYTES_MIN: usize = 16;
 
 const MAGIC: [u8; 3] = *b"HWB";
 const KIND_REQUEST: u8 = 0;
 const KIND_NULL: u8 = 1;
 const KIND_REPLY: u8 = 2;
+const KIND_CHALLENGE: u8 = 3;
 
 const FLAGS_AT: usize = 15;
 const FLAG_ANY: u8 = 1;
 const FLAG_LOSS: u8 = 2;
+const FLAG_RENEWAL: u8 = 4;
 
 const FAMILY_IPV4: u8 = 4;
 const FAMILY_IPV6: u8 = 6;
@@ -69,10 +76,13 @@ impl fmt::Display for Level {
 pub enum Kind {
     /// Asks the source for replies.
     Request,
-    /// A request without a body: leaves or refreshes breadcrumbs, and goes up only as far as it must.
+    /// A request without content: leaves or refreshes breadcrumbs, and goes up only as far as it must.
     Null,
     /// From the source, back along the breadcrumbs.
     Reply,
+    /// From the next hop of a request, back to its sender: the word that the sender must return. The other
+    /// fields are those of the request.
+    Challenge,
 }
 
 /// Header of a message.
@@ -95,23 +105,27 @@ pub struct Header {
     /// In a reply that a relay sends again: the first copy reached the relay in place of a reply lost on the
     /// way.
     pub follows_loss: bool,
+    /// In a challenge: the request was accepted, and the word replaces one that soon expires.
+    pub is_renewal: bool,
 }
 
 impl Header {
     /// A message at its start.
     pub const fn new(kind: Kind, source: SocketAddr, label: Label, level: Level) -> Self {
-        Self { kind, source, label, level, hops: HOPS, is_any: false, follows_loss: false }
+        Self { kind, source, label, level, hops: HOPS, is_any: false, follows_loss: false, is_renewal: false }
     }
 
     /// Returns the header and the body of a datagram. Reserved bits are ignored.
     ///
     /// # Errors
-    /// [`ExchangeError`], if the datagram is no message of this version. A null with a body is refused.
+    /// [`ExchangeError`], if the datagram is no message of this version. A null has no body, or one of
+    /// [`WORDED_BODY_BYTES_MIN`]; a challenge has one of [`WORD_BYTES`].
     pub fn parse(datagram: &[u8]) -> Result<(Header, &[u8]), ExchangeError> {
         let kind = match exchange::kind(datagram, MAGIC)? {
             KIND_REQUEST => Kind::Request,
             KIND_NULL => Kind::Null,
             KIND_REPLY => Kind::Reply,
+            KIND_CHALLENGE => Kind::Challenge,
             kind => return Err(ExchangeError::Kind(kind)),
         };
         let wrong_length = ExchangeError::Length(datagram.len());
@@ -122,7 +136,12 @@ impl Header {
             family => return Err(ExchangeError::Family(family)),
         };
         let (bytes, body) = datagram.split_at_checked(header_bytes).ok_or(wrong_length)?;
-        if kind == Kind::Null && !body.is_empty() {
+        let is_sound = match kind {
+            Kind::Null => body.is_empty() || body.len() == WORDED_BODY_BYTES_MIN,
+            Kind::Challenge => body.len() == WORD_BYTES,
+            Kind::Request | Kind::Reply => true,
+        };
+        if !is_sound {
             return Err(wrong_length);
         }
         let header = Header {
@@ -133,6 +152,7 @@ impl Header {
             hops: bytes[10],
             is_any: bytes[FLAGS_AT] & FLAG_ANY != 0,
             follows_loss: bytes[FLAGS_AT] & FLAG_LOSS != 0,
+            is_renewal: bytes[FLAGS_AT] & FLAG_RENEWAL != 0,
         };
         Ok((header, body))
     }
@@ -158,6 +178,7 @@ impl Header {
             Kind::Request => KIND_REQUEST,
             Kind::Null => KIND_NULL,
             Kind::Reply => KIND_REPLY,
+            Kind::Challenge => KIND_CHALLENGE,
         };
         exchange::emit_kind(&mut writer, MAGIC, kind);
         writer.put(&self.label.0.to_be_bytes());
@@ -166,7 +187,10 @@ impl Header {
         writer.put(&[self.hops, if address.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 }]);
         writer.put(&self.source.port().to_be_bytes());
         let flag = |is_set, flag| if is_set { flag } else { 0 };
-        writer.put(&[0, flag(self.is_any, FLAG_ANY) | flag(self.follows_loss, FLAG_LOSS)]);
+        let flags = flag(self.is_any, FLAG_ANY)
+            | flag(self.follows_loss, FLAG_LOSS)
+            | flag(self.is_renewal, FLAG_RENEWAL);
+        writer.put(&[0, flags]);
         match address {
             IpAddr::V4(address) => writer.put(&address.octets()),
             IpAddr::V6(address) => writer.put(&address.octets()),
@@ -180,6 +204,16 @@ pub fn mark_any(message: &mut [u8]) {
     if let Some(flags) = message.get_mut(FLAGS_AT) {
         *flags |= FLAG_ANY;
     }
+}
+
+/// Returns the word of a request or null that was written with a worded body; `None` if the body is shorter.
+pub fn word_mut(message: &mut [u8]) -> Option<&mut [u8; WORD_BYTES]> {
+    let body_bytes = Header::parse(message).ok()?.1.len();
+    let body = message.len() - body_bytes;
+    if body_bytes < WORDED_BODY_BYTES_MIN {
+        return None;
+    }
+    message[body..].first_chunk_mut()
 }
 
 /// The address in 4 or 16 bytes.

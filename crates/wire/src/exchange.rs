@@ -3,8 +3,8 @@
 //! session.
 //!
 //! In probes and round-trip questions the nonce of the question follows, and question and answer have the
-//! same length, so an answer never amplifies a request with a forged source. BCFS has neither: the driver of
-//! BCFS ends and routers limits the requests of each peer.
+//! same length, so an answer never amplifies a request with a forged source. BCFS has neither: replies go to
+//! addresses that have returned the word of a challenge, and the driver limits the requests of each peer.
 
 use crate::bytes::{Writer, be};
 

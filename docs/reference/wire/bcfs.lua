@@ -4,7 +4,7 @@
 
 local bcfs = Proto("hwbcfs", "Headwater Breadcrumb Forwarding Service")
 
-local KINDS = { [0] = "Request", [1] = "Null", [2] = "Reply" }
+local KINDS = { [0] = "Request", [1] = "Null", [2] = "Reply", [3] = "Challenge" }
 local FAMILIES = { [4] = "IPv4", [6] = "IPv6" }
 local HEADER_BYTES = { [4] = 20, [6] = 32 }
 
@@ -19,6 +19,8 @@ f.family = ProtoField.uint8("hwbcfs.family", "Family", base.DEC, FAMILIES)
 f.port = ProtoField.uint16("hwbcfs.source.port", "Source port")
 f.any = ProtoField.bool("hwbcfs.any", "Any reply would do", 8, nil, 0x01)
 f.loss = ProtoField.bool("hwbcfs.loss", "In place of one that was lost", 8, nil, 0x02)
+f.renewal = ProtoField.bool("hwbcfs.renewal", "The request was accepted", 8, nil, 0x04)
+f.challenge = ProtoField.bytes("hwbcfs.challenge", "Word of the next hop")
 f.ipv4 = ProtoField.ipv4("hwbcfs.source.ipv4", "Source address")
 f.ipv6 = ProtoField.ipv6("hwbcfs.source.ipv6", "Source address")
 f.body = ProtoField.bytes("hwbcfs.body", "Body")
@@ -26,7 +28,7 @@ f.word = ProtoField.bytes("hwbcfs.word", "Word of the last packet (CCI)")
 
 local short = ProtoExpert.new("hwbcfs.short", "Shorter than its header", expert.group.MALFORMED, expert.severity.ERROR)
 local strange = ProtoExpert.new("hwbcfs.family.unknown", "Unknown address family", expert.group.MALFORMED, expert.severity.ERROR)
-local full = ProtoExpert.new("hwbcfs.null.body", "A null has no body", expert.group.MALFORMED, expert.severity.ERROR)
+local full = ProtoExpert.new("hwbcfs.null.body", "A null has a body of 0 or 16 bytes", expert.group.MALFORMED, expert.severity.ERROR)
 bcfs.experts = { short, strange, full }
 
 local function is_ours(buffer)
@@ -62,13 +64,15 @@ function bcfs.dissector(buffer, packet, tree)
     branch:add(f.port, buffer(12, 2))
     branch:add(f.any, buffer(15, 1))
     branch:add(f.loss, buffer(15, 1))
+    branch:add(f.renewal, buffer(15, 1))
     branch:add(family == 4 and f.ipv4 or f.ipv6, buffer(16, header_bytes - 16))
     packet.cols.info = string.format("%s, label 0x%08x, level %d", KINDS[kind], buffer(4, 4):uint(), buffer(8, 2):uint())
     if buffer:len() > header_bytes then
         local body = buffer(header_bytes)
         branch:add(f.body, body)
-        if kind == 1 then branch:add_proto_expert_info(full) end
-        if kind == 0 and body:len() == 4 then branch:add(f.word, body) end
+        if kind == 1 and body:len() ~= 16 then branch:add_proto_expert_info(full) end
+        if kind ~= 2 and body:len() >= 8 then branch:add(f.challenge, body(0, 8)) end
+        if kind == 0 and body:len() == 16 then branch:add(f.word, body(8, 4)) end
         -- LCT's version: a packet of a session of files.
         if kind == 2 and body:len() >= 8 and body(0, 1):bitfield(0, 4) == 1 then
             Dissector.get("alc"):call(body:tvb(), packet, tree)

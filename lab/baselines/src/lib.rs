@@ -7,10 +7,12 @@
 //! | [`pgmcc`] | single rate by a single receiver's acknowledgements, in PGM's packets |
 //! | [`rlc`] | layers with doubling rates, and synchronisation points for joins |
 //! | [`rlm`] | receivers that try the next layer by experiments |
+//! | [`bcfs`] | channels and repair over BCFS, the two services that its paper describes |
 //! | [`le_sbcc`] | analysis in LE-SBCC's paper: loss events in a Markov chain, and in rounds |
 
 #![forbid(unsafe_code)]
 
+pub mod bcfs;
 #[cfg(test)]
 mod group;
 #[cfg(test)]
@@ -19,7 +21,7 @@ mod hex;
 pub mod le_sbcc;
 // Path simulation shared with proto's own tests; the file names modules of proto by `crate`.
 #[cfg(test)]
-#[path = "../../../crates/proto/src/layering/path.rs"]
+#[path = "../../../crates/proto/src/layering/tests/path.rs"]
 #[expect(dead_code, reason = "tests of other controls use more of it")]
 mod path;
 pub mod pgmcc;

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use headwater_fec::{Order, Scheme};
 use headwater_netsim::agent::{Hosted, Ports, UDP_HEADER_BYTES};
 use headwater_netsim::engine::Run;
+use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{AgentId, Builder, LinkConfig, NodeId};
 use headwater_proto::bcfs::RouterConfig;
 use headwater_proto::bcfs::relay::{Relay, RelayConfig, Upstream};
@@ -14,7 +15,7 @@ use headwater_proto::delivery::{
     DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, FileToSend, MemorySource,
     MemoryStore, PlanConfig, RelativePath, SessionPlan,
 };
-use headwater_proto::queue::{LossConfig, QueueConfig};
+use headwater_proto::queue::QueueConfig;
 use headwater_proto::rainbow::{Overtaking, WindowConfig, carrier};
 use headwater_proto::rng::Seed;
 use headwater_proto::{Duration, Instant, Rate};

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use headwater_baselines::bcfs::express::{Member, Membership, Publisher};
+use headwater_baselines::bcfs::repair::{RepairReceiver, RepairSource};
 use headwater_netsim::agent::{Hosted, Ports, UDP_HEADER_BYTES};
 use headwater_netsim::engine::Run;
+use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{AgentId, Builder, Event, LinkConfig, NodeId};
-use headwater_proto::bcfs::express::{Member, Membership, Publisher};
-use headwater_proto::bcfs::repair::{RepairReceiver, RepairSource};
 use headwater_proto::bcfs::{BreadcrumbRouter, Label, ReplyTo, RouterConfig, RouterCounters};
-use headwater_proto::queue::LossConfig;
 use headwater_proto::{ChannelId, Duration, Input, Instant, InterfaceId, Machine, Output, Rate, Seed};
 
 const CHANNEL: Label = Label(5);

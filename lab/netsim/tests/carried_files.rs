@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use headwater_fec::{Order, Scheme};
 use headwater_netsim::agent::{Agent, Arrival, DatagramHead, Hosted, Outbox, Ports, UDP_HEADER_BYTES};
 use headwater_netsim::engine::{Destination, Run};
+use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{AgentId, Builder, LinkConfig, NodeId};
 use headwater_proto::delivery::{
     DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, End, FileToSend,
@@ -14,7 +15,7 @@ use headwater_proto::delivery::{
 };
 use headwater_proto::le_sbcc::{Chain, LeSbccConfig, Module};
 use headwater_proto::pgm::{PgmSession, PgmSource, carrier};
-use headwater_proto::queue::{LossConfig, QueueConfig};
+use headwater_proto::queue::QueueConfig;
 use headwater_proto::rng::Seed;
 use headwater_proto::{ChannelId, Duration, Ecn, Instant, Rate, described};
 use headwater_wire::pgm::{Body, Gsi, Packet, PgmReport};

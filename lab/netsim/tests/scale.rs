@@ -8,9 +8,9 @@ use std::cell::Cell;
 
 use headwater_netsim::agent::{Cbr, Hosted, Ports, Sink, UDP_HEADER_BYTES};
 use headwater_netsim::engine::Run;
+use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{Builder, LinkConfig};
 use headwater_netsim::speed::{Fleet, Leaves, star};
-use headwater_proto::queue::LossConfig;
 use headwater_proto::{
     ChannelId, Destination, Duration, Ecn, Input, Instant, Machine, Output, Rate, Seed, Transmit,
 };

@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
+use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{Impairments, LossFilter};
 use headwater_netsim::plan::flow::{Flow, Receivers};
 use headwater_netsim::plan::link::{Direction, Link};
 use headwater_netsim::plan::topology::Topology;
 use headwater_proto::Duration;
-use headwater_proto::queue::{Limit, LossConfig, QueueConfig};
+use headwater_proto::queue::{Limit, QueueConfig};
 
 use crate::Error;
 

@@ -13,17 +13,17 @@ pub const EXAMPLES: &str = "\
 Examples:
   headwater bench net                   a sender and a receiver over loopback, beside bare loops of system calls
   headwater bench disk --dir incoming   a receiver's writes, beside a plain sequential write to the same folder
-  headwater bench fec --json            the codes, beside BLAKE3 in the same run";
+  headwater bench fec --json            erasure codes, beside BLAKE3 in the same run";
 
 /// `headwater bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// What to measure
+    /// Part to measure
     #[command(subcommand)]
     pub part: BenchPart,
 }
 
-/// A part of Headwater to measure.
+/// Part of Headwater to measure.
 #[derive(Debug, Subcommand)]
 pub enum BenchPart {
     /// Sender and receiver on one interface, beside bare loops of sendmmsg, recvmmsg, UDP_SEGMENT and UDP_GRO
@@ -34,13 +34,13 @@ pub enum BenchPart {
     Disk(MeasureArgs),
 }
 
-/// How something is measured.
+/// Options of a measurement.
 #[derive(Debug, Args)]
 pub struct MeasureArgs {
-    /// One JSON object per row
+    /// Print one JSON object per row
     #[arg(long)]
     pub json: bool,
-    /// How long each row is measured, all rounds together: 500ms, 3s
+    /// Time for each row, all rounds together: 500ms, 3s
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = values::duration)]
     pub time: Duration,
     /// Length of the content of `net` and `disk`: 64MB, 1GiB
@@ -49,10 +49,10 @@ pub struct MeasureArgs {
     /// Network interface of `net`, by name or address
     #[arg(long, value_name = "IF", default_value = "lo", value_parser = NonEmptyStringValueParser::new())]
     pub interface: String,
-    /// Folder to write in; default: for `net` in memory (/dev/shm), for `disk` the current one
+    /// Folder to write in; default: /dev/shm (memory) for `net`, the current folder for `disk`
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
-    /// Sessions of `net` send datagrams one by one, not in runs that the kernel cuts
+    /// Send the datagrams of `net` one by one, not in runs that the kernel segments
     #[arg(long)]
     pub no_offload: bool,
 }

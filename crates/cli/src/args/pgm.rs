@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use headwater::pgm::PgmWireOptions;
 use headwater_proto::{Rate, Size};
 
-use super::{LinkArgs, ListenArgs, NetworkArgs, OutputArgs, values};
+use super::{ConfineArgs, LinkArgs, ListenArgs, NetworkArgs, OutputArgs, values};
 
 pub const SEND_EXAMPLES: &str = "\
 Examples:
@@ -24,18 +25,18 @@ Examples:
 /// `headwater pgm`.
 #[derive(Debug, Args)]
 pub struct PgmArgs {
-    /// What to do.
+    /// Command.
     #[command(subcommand)]
     pub command: PgmCommand,
 }
 
-/// What to do.
+/// Commands of `headwater pgm`.
 #[derive(Debug, Subcommand)]
 pub enum PgmCommand {
-    /// Send messages from standard input, at a rate that the receivers' NAKs make fair
+    /// Send messages from standard input, at a fair rate by the receivers' NAKs
     #[command(after_help = SEND_EXAMPLES, after_long_help = super::long(SEND_EXAMPLES))]
     Send(Box<PgmSendArgs>),
-    /// Receive the messages of a source, whole and in order, to standard output
+    /// Receive the messages of a source, complete and in order, to standard output
     #[command(after_help = RECEIVE_EXAMPLES, after_long_help = super::long(RECEIVE_EXAMPLES))]
     Receive(Box<PgmReceiveArgs>),
 }
@@ -49,31 +50,33 @@ pub struct PgmSendArgs {
     pub link: LinkArgs,
     #[command(flatten)]
     pub wire: WireArgs,
-    /// A constant rate, in bit/s of UDP payload: 500k, 10M, 2.5G
+    /// Constant rate in bit/s of UDP payload: 500k, 10M, 2.5G
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub rate: Option<Rate>,
-    /// How the rate is found [default: le-sbcc; with --rate, fixed]
+    /// Congestion control [default: le-sbcc; with --rate, fixed]
     #[arg(long, value_name = "NAME", value_enum)]
     pub congestion_control: Option<PgmControlName>,
-    /// Most that is sent [default: 100M]
+    /// Maximum rate [default: 100M]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
-    /// Rate to begin with; it doubles until a first packet is lost [default: a packet in 200 ms]
+    /// Initial rate, which doubles until the first loss [default: a packet in 200 ms]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub start_rate: Option<Rate>,
-    /// How messages stand on standard input [default: lines; with --size or --framing bytes, bytes]
+    /// Form of messages on standard input [default: lines; with --size or --framing bytes, bytes]
     #[arg(long, value_name = "FORM", value_enum)]
     pub form: Option<Form>,
-    /// Messages of so many bytes: --form bytes
+    /// Bytes of each message, with --form bytes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     pub size: Option<u32>,
-    /// Bytes of messages in a packet; receivers take up to 1500 unless told
-    /// [default: what fits the MTU, and 1500 bytes with all headers]
+    /// Bytes of messages in a packet; receivers accept up to 1500 by default
+    /// [default: the most that fits the MTU, and 1500 bytes with all headers]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(16..=8192))]
     pub payload: Option<u16>,
-    /// Once all is sent, go on with repairs until nobody has asked for so long; 350ms at least
+    /// Time for repairs after the last message and the last request; at least 350ms
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::duration)]
     pub linger: Duration,
+    #[command(flatten)]
+    pub confine: ConfineArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -87,38 +90,40 @@ pub struct PgmReceiveArgs {
     pub listen: ListenArgs,
     #[command(flatten)]
     pub wire: WireArgs,
-    /// UDP port of the sender that hears NAKs
-    /// [default: that of the group, as ZeroMQ has it; OpenPGM's is 3055]
+    /// UDP port of the sender for NAKs
+    /// [default: the port of the group, as in ZeroMQ; OpenPGM's is 3055]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub nak_port: Option<u16>,
-    /// How messages are written [default: lines; with --framing bytes, bytes]
+    /// Form of written messages [default: lines; with --framing bytes, bytes]
     #[arg(long, value_name = "FORM", value_enum)]
     pub form: Option<Form>,
-    /// Write messages to a file, which is replaced; default: standard output, where --json does not need it
+    /// Write messages to a file, which is replaced; required with --json [default: standard output]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
-    /// Most bytes of messages in a packet: as many as the sender's --payload, or more
+    /// Maximum bytes of messages in a packet: at least the sender's --payload
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(16..=8192))]
     pub payload: u16,
-    /// Longest message that is taken: 64kB, 16MiB
+    /// Maximum length of a message: 64kB, 16MiB
     #[arg(long, value_name = "BYTES", default_value = "16MiB", value_parser = values::size)]
     pub message_max: Size,
-    /// Give up when nothing came for this time: 60s, 5m; a source with nothing to send says so every 30 s;
-    /// default: never
+    /// Stop if nothing arrives for this time: 60s, 5m; an idle source announces itself every 30 s; default:
+    /// never
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
+    #[command(flatten)]
+    pub confine: ConfineArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// What both ends must agree on.
+/// Options that must be equal at both ends.
 #[derive(Debug, Args)]
 pub struct WireArgs {
-    /// What PGM messages hold
+    /// Content of PGM messages
     #[arg(long, value_name = "NAME", value_enum, default_value_t = FramingName::Messages)]
     pub framing: FramingName,
     /// PGM port of the data, inside the packets
-    /// [default: that of the group, as ZeroMQ has it; OpenPGM's is 7500]
+    /// [default: the port of the group, as in ZeroMQ; OpenPGM's is 7500]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub pgm_port: Option<u16>,
     /// Packets kept for repair, or out of order
@@ -126,35 +131,42 @@ pub struct WireArgs {
     pub window: u32,
 }
 
-/// How the rate is found.
+impl WireArgs {
+    /// Returns the options of either end.
+    pub fn options(&self) -> PgmWireOptions {
+        PgmWireOptions { destination_port: self.pgm_port, framing: self.framing.into() }
+    }
+}
+
+/// Congestion control of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PgmControlName {
-    /// What a TCP to the worst receiver would have, from the NAKs of any receivers
+    /// The rate of a TCP flow to the worst receiver, derived from NAKs
     LeSbcc,
-    /// The same, by TCP's equation: smoother
+    /// As le-sbcc, by the TCP throughput equation: smoother
     LeSbccTfrc,
-    /// The rate of --rate, whatever happens
+    /// The constant rate of --rate
     Fixed,
 }
 
-/// What PGM messages hold.
+/// Content of PGM messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FramingName {
-    /// A message each
+    /// One message in each
     Messages,
-    /// What ZeroMQ's epgm:// sockets write and read
+    /// Messages of ZeroMQ's epgm:// sockets
     Zmq,
-    /// A stream of bytes, without messages: standard input of one end comes out of the others as it went in
+    /// A stream of bytes without messages, from standard input to the standard output of each receiver
     Bytes,
 }
 
-/// How messages stand one behind the other.
+/// Separation of messages in a stream of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// A message is a line
+    /// Each message is a line
     Lines,
-    /// The length in 4 bytes, the highest first, then the message
+    /// The length in 4 bytes, most significant first, then the message
     Lengths,
-    /// Nothing in between; a sender needs --size, but with --framing bytes
+    /// No separation; a sender needs --size, unless --framing is bytes
     Bytes,
 }

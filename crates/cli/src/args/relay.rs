@@ -9,12 +9,12 @@ use headwater_proto::Rate;
 use headwater_proto::bcfs::relay::Upstream;
 
 use super::relay_sim::SimRelayArgs;
-use super::{OutputArgs, values};
+use super::{ConfineArgs, OutputArgs, values};
 
 pub const EXAMPLES: &str = "\
 Examples:
-  headwater relay                                     asks each source itself, for whoever asks
-  headwater relay --upstream 192.0.2.1                asks the relay on that host instead
+  headwater relay                                     requests from each source directly
+  headwater relay --upstream 192.0.2.1                requests from the relay on that host instead
   headwater relay --source 198.51.100.7:7290 --egress-rate 10M --queue red
   headwater relay --multicast 239.1.2.3 --interface eth1 --network 10.0.1.0/24
   headwater relay --sim 239.1.2.0 --sim-from eth0 --sim-to eth1=4M --sim-to eth2=8M";
@@ -26,52 +26,51 @@ pub struct RelayArgs {
     /// Address to listen at, with or without a port; at most one of each IP version [default: all, port 7289]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::own_relay)]
     pub listen: Vec<SocketAddr>,
-    /// Relay to send requests to, for all sources or for one; may be given more than once
-    /// [default: the sources themselves]
+    /// Relay to send requests to, for all sources or for a single source; may be repeated
+    /// [default: requests go to the source]
     #[arg(long, value_name = "[SOURCE:PORT=]HOST[:PORT]", value_parser = upstream)]
     pub upstream: Vec<Upstream>,
-    /// Source that may be asked; may be given more than once [default: all]
+    /// Source that receivers may request from; may be repeated [default: all]
     #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source)]
     pub source: Vec<SocketAddr>,
-    /// Group that the receivers on one network are sent replies at, instead of a copy to each
+    /// Group for replies to the receivers on one network, instead of a copy to each receiver
     #[arg(long, value_name = "ADDR[:PORT]", requires_all = ["interface", "network"], value_parser = values::group)]
     pub multicast: Option<SocketAddr>,
     /// Network interface of the group, by name or address
     #[arg(long, value_name = "IF", requires = "multicast", value_parser = NonEmptyStringValueParser::new())]
     pub interface: Option<String>,
-    /// Network of those receivers
+    /// Network of the group's receivers
     #[arg(long, value_name = "ADDR/BITS", requires = "multicast", value_parser = network)]
     pub network: Option<(IpAddr, u8)>,
-    /// Routers that packets to the group may cross; 1 stays on the local network
+    /// Time to live of packets to the group; 1 stays on the local network
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub ttl: u8,
     /// DiffServ code point of the packets, 0 to 63
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=63))]
     pub dscp: u8,
-    /// Requests that are remembered at a time
+    /// Maximum number of requests in memory
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub entries: u32,
-    /// Addresses that are known at a time: receivers, relays and sources
+    /// Maximum number of known addresses: receivers, relays and sources
     #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub neighbours: u32,
-    /// Requests a second taken from one address
+    /// Maximum requests per second from an address
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub request_rate: u32,
-    /// Replies of a source that are kept for a second, for those below that have not had them, where any
-    /// reply would do (files by request); 0 for none
+    /// Replies of a source that are kept for a second, for later requests that any new reply satisfies (files
+    /// on request); 0 keeps no reply
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(..=16_384))]
     pub keep: u32,
-    /// Most that is sent to each address below, in bit/s with headers; default: no limit
+    /// Maximum rate to each downstream address, in bit/s with headers; default: no limit
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub egress_rate: Option<Rate>,
-    /// What becomes of packets that come faster than that
+    /// Queue for packets above --egress-rate
     #[arg(long, value_name = "NAME", value_enum, default_value_t = QueueName::DropTail, requires = "egress_rate")]
     pub queue: QueueName,
-    /// Packets that may wait for each address
+    /// Maximum packets that wait for each address
     #[arg(long, value_name = "N", default_value_t = 50, requires = "rates", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     pub queue_packets: u32,
-    /// With --queue red: mark packets rather than drop them, where their sender said that it understands
-    /// (ECN)
+    /// With --queue red: mark packets of senders that support ECN instead of dropping the packets
     #[arg(long, requires = "egress_rate")]
     pub ecn: bool,
     #[command(flatten)]
@@ -80,15 +79,17 @@ pub struct RelayArgs {
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub duration: Option<Duration>,
     #[command(flatten)]
+    pub confine: ConfineArgs,
+    #[command(flatten)]
     pub output: OutputArgs,
 }
 
 /// Queue disciplines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum QueueName {
-    /// Drop what finds the queue full
+    /// Drop packets that arrive at a full queue
     DropTail,
-    /// Drop some before it is full (random early detection)
+    /// Drop some packets before the queue is full (random early detection)
     Red,
 }
 

@@ -13,30 +13,29 @@ use super::values::{self, Host};
 /// Options of a relay of SIM.
 #[derive(Clone, Debug, Args)]
 pub struct SimRelayArgs {
-    /// Forward a session of SIM instead, given by the group of its sender; may be given more than once
+    /// Forward a session of SIM instead, given by the session's bottom group; may be repeated
     #[arg(
         long, value_name = "ADDR[:PORT]", requires = "sim_to", value_parser = values::group,
         conflicts_with_all = ["listen", "upstream", "source", "multicast", "interface", "network", "entries", "neighbours", "request_rate", "keep", "queue", "ecn"],
     )]
     pub sim: Vec<SocketAddr>,
-    /// With --sim: interface to forward to, and what its link carries, in bit/s with headers; may be given
-    /// more than once [default rate: --egress-rate]
+    /// With --sim: interface to forward to, and the rate of the link in bit/s with headers; may be repeated
+    /// [default rate: --egress-rate]
     #[arg(long, value_name = "IF[=RATE]", requires = "sim", value_parser = link)]
     pub sim_to: Vec<(String, Option<Rate>)>,
-    /// With --sim: interface that the sessions come by [default: where the route to the groups leads]
+    /// With --sim: interface toward the senders [default: the interface of the route to the groups]
     #[arg(long, value_name = "IF", requires = "sim")]
     pub sim_from: Option<String>,
-    /// With --sim: who sends the sessions, the sender or the relay above [default: whoever is heard first]
+    /// With --sim: source of the sessions, the sender or the relay above [default: the first source heard]
     #[arg(long, value_name = "HOST", requires = "sim", value_parser = values::host)]
     pub sim_source: Option<Host>,
-    /// With --sim: relay below, whose reports speak for all receivers below it; may be given more than once
+    /// With --sim: downstream relay, which reports for many receivers; may be repeated
     #[arg(long, value_name = "HOST", requires = "sim", value_parser = values::host)]
     pub sim_relay: Vec<Host>,
-    /// With --sim: what is marked, of packets that come faster than a link carries
+    /// With --sim: packets to mark when more packets arrive than a link carries
     #[arg(long, value_name = "NAME", value_enum, default_value_t = SimMarking::Red, requires = "sim")]
     pub sim_marking: SimMarking,
-    /// With --sim: most groups of a session, at least as many as its sender's --groups: receivers that want
-    /// more get no more
+    /// With --sim: maximum groups of a session, at least the sender's --groups; no receiver gets more groups
     #[arg(long, value_name = "N", default_value_t = SIM_GROUPS_DEFAULT, requires = "sim", value_parser = clap::value_parser!(u16).range(1..=i64::from(GROUPS_MAX)))]
     pub sim_groups: u16,
     /// With --sim: UDP port for reports
@@ -44,18 +43,18 @@ pub struct SimRelayArgs {
     pub sim_port: u16,
 }
 
-/// What is marked.
+/// Packets that a relay of SIM marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SimMarking {
-    /// Of a session's top group below the link, drawn at random while five packets or more wait, as the same
-    /// queue drops what has no ECN
+    /// Packets of a session's top group below the link, at random while at least five packets wait, as the
+    /// same queue drops packets without ECN
     Red,
-    /// Of that group all, while more than five packets wait: for links that sessions of SIM have to
-    /// themselves
+    /// All packets of a session's top group, while more than five packets wait: for links without other
+    /// traffic
     Threshold,
-    /// Of all groups alike, drawn at random, as by any router with ECN
+    /// Packets of all groups alike, at random, as by any router with ECN
     Plain,
-    /// Nothing: what finds the queue full is lost
+    /// No packets: packets that arrive at a full queue are lost
     None,
 }
 

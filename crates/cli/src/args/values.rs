@@ -1,4 +1,4 @@
-//! Values of options: what is taken, and what is said of what is not.
+//! Values of options: parsers, with an error message for invalid values.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -7,14 +7,15 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use headwater::SOURCE_PORT;
 use headwater::relay::RELAY_PORT;
+use headwater_proto::control::Rules;
 use headwater_proto::controls::{CONTROLS, Control};
 use headwater_proto::{DATAGRAM_BYTES_MAX, Rate, Size};
 
 use super::PORT_DEFAULT;
 use crate::exit::{Exit, Failure};
 
-/// Room for the LCT header and the FEC payload ID beside a symbol, as the runtime keeps it: those of content
-/// take 16 bytes, those of the FDT 40.
+/// Room for the LCT header and the FEC payload ID beside a symbol, as in the runtime: content takes 16 bytes,
+/// the FDT 40.
 const HEADER_BYTES: usize = 92;
 const SYMBOL_SIZE_MIN: u16 = 64;
 
@@ -23,11 +24,18 @@ pub fn rate(text: &str) -> Result<Rate, String> {
     text.parse::<Rate>().map_err(|error| error.to_string())
 }
 
-/// Names of the table of congestion controls, with its lines of help.
+/// Names and help of the table of congestion controls.
 pub fn control() -> impl TypedValueParser<Value = &'static Control> {
     let value = |control: &Control| PossibleValue::new(control.name).help(control.help);
     let names = PossibleValuesParser::new(CONTROLS.iter().map(value));
     names.try_map(|name| Control::of(&name).ok_or("no congestion control"))
+}
+
+/// Names of the sets of rules, with their help.
+pub fn rules() -> impl TypedValueParser<Value = Rules> {
+    let value = |(name, rules): (&'static str, Rules)| PossibleValue::new(name).help(rules.help());
+    let names = PossibleValuesParser::new(Rules::NAMES.map(value));
+    names.try_map(|name| Rules::of(&name).ok_or("no set of rules"))
 }
 
 /// `20MB`, `64MiB`.
@@ -38,13 +46,13 @@ pub fn size(text: &str) -> Result<Size, String> {
 /// `500ms`, `10s`, `1h 30m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
-        Ok(Duration::ZERO) => Err("no time at all; write for example 10s".into()),
+        Ok(Duration::ZERO) => Err("a duration must be longer than 0; write for example 10s".into()),
         Ok(duration) => Ok(duration),
         Err(error) => Err(format!("{error}; write for example 500ms, 10s or 5m")),
     }
 }
 
-/// A multicast address, with or without a port.
+/// Parses a multicast address, with or without a port.
 pub fn group(text: &str) -> Result<SocketAddr, String> {
     let without_port = || text.trim_matches(['[', ']']).parse::<IpAddr>().map(|ip| (ip, PORT_DEFAULT).into());
     let group = text.parse::<SocketAddr>().or_else(|_| without_port()).map_err(|_| {
@@ -52,45 +60,45 @@ pub fn group(text: &str) -> Result<SocketAddr, String> {
     })?;
     if !group.ip().is_multicast() {
         return Err(format!(
-            "{} is not a multicast address; those are 224.0.0.0 to 239.255.255.255 and ff00::/8",
+            "{} is not a multicast address; multicast addresses are 224.0.0.0 to 239.255.255.255 and ff00::/8",
             group.ip()
         ));
     }
     if group.port() == 0 {
-        return Err("port 0 cannot be sent to; give one from 1 to 65535".into());
+        return Err("port 0 cannot be sent to; write a port from 1 to 65535".into());
     }
     Ok(group)
 }
 
-/// An address of this machine, with or without a port.
+/// Parses an address of this machine, with or without a port.
 pub fn own_address(text: &str, port: u16) -> Result<SocketAddr, String> {
     literal(text, port).ok_or_else(|| {
         format!("not an address; write for example 192.0.2.1, 192.0.2.1:{port} or [2001:db8::1]:{port}")
     })
 }
 
-/// An address at which a source listens.
+/// Parses an address at which a source listens.
 pub fn own_source(text: &str) -> Result<SocketAddr, String> {
     own_address(text, SOURCE_PORT)
 }
 
-/// An address at which a relay listens.
+/// Parses an address at which a relay listens.
 pub fn own_relay(text: &str) -> Result<SocketAddr, String> {
     own_address(text, RELAY_PORT)
 }
 
-/// A source, by address or name.
+/// Parses a source, by address or name.
 pub fn source(text: &str) -> Result<SocketAddr, String> {
     address(text, SOURCE_PORT)
 }
 
-/// A relay, by address or name.
+/// Parses a relay, by address or name.
 pub fn relay(text: &str) -> Result<SocketAddr, String> {
     address(text, RELAY_PORT)
 }
 
-/// Another host, by address or name, with or without a port. Of several addresses of a name the system's
-/// first choice counts.
+/// Parses the address or name of another host, with or without a port. If a name has several addresses, the
+/// system's first choice counts.
 fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
     if let Some(address) = literal(text, port) {
         return Ok(address);
@@ -107,16 +115,16 @@ fn literal(text: &str, port: u16) -> Option<SocketAddr> {
     text.parse().ok().or_else(without_port)
 }
 
-/// A host, by address or name.
+/// Host, by address or name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// As the user wrote it.
+    /// Name or address as written by the user.
     name: String,
-    /// Its addresses, in the system's order; at least one.
+    /// Addresses, in the system's order; at least one.
     addresses: Vec<IpAddr>,
 }
 
-/// A host, by address or name.
+/// Parses a host, by address or name.
 pub fn host(text: &str) -> Result<Host, String> {
     let addresses = match text.trim_matches(['[', ']']).parse() {
         Ok(address) => vec![address],
@@ -126,25 +134,25 @@ pub fn host(text: &str) -> Result<Host, String> {
 }
 
 impl Host {
-    /// Its first address of the group's IP version, for an option.
+    /// Returns the first address of the group's IP version, for an option.
     ///
     /// # Errors
-    /// When it has none.
+    /// If the host has no such address.
     pub fn for_option(&self, option: &str, group: IpAddr) -> Result<IpAddr, Failure> {
         self.address_for(group).map_err(|error| Failure::new(Exit::Usage, format!("{option}: {error}")))
     }
 
-    /// Its first address of the group's IP version.
+    /// Returns the first address of the group's IP version.
     ///
     /// # Errors
-    /// When it has none, with what it has.
+    /// If the host has no such address; the message lists the host's addresses.
     pub fn address_for(&self, group: IpAddr) -> Result<IpAddr, String> {
         let fits = |address: &&IpAddr| address.is_ipv4() == group.is_ipv4();
         self.addresses.iter().find(fits).copied().ok_or_else(|| {
             let family = if group.is_ipv4() { "IPv4" } else { "IPv6" };
             let addresses = self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             format!(
-                "'{}' has no {family} address, as the group {group} needs, but {addresses}; name another host or group",
+                "'{}' has no {family} address, which the group {group} needs, only {addresses}; name another host or group",
                 self.name
             )
         })
@@ -157,10 +165,10 @@ impl fmt::Display for Host {
     }
 }
 
-/// The addresses of a name, by the system's resolver; at least one.
+/// Returns the addresses of a name, by the system's resolver; at least one.
 fn look_up(name: &str) -> Result<Vec<IpAddr>, String> {
     let is_name = |octet: u8| octet.is_ascii_alphanumeric() || b"-._".contains(&octet);
-    // Digits and dots alone are an address that was mistyped.
+    // Digits and dots alone are a mistyped address.
     let is_number = name.bytes().all(|octet| octet.is_ascii_digit() || octet == b'.');
     if is_number || !name.bytes().all(is_name) {
         return Err(not_a_host(name));
@@ -168,10 +176,10 @@ fn look_up(name: &str) -> Result<Vec<IpAddr>, String> {
     let found = (name, 0).to_socket_addrs().map(|addresses| addresses.map(|at| at.ip()).collect::<Vec<_>>());
     match found {
         Ok(addresses) if !addresses.is_empty() => Ok(addresses),
-        Ok(_) => Err(format!("the name '{name}' has no address; give the address itself")),
-        Err(error) => {
-            Err(format!("cannot look up the name '{name}': {error}; check it, or give the address itself"))
-        }
+        Ok(_) => Err(format!("the name '{name}' has no address; write an address instead")),
+        Err(error) => Err(format!(
+            "cannot look up the name '{name}': {error}; check the name, or write an address instead"
+        )),
     }
 }
 
@@ -181,7 +189,7 @@ fn not_a_host(text: &str) -> String {
     )
 }
 
-/// A symbol that fits a datagram with its headers.
+/// Parses the size of a symbol that fits a datagram with headers.
 pub fn symbol_size(text: &str) -> Result<u16, String> {
     let max = DATAGRAM_BYTES_MAX - HEADER_BYTES;
     let range = || format!("symbols have {SYMBOL_SIZE_MIN} to {max} bytes");
@@ -189,7 +197,7 @@ pub fn symbol_size(text: &str) -> Result<u16, String> {
     if bytes < SYMBOL_SIZE_MIN || usize::from(bytes) > max { Err(range()) } else { Ok(bytes) }
 }
 
-/// 0 to 1, 1 itself left out: nothing would ever arrive.
+/// Parses a probability from 0 to less than 1, at which no packet would arrive.
 pub fn probability(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(probability) if (0.0..1.0).contains(&probability) => Ok(probability),

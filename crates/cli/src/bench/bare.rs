@@ -1,4 +1,4 @@
-//! Loops of system calls and nothing else: what the kernel and this machine can carry.
+//! Bare loops of system calls: the limit of the kernel and of this machine.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -18,24 +18,24 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use super::report::Speed;
 use super::thread_cpu;
 
-/// Where bare loops send.
+/// Destination of bare loops.
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 72, 89);
 const PORT: u16 = 7389;
-/// Messages of a call, and room for each.
+/// Messages per call, and bytes of buffer for each message.
 const BATCH: usize = 64;
 const MESSAGE_BYTES: usize = 9_000;
-/// The same where each may hold a coalesced run.
+/// Messages per call, and bytes of buffer, if each message may hold a coalesced run.
 const BATCH_RUNS: usize = 16;
 const MESSAGE_BYTES_RUN: usize = 65_535;
-/// Datagrams that the kernel cuts from one message at most, and the payload of a message.
+/// Maximum datagrams that the kernel cuts from a message, and maximum payload of a message.
 const SEGMENTS_MAX: usize = 64;
 const RUN_BYTES_MAX: usize = 65_465;
-/// As the receiving session asks for.
+/// Receive buffer in bytes, as for a receiving session.
 const RECEIVE_BUFFER_BYTES: usize = 32 << 20;
-/// How often the receiver looks whether it is over.
+/// Interval at which the receiver checks for the end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What the calls do.
+/// System calls of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
     /// `sendmmsg` and `recvmmsg`, a datagram in each message.
@@ -44,7 +44,7 @@ pub enum Calls {
     Segmented,
 }
 
-/// What an end counted.
+/// Counts of an end.
 #[derive(Clone, Copy, Default)]
 struct Count {
     bytes: u64,
@@ -55,7 +55,7 @@ struct Count {
 /// thread.
 ///
 /// # Errors
-/// What the kernel refused.
+/// If the kernel refuses a call.
 pub fn run(
     interface: &Interface,
     calls: Calls,

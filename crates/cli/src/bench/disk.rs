@@ -1,4 +1,4 @@
-//! `headwater bench disk`: what a receiver writes, beside a plain sequential write of the same bytes.
+//! `headwater bench disk`: writes of a receiver, beside a plain sequential write of the same bytes.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,9 +20,9 @@ use crate::exit::{Exit, Failure, OrExit};
 
 /// Bytes of one call of the plain write.
 const CHUNK_BYTES: usize = 1 << 20;
-/// The rate that block sizes are chosen for, in bit/s.
+/// Rate in bit/s for the choice of block sizes.
 const RATE_BITS: u64 = 1_000_000_000;
-/// How long a report may take.
+/// Maximum time until a report.
 const REPORT_TIME: Duration = Duration::from_secs(60);
 
 /// Times of a round.
@@ -34,7 +34,7 @@ struct Round {
     whole: Duration,
 }
 
-/// Measures the store and the plain write in turns. Neither waits for the device: both end in the page cache.
+/// Measures the store and the plain write in turns, both into the page cache.
 pub fn run(args: &MeasureArgs, report: &Report) -> Result<(), Failure> {
     let parent = args.dir.clone().unwrap_or_else(|| ".".into());
     let folder = tempfile::Builder::new().prefix("headwater-bench-").tempdir_in(&parent);
@@ -81,7 +81,7 @@ fn write_plainly(path: &Path, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Time until all symbols were handed over, and until all blocks were hashed.
+/// Returns the time until all symbols are passed to the store, and until all blocks are hashed.
 fn write_symbols(folder: &Path, bytes: u64) -> Result<(Duration, Duration), Failure> {
     let path = RelativePath::new("content").expect("a plain name");
     let config = PlanConfig {
@@ -110,7 +110,7 @@ fn write_symbols(folder: &Path, bytes: u64) -> Result<(Duration, Duration), Fail
     Ok((written, began.elapsed()))
 }
 
-/// Every block's first symbol, then every block's second one, as the carousel sends them.
+/// Writes the first symbol of every block, then the second symbols, and so on, in the order of the carousel.
 fn write_object(store: &mut impl Store, index: ObjectIndex, object: &PlannedObject) -> Result<(), Failure> {
     let partition = object.partition;
     let codec = std::sync::Arc::clone(&object.codec);

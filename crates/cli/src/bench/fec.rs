@@ -13,8 +13,8 @@ use super::{take_turns, timed};
 use crate::args::MeasureArgs;
 use crate::exit::{Exit, Failure, OrExit};
 
-/// The codes and lengths of blocks: a small file, window order, spread order; of LDPC a file that is one
-/// block. Reed-Solomon's blocks end at 255.
+/// Codes and lengths of blocks: a small file, window order, spread order; for LDPC a file of a single block.
+/// Reed-Solomon's blocks end at 255.
 const BLOCKS: [(&str, u32); 7] = [
     ("RaptorQ", 64),
     ("RaptorQ", 1_002),
@@ -24,15 +24,14 @@ const BLOCKS: [(&str, u32); 7] = [
     ("LDPC-Triangle", 34_034),
     ("LDPC-Staircase", 34_034),
 ];
-/// Losses in percent. A block without any is not decoded.
+/// Losses in percent. A block without losses is not decoded.
 const LOSSES: [u32; 2] = [1, 10];
-/// LDPC is sent in random order: of n = 2k symbols a receiver has about half of the source and half of the
-/// repair symbols. What it has beyond k, in thousandths, to decode by substitution alone, and with
-/// elimination.
+/// Symbols beyond k, in thousandths, that LDPC takes to decode by substitution alone, and with elimination.
+/// The sending order is random: a receiver has about half of the source and half of the repair symbols.
 const LDPC_EXTRA_PERMILLE: [u32; 2] = [120, 100];
-/// Most symbols of a Reed-Solomon block.
+/// Maximum symbols of a Reed-Solomon block.
 const RS_SYMBOLS_MAX: u32 = 255;
-/// Beyond K, so that decoding as good as never fails.
+/// Symbols beyond K with which decoding practically never fails.
 const EXTRA_SYMBOLS: u32 = 1;
 
 /// Measures every code, beside the hash of the same block.
@@ -117,7 +116,7 @@ fn measure(
     Ok(())
 }
 
-/// LDPC as a receiver has it that only substitutes.
+/// Creates the LDPC codec of a receiver that decodes by substitution only.
 fn ldpc_without_elimination(
     name: &str,
     k: u32,
@@ -130,7 +129,7 @@ fn ldpc_without_elimination(
     codec(parameters).map(Some)
 }
 
-/// A block that lost symbols, and the repair symbols that came for it.
+/// Block with lost symbols, and the received repair symbols.
 struct Lost<'a> {
     codec: &'a Arc<dyn BlockCodec>,
     k: u32,
@@ -157,7 +156,7 @@ impl<'a> Lost<'a> {
         Ok(Self { codec, k, missing, sent })
     }
 
-    /// The first k symbols of the order of sending, and some more.
+    /// Creates a block of the first k symbols in the order of sending, and some more.
     fn half(
         codec: &'a Arc<dyn BlockCodec>,
         k: u32,
@@ -183,7 +182,7 @@ impl<'a> Lost<'a> {
         Ok(Self { codec, k, missing, sent })
     }
 
-    /// What was decoded before stands in places that count as missing.
+    /// Decodes the block. The places of missing symbols hold the result of the previous decoding.
     fn decode(&self, block: &mut [u8]) -> Result<(), headwater_fec::DecodeError> {
         let repairs: Vec<_> = self.sent.iter().map(|(esi, data)| Repair { esi: *esi, data }).collect();
         self.codec.decode(self.k, block, &self.missing, &repairs)

@@ -1,7 +1,7 @@
-//! `headwater bench`: ours, the bare limit measured in the same run, and the ratio.
+//! `headwater bench`: Headwater, the bare limit measured in the same run, and the ratio.
 //!
-//! What is compared takes turns, so that a machine that others use slows both alike; the median of the rounds
-//! counts.
+//! The compared parts take turns, so that other load of the machine slows both alike. The median of the
+//! rounds counts.
 
 mod bare;
 mod disk;
@@ -18,13 +18,13 @@ use self::report::Report;
 use crate::args::{BenchArgs, BenchPart, MeasureArgs};
 use crate::exit::{Exit, Failure};
 
-/// Fewest rounds of which a median is taken.
+/// Minimum number of rounds for a median.
 const ROUNDS: usize = 3;
 
-/// What measures a part.
+/// Function that measures a part.
 type Measure = fn(&MeasureArgs, &Report) -> Result<(), Failure>;
 
-/// Measures a part and prints a row for each thing.
+/// Measures a part and prints the rows of the part.
 pub(crate) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let (measure, args): (Measure, _) = match &args.part {
         BenchPart::Net(args) => (net::run, args),
@@ -34,21 +34,21 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     if args.size.0 == 0 {
         return Err(Failure::new(
             Exit::Usage,
-            "there is nothing to measure with no content; give --size a byte or more",
+            "cannot measure without content; give a --size of at least 1 byte",
         ));
     }
     measure(args, &Report::new(args.json))?;
     Ok(Exit::Ok)
 }
 
-/// The middle one by a key; of an even number the upper one.
+/// Returns the median by a key; the upper median of an even number.
 fn median_by<T>(mut rounds: Vec<T>, key: impl Fn(&T) -> f64) -> T {
     rounds.sort_by(|a, b| key(a).total_cmp(&key(b)));
     rounds.swap_remove(rounds.len() / 2)
 }
 
-/// Median times in seconds of things that take turns for `time` in all, and for three rounds at least. Each
-/// says how long it took, so that it may prepare.
+/// Returns the median times in seconds of functions that take turns for `time` in total, and for at least
+/// three rounds. Each function returns the measured time, without preparation.
 pub fn take_turns<const N: usize>(time: Duration, mut things: [&mut dyn FnMut() -> Duration; N]) -> [f64; N] {
     let began = Instant::now();
     let mut times = [const { Vec::new() }; N];
@@ -60,25 +60,25 @@ pub fn take_turns<const N: usize>(time: Duration, mut things: [&mut dyn FnMut() 
     times.map(|times| median_by(times, |seconds| *seconds))
 }
 
-/// How long something takes.
+/// Returns the time that a function takes.
 fn timed(work: impl FnOnce()) -> Duration {
     let began = Instant::now();
     work();
     began.elapsed()
 }
 
-/// Processor time of the whole process so far.
+/// Returns the processor time of the process so far.
 fn process_cpu() -> Duration {
     cpu(ClockId::ProcessCPUTime)
 }
 
-/// Processor time of the calling thread so far.
+/// Returns the processor time of the calling thread so far.
 pub fn thread_cpu() -> Duration {
     cpu(ClockId::ThreadCPUTime)
 }
 
 fn cpu(clock: ClockId) -> Duration {
-    // Neither is negative.
+    // Both values are never negative.
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 

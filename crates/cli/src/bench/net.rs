@@ -14,12 +14,12 @@ use crate::args::MeasureArgs;
 use crate::demo::content;
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Rates tried, in percent of what the bare pair carries. A sender here has a fixed rate: the bench looks for
-/// the one at which a receiver is done soonest, and stops when more does not help.
+/// Rates to try, in percent of the rate of the bare pair. The bench finds the fixed rate at which the
+/// receiver completes first, and stops when higher rates do not help.
 const RATES: [u64; 8] = [25, 40, 60, 80, 100, 130, 170, 250];
-/// A rate that brings less than this share of the best one so far is the last one tried.
+/// Share of the best speed so far: a rate with less speed is the last rate tried.
 const FALLING: f64 = 0.8;
-/// Where there is a file system in memory, mostly.
+/// Usual file system in memory.
 const MEMORY: &str = "/dev/shm";
 
 const TRANSFERS: [(&str, Transfer); 3] = [
@@ -56,10 +56,10 @@ fn default_folder() -> PathBuf {
     if Path::new(MEMORY).is_dir() { MEMORY.into() } else { std::env::temp_dir() }
 }
 
-/// The bare loops.
+/// Bare loops.
 struct Bare {
     interface: Interface,
-    /// Of one round.
+    /// Time of a round.
     time: Duration,
 }
 
@@ -94,7 +94,7 @@ fn pairs(bed: &Bed<'_>, bare: &Bare, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The rate at which the receiver has it all soonest, in bit/s.
+/// Returns the rate in bit/s at which the receiver completes first.
 fn best_rate(bed: &Bed<'_>, transfer: Transfer, carried: u64) -> Result<u64, Failure> {
     let mut best = (0.0, carried / 100 * RATES[0]);
     for percent in RATES {
@@ -119,14 +119,14 @@ fn senders(bed: &Bed<'_>, bare: &Bare, report: &Report) -> Result<(), Failure> {
         }
     }
     let runs = median(runs);
-    report.row("net", "bare UDP_SEGMENT, nobody listens", runs, None);
+    report.row("net", "bare UDP_SEGMENT, no receiver", runs, None);
     for ((name, _), speeds) in SENDERS.iter().zip(sessions) {
         report.row("net", name, median(speeds), Some(("bare UDP_SEGMENT", runs)));
     }
     Ok(())
 }
 
-/// A bare speed as a rate, in bit/s.
+/// Converts a bare speed to a rate in bit/s.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "no machine carries 2^64 bit/s")]
 fn bits(speed: Speed) -> u64 {
     speed.bits_per_s as u64

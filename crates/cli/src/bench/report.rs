@@ -1,29 +1,29 @@
-//! What was measured, for people and for programs.
+//! Results of measurements, for people and for programs.
 
 use headwater_proto::Size;
 use serde::Serialize;
 
-/// How fast something is.
+/// Speed of a measured part.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Speed {
-    /// bit/s of content (bare loops: of UDP payload) that came through; of a lone sender, what it sent.
+    /// bit/s of received content (bare loops: of UDP payload); without a receiver, of sent content.
     pub bits_per_s: f64,
-    /// Datagrams that came through, per second.
+    /// Received datagrams per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets_per_s: Option<f64>,
-    /// Processor seconds of all threads per 10^9 bytes that came through.
+    /// Processor seconds of all threads per 10^9 received bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_s_per_gb: Option<f64>,
-    /// The part of it that the sender's own thread took.
+    /// Part of the processor time that the sender's own thread took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender_cpu_s_per_gb: Option<f64>,
-    /// The part of it that the receiver's own thread took.
+    /// Part of the processor time that the receiver's own thread took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver_cpu_s_per_gb: Option<f64>,
-    /// Messages that the kernel dropped at the receiver's socket; a run that it had coalesced counts once.
+    /// Messages that the kernel dropped at the receiver's socket; a coalesced run counts once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_drops: Option<u64>,
-    /// Datagrams lost, wherever.
+    /// Lost datagrams in total.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<u64>,
 }
@@ -34,14 +34,14 @@ struct Row<'a> {
     what: &'a str,
     #[serde(flatten)]
     speed: Speed,
-    /// What it is compared with, and the ratio.
+    /// Name of the compared part, and the ratio.
     #[serde(skip_serializing_if = "Option::is_none")]
     bare: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<f64>,
 }
 
-/// Prints rows as they come.
+/// Prints rows of results.
 pub struct Report {
     json: bool,
 }
@@ -51,7 +51,7 @@ impl Report {
         Self { json }
     }
 
-    /// What is about to be measured; for people only.
+    /// Prints the title of a measurement; for people only.
     pub fn title(&self, title: &str) {
         if !self.json {
             println!("{title}\n");
@@ -62,7 +62,7 @@ impl Report {
         }
     }
 
-    /// A row; `bare` is the name and speed of what it is compared with.
+    /// Prints a row; `bare` is the name and speed of the compared part.
     pub fn row(&self, bench: &str, what: &str, speed: Speed, bare: Option<(&str, Speed)>) {
         let ratio = bare.map(|(_, bare)| speed.bits_per_s / bare.bits_per_s);
         let bare = bare.map(|(name, _)| name);
@@ -90,12 +90,12 @@ impl Report {
     }
 }
 
-/// The speed of `bytes` in `seconds`.
+/// Returns the speed of `bytes` in `seconds`.
 pub fn speed(bytes: u64, seconds: f64) -> Speed {
     Speed { bits_per_s: bytes as f64 * 8.0 / seconds, ..Speed::default() }
 }
 
-/// A size for a title.
+/// Formats a size for a title.
 pub fn size(bytes: u64) -> String {
     Size(bytes).to_string()
 }

@@ -1,4 +1,4 @@
-//! Whole sessions to measure: the ones that `send` and `receive` run.
+//! Whole sessions to measure, as `send` and `receive` run them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater::{
-    CongestionControl, Loss, ReceiveOptions, ReceiveOutcome, ReceiveSession, ReceiveSummary, Scheme, SendEnd,
-    SendOptions, SendSession, SendUpdate, prepare,
+    CongestionControl, LinkOptions, ListenOptions, Loss, ReceiveOptions, ReceiveOutcome, ReceiveSession,
+    ReceiveSummary, Scheme, SendEnd, SendOptions, SendSession, SendUpdate, Session, prepare,
 };
 use headwater_proto::Rate;
 
@@ -16,19 +16,19 @@ use super::report::{Speed, speed};
 use super::{process_cpu, thread_cpu};
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Bytes of a symbol, and of a packet with one: 16 bytes of headers, as the identifiers are short.
+/// Bytes of a symbol, and of a packet with a symbol: short identifiers make 16 bytes of headers.
 const SYMBOL_BYTES: u16 = 1_408;
 pub const PACKET_BYTES: usize = 1_424;
-/// Where the sessions are.
+/// Group of the sessions.
 const GROUP: &str = "239.255.72.88:7388";
-/// A TSI of 16 bits keeps the header short.
+/// TSI of 16 bits, which makes the header short.
 const TSI: u32 = 7;
-/// "As fast as it can" of a lone sender.
+/// Rate of a lone sender, above the speed of any machine.
 const RATE_UNBOUND_BITS: u64 = 1_000_000_000_000;
-/// A receiver gives up after this much silence.
+/// Silence after which a receiver gives up.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// What all sessions share.
+/// Parameters that all sessions share.
 pub struct Bed<'a> {
     interface: &'a str,
     group: SocketAddr,
@@ -38,15 +38,15 @@ pub struct Bed<'a> {
     offload: bool,
 }
 
-/// A transfer to measure.
+/// Transfer to measure.
 #[derive(Clone, Copy)]
 pub struct Transfer {
     pub scheme: Scheme,
-    /// Share of the packets that the receiver drops on purpose.
+    /// Share of the packets that the receiver drops deliberately.
     pub loss: f64,
 }
 
-/// Time and processor time at some point.
+/// Time and processor time at an instant.
 #[derive(Clone, Copy)]
 struct Moment {
     at: Instant,
@@ -61,15 +61,15 @@ impl Moment {
 }
 
 impl<'a> Bed<'a> {
-    /// Sends `file` of `bytes` bytes; received files go to the folder `out`.
-    /// With `offload`, the kernel cuts runs of datagrams where it can.
+    /// Sends `file` of `bytes` bytes; received files go to the folder `out`. With `offload`, the kernel
+    /// segments runs of datagrams if supported.
     pub fn new(interface: &'a str, file: &'a Path, out: PathBuf, bytes: u64, offload: bool) -> Self {
         let group = GROUP.parse().expect("an address and a port");
         Self { interface, group, file, out, bytes, offload }
     }
 
-    /// One sender at a rate in bit/s, one receiver. Counted from the first packet until the file is in place;
-    /// reading and hashing the content before that is not. A transfer that fails for loss has speed 0.
+    /// Measures a sender at a rate in bit/s and a receiver, from the first packet until the file is in place,
+    /// without the hashing before. A transfer that fails because of loss has speed 0.
     pub fn transfer(&self, transfer: Transfer, rate_bits: u64) -> Result<Speed, Failure> {
         let mut receiver = self.receiver(transfer)?;
         let mut sender = self.sender(transfer.scheme, rate_bits, SendEnd::Never)?;
@@ -102,7 +102,7 @@ impl<'a> Bed<'a> {
         Ok(self.speed_of(&summary, end.at - start.at, cpus))
     }
 
-    /// One sender, nobody listening, as fast as it can.
+    /// Measures a sender at full speed without a receiver.
     pub fn send_alone(&self, scheme: Scheme, time: Duration) -> Result<Speed, Failure> {
         let mut sender = self.sender(scheme, RATE_UNBOUND_BITS, SendEnd::After(time))?;
         let mut start = None;
@@ -141,22 +141,23 @@ impl<'a> Bed<'a> {
         let rate = Rate::from_bits(rate_bits);
         let rate = rate.ok_or_else(|| Failure::new(Exit::Other, "the bare loops carried nothing"))?;
         let files = prepare([self.file]).or_exit(Exit::Disk, "cannot read the content back")?;
-        let options = SendOptions::new(self.group, CongestionControl::Fixed { rate })
-            .with_interface(Some(self.interface.to_owned()))
-            .with_scheme(scheme)
-            .with_symbol_size(Some(SYMBOL_BYTES))
-            .with_tsi(Some(TSI))
-            .with_offload(self.offload)
-            .with_end(end);
+        let interface = Some(self.interface.to_owned());
+        let link = LinkOptions { interface, offload: self.offload, ..LinkOptions::new(self.group) };
+        let options = SendOptions {
+            scheme,
+            symbol_size: Some(SYMBOL_BYTES),
+            tsi: Some(TSI),
+            end,
+            ..SendOptions::new(link, CongestionControl::Fixed { rate })
+        };
         SendSession::open(files, options).or_exit(Exit::Network, "cannot open a sending session")
     }
 
     fn receiver(&self, transfer: Transfer) -> Result<ReceiveSession, Failure> {
         let loss = (transfer.loss > 0.0).then_some(Loss { probability: transfer.loss, seed: 1 });
-        let options = ReceiveOptions::new(self.group, &self.out)
-            .with_interface(Some(self.interface.to_owned()))
-            .with_timeout(Some(SILENCE))
-            .with_loss(loss);
+        let (interface, timeout) = (Some(self.interface.to_owned()), Some(SILENCE));
+        let listen = ListenOptions { interface, timeout, loss, ..ListenOptions::new(self.group) };
+        let options = ReceiveOptions::new(listen, &self.out);
         ReceiveSession::open(options).or_exit(Exit::Network, "cannot open a receiving session")
     }
 }

@@ -1,4 +1,4 @@
-//! Who plays in the demo: one sender and three receivers, each on a thread, all telling the main thread.
+//! Sessions of the demo: a sender and three receivers, each on a thread, which report to the main thread.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use headwater::net::Interface;
 use headwater::{
-    CongestionControl, Loss, ReceiveError, ReceiveOptions, ReceiveSession, ReceiveSummary, ReceiveUpdate,
-    SendError, SendOptions, SendSession, SendSummary, SendUpdate, prepare,
+    CongestionControl, ListenOptions, Loss, ReceiveError, ReceiveOptions, ReceiveSession, ReceiveSummary,
+    ReceiveUpdate, SendError, SendOptions, SendSession, SendSummary, SendUpdate, Session, prepare,
 };
 use headwater_proto::Rate;
 
@@ -19,43 +19,43 @@ use crate::receive::error_failure;
 use crate::send;
 use crate::shutdown::Shutdown;
 
-/// The three receivers by name.
+/// Names of the three receivers.
 pub const RECEIVERS: [&str; 3] = ["steady", "late", "lossy"];
-/// The one that joins late.
+/// Index of the receiver that joins late.
 pub const LATE: usize = 1;
-/// After this part of a pass.
+/// Part of a pass after which the late receiver joins.
 pub const LATE_AT_PASS: f64 = 0.4;
-/// The one that loses packets.
+/// Index of the receiver that loses packets.
 pub const LOSSY: usize = 2;
-/// This part of them.
+/// Share of packets that the lossy receiver drops.
 pub const LOSS: f64 = 0.1;
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 72, 87);
-/// A receiver that hears nothing for so long gives up, so that the demo always ends.
+/// Silence after which a receiver gives up, so that the demo always ends.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// What the threads tell.
+/// Report of a thread.
 pub enum Report {
-    /// The sender goes on.
+    /// Update of the sender.
     Sender(SendUpdate),
-    /// The sender ended.
+    /// End of the sender.
     SenderEnded(Result<Box<SendSummary>, SendError>),
-    /// A receiver goes on.
+    /// Update of a receiver.
     Receiver(usize, ReceiveUpdate),
-    /// A receiver ended.
+    /// End of a receiver.
     ReceiverEnded(usize, Result<Box<ReceiveSummary>, ReceiveError>),
 }
 
-/// Where the demo takes place.
+/// Network of the demo.
 pub struct Stage {
-    /// The base channel.
+    /// Group and port of the base channel.
     pub group: SocketAddr,
-    /// The loopback interface.
+    /// Name of the loopback interface.
     pub interface: String,
 }
 
 impl Stage {
-    /// Finds the loopback interface, and a port that nobody else uses now.
+    /// Finds the loopback interface and a free port.
     pub fn set() -> Result<Self, Failure> {
         let tried = "cannot play the demo on this machine";
         let interfaces = Interface::list().or_exit(Exit::Network, tried)?;
@@ -74,9 +74,9 @@ impl Stage {
     /// Opens the sender of a file.
     pub fn sender(&self, file: &Path, rate: Rate, capture: Option<&Capture>) -> Result<SendSession, Failure> {
         let files = prepare([file]).or_exit(Exit::Usage, "cannot send this file")?;
-        let options = SendOptions::new(self.group, CongestionControl::Fixed { rate })
-            .with_interface(Some(self.interface.clone()))
-            .with_trace(capture.map(Capture::hook));
+        let mut options = SendOptions::new(self.group, CongestionControl::Fixed { rate });
+        options.link.interface = Some(self.interface.clone());
+        options.link.trace = capture.map(Capture::hook);
         SendSession::open(files, options).map_err(|error| send::failure("cannot send over loopback", error))
     }
 
@@ -91,16 +91,19 @@ impl Stage {
         shutdown: &Shutdown,
     ) -> Result<JoinHandle<()>, Failure> {
         let loss = (receiver == LOSSY).then_some(Loss { probability: LOSS, seed });
-        let options = ReceiveOptions::new(self.group, out)
-            .with_interface(Some(self.interface.clone()))
-            .with_tsi(Some(tsi.into()))
-            .with_timeout(Some(SILENCE_MAX))
-            .with_loss(loss);
+        let listen = ListenOptions {
+            interface: Some(self.interface.clone()),
+            tsi: Some(tsi.into()),
+            timeout: Some(SILENCE_MAX),
+            loss,
+            ..ListenOptions::new(self.group)
+        };
+        let options = ReceiveOptions::new(listen, out);
         let mut session = ReceiveSession::open(options)
             .map_err(|error| error_failure("cannot receive over loopback", error))?;
         shutdown.watch(session.stop_handle());
         spawn(RECEIVERS[receiver], move || {
-            // Nobody listens any more only when the demo has failed elsewhere.
+            // The main thread no longer receives reports only if the demo has failed.
             let result = session.run(&mut |update| drop(reports.send(Report::Receiver(receiver, update))));
             drop(reports.send(Report::ReceiverEnded(receiver, result.map(Box::new))));
         })

@@ -1,4 +1,4 @@
-//! The demo's content: made up, and compared.
+//! Content of the demo: generation and comparison.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 /// Bytes written or read at a time.
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// Writes `bytes` bytes that no compression or repetition helps with: BLAKE3's output for `seed`.
+/// Writes `bytes` incompressible bytes without repetitions: BLAKE3's output for `seed`.
 pub fn make(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(b"headwater demo").update(&seed.to_be_bytes());
@@ -24,7 +24,7 @@ pub fn make(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
     file.flush()
 }
 
-/// BLAKE3 of a file, read from disk: it owes nothing to the digests that the session carries.
+/// Returns the BLAKE3 digest of a file, read from disk, independent of the digests in the session.
 pub fn digest(path: &Path) -> io::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut file = File::open(path)?;

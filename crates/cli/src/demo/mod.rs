@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use headwater::{ReceiveSummary, SendSession, SendSummary, SendUpdate, StopHandle};
+use headwater::{ReceiveSummary, SendSession, SendSummary, SendUpdate, Session, StopHandle};
 use headwater_proto::eventlog::{Event, Role};
 use headwater_proto::{Rate, Size};
 use tempfile::TempDir;
@@ -27,13 +27,13 @@ use cast::{LATE, LATE_AT_PASS, RECEIVERS, Report, Stage};
 use table::{Row, Table};
 use view::View;
 
-/// What a pass takes unless a rate is given; the late receiver then ends the demo after 1.4 of it.
+/// Default duration of a pass; the late receiver ends the demo after 1.4 passes.
 const PASS: Duration = Duration::from_secs(6);
 const RATE_MIN_BITS: u64 = 1_000_000;
-/// Beyond it, small machines lose packets for want of time.
+/// Maximum default rate in bit/s, above which small machines lose packets.
 const RATE_MAX_BITS: u64 = 100_000_000;
 
-/// Plays the demo in a temporary folder, which goes away at the end.
+/// Runs the demo in a temporary folder, which is deleted at the end.
 pub fn run(args: &DemoArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
@@ -62,7 +62,7 @@ fn put_away(args: &DemoArgs, folder: TempDir, screen: &Screen) -> Result<(), Fai
     folder.close().or_exit(Exit::Disk, tried)
 }
 
-/// A demo that came to its end.
+/// Completed demo.
 struct Ended {
     original: PathBuf,
     bytes: u64,
@@ -70,7 +70,7 @@ struct Ended {
     received: Vec<(Duration, PathBuf, ReceiveSummary)>,
 }
 
-/// The demo under way.
+/// Demo in progress.
 struct Play<'a> {
     args: &'a DemoArgs,
     folder: &'a Path,
@@ -81,7 +81,7 @@ struct Play<'a> {
     shutdown: &'a Shutdown,
     events: &'a mut Events,
     view: View<'a>,
-    /// The sender until it starts.
+    /// Session of the sender before the start.
     waiting: Option<SendSession>,
     listening: usize,
     threads: Vec<JoinHandle<()>>,
@@ -107,7 +107,7 @@ fn play(
     if bytes == 0 {
         return Err(Failure::new(
             Exit::Usage,
-            "the demo has nothing to show with no content; give it a byte or more",
+            "the demo needs content; give a file or --size of at least 1 byte",
         ));
     }
     let rate = args.rate.unwrap_or_else(|| rate_for(bytes));
@@ -147,11 +147,11 @@ impl Play<'_> {
             .try_for_each(|receiver| self.receive(receiver))
     }
 
-    /// Runs until the sender has ended.
+    /// Runs until the end of the sender.
     fn watch(&mut self, inbox: &Receiver<Report>) -> Result<(), Failure> {
         while self.sent.is_none() {
-            // This end keeps a sender of its own: the channel never closes.
-            let report = inbox.recv().or_exit(Exit::Other, "the demo's threads are gone")?;
+            // The main thread holds a sending end, so that the channel never closes.
+            let report = inbox.recv().or_exit(Exit::Other, "the threads of the demo have ended")?;
             self.report(report)?;
             if self.shutdown.is_asked() {
                 return Err(Failure::new(
@@ -216,7 +216,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Nobody may still be writing when the folder goes away.
+    /// Waits for all threads, so that no thread writes while the folder is deleted.
     fn end_threads(&mut self) {
         self.shutdown.stop_sessions();
         for thread in self.threads.drain(..) {
@@ -226,7 +226,7 @@ impl Play<'_> {
         }
     }
 
-    /// The sender begins when the first two listen: what they miss is then the network's doing.
+    /// Starts the sender once the first two receivers have joined.
     fn joined(&mut self, receiver: usize) -> Result<(), Failure> {
         self.listening += usize::from(receiver != LATE);
         if self.listening == RECEIVERS.len() - 1
@@ -269,7 +269,7 @@ impl Play<'_> {
     }
 }
 
-/// The file given, or one made up.
+/// Returns the given file, or creates a file.
 fn original(args: &DemoArgs, folder: &Path) -> Result<PathBuf, Failure> {
     if let Some(file) = &args.file {
         let metadata =
@@ -285,13 +285,13 @@ fn original(args: &DemoArgs, folder: &Path) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// The rate at which a pass takes [`PASS`], within bounds.
+/// Returns the rate at which a pass takes [`PASS`], within bounds.
 fn rate_for(bytes: u64) -> Rate {
     let bits = bytes.saturating_mul(8) / PASS.as_secs();
     Rate::from_bits(bits.clamp(RATE_MIN_BITS, RATE_MAX_BITS)).expect("the bounds are above 0")
 }
 
-/// Compares the copies with the original, and sums up.
+/// Compares the copies with the original, and prints the summary.
 fn conclude(args: &DemoArgs, ended: &Ended, events: &mut Events) -> Result<(), Failure> {
     let digest = digest(&ended.original)?;
     let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! The demo's last word: what each receiver needed, and what multicast saved.
+//! Summary of the demo: cost of each receiver, and saving by multicast.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use headwater_proto::Size;
 use super::cast::RECEIVERS;
 use crate::screen::{percent, ratio, time};
 
-/// A receiver that has it all.
+/// Receiver with the whole file.
 pub struct Row {
-    /// Time from the sender's start to its join.
+    /// Time from the start of the sender to the join of the receiver.
     pub joined: Duration,
-    /// How it ended.
+    /// Summary of the session.
     pub summary: ReceiveSummary,
-    /// Whether its copy is the original.
+    /// Whether the copy equals the original.
     pub identical: bool,
 }
 
-/// The summary.
+/// Summary of the demo.
 pub struct Table<'a> {
-    /// The receivers, in order.
+    /// Receivers, in order.
     pub rows: &'a [Row],
-    /// The sender.
+    /// Summary of the sender.
     pub sent: &'a SendSummary,
     /// Bytes of the file.
     pub bytes: u64,
-    /// BLAKE3 of the original.
+    /// BLAKE3 digest of the original.
     pub digest: blake3::Hash,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Table<'_> {
         )?;
         let unicast = self.bytes.saturating_mul(copies);
         write!(f, "unicast    {} for {copies} copies, without any repeats", Size(unicast))?;
-        // A file of a few bytes costs more to describe than to send.
+        // The description of a file of a few bytes is longer than the file.
         if unicast > sent { write!(f, ": {:.1} times as much", ratio(unicast, sent)) } else { Ok(()) }
     }
 }

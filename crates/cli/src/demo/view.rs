@@ -1,4 +1,4 @@
-//! The demo's live picture: a bar for the sender and one for each receiver.
+//! Live view of the demo: a bar for the sender and for each receiver.
 
 use headwater::{ReceiveProgress, ReceiveUpdate, SendStarted, SendUpdate};
 use headwater_proto::Size;
@@ -10,7 +10,7 @@ use crate::screen::{Bar, Screen, rate, time};
 /// Steps of the sender's bar.
 const STEPS: f64 = 10_000.0;
 
-/// The bars, or a few lines where there is no terminal.
+/// Bars, or a few lines without a terminal.
 pub struct View<'a> {
     screen: &'a Screen,
     sender: Bar,

@@ -1,4 +1,4 @@
-//! Captures: frames from pcap or pcapng files, and the UDP datagrams in them.
+//! Captures: frames of pcap or pcapng files, and the UDP datagrams in the frames.
 
 use std::io::{Cursor, Read};
 use std::net::SocketAddr;
@@ -15,50 +15,50 @@ use pcap_file::{DataLink, PcapError};
 /// First bytes of a pcapng file: the type of its section header block.
 const PCAPNG_MAGIC: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
 
-/// A captured frame.
+/// Captured frame.
 pub struct Frame {
-    /// When it was captured, since 1970.
+    /// Capture time since 1970.
     pub time: Duration,
-    /// Its outermost header.
+    /// Outermost header.
     pub link: LinkType,
-    /// Its bytes, from that header on.
+    /// Bytes, from the outermost header on.
     pub bytes: Vec<u8>,
 }
 
 /// Frames of a capture, in order.
 pub enum Capture<R: Read> {
-    /// The classic format.
+    /// The classic format, pcap.
     Pcap(PcapReader<R>),
-    /// The newer one.
+    /// The newer format, pcapng.
     PcapNg(PcapNgReader<R>),
 }
 
-/// What a frame begins with.
+/// Outermost header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkType {
-    /// An IP header at once: 101, 228, 229.
+    /// IP header: 101, 228, 229.
     Raw,
     /// Ethernet: 1.
     Ethernet,
-    /// An address family in the byte order of the machine that captured: 0; in network order: 108.
+    /// Address family in the byte order of the capturing machine: 0; in network order: 108.
     Null,
     /// Linux cooked capture: 113.
     LinuxCooked,
     /// Linux cooked capture, second version: 276.
     LinuxCooked2,
-    /// Any other, by its number.
+    /// Any other header, by number.
     Unknown(u32),
 }
 
-/// A UDP datagram of a frame.
+/// UDP datagram of a frame.
 pub struct Datagram<'a> {
-    /// Address and port it came from.
+    /// Source address and port.
     pub source: SocketAddr,
-    /// Address and port it went to.
+    /// Destination address and port.
     pub destination: SocketAddr,
-    /// The length field of its header: payload and 8 bytes.
+    /// Length field of the UDP header: payload and 8 bytes.
     pub udp_length: u16,
-    /// UDP payload, as far as it was captured.
+    /// Captured part of the UDP payload.
     pub payload: &'a [u8],
 }
 
@@ -75,7 +75,7 @@ pub fn open<R: Read>(mut reader: R) -> Result<Capture<impl Read>, PcapError> {
 }
 
 impl<R: Read> Capture<R> {
-    /// The next frame.
+    /// Reads the next frame.
     pub fn next_frame(&mut self) -> Option<Result<Frame, PcapError>> {
         match self {
             Self::Pcap(reader) => {
@@ -88,7 +88,7 @@ impl<R: Read> Capture<R> {
     }
 }
 
-/// The next block that holds a frame.
+/// Reads up to the next block with a frame.
 fn next_of_pcapng<R: Read>(reader: &mut PcapNgReader<R>) -> Option<Result<Frame, PcapError>> {
     loop {
         let (interface, ticks, bytes) = match reader.next_block()? {
@@ -107,8 +107,8 @@ fn next_of_pcapng<R: Read>(reader: &mut PcapNgReader<R>) -> Option<Result<Frame,
     }
 }
 
-/// The reader takes the clock's ticks for nanoseconds; the interface says what they are, and microseconds if
-/// it does not.
+/// Converts a capture time. The reader assumes ticks of nanoseconds; the interface block has the resolution,
+/// by default microseconds.
 fn time_of(ticks: u128, interface: &InterfaceDescriptionBlock<'_>) -> Duration {
     let resolution = interface.options.iter().find_map(|option| match option {
         InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
@@ -137,7 +137,7 @@ impl From<DataLink> for LinkType {
 }
 
 impl LinkType {
-    /// The UDP datagram in a frame; `None` for anything else, later fragments of a datagram among it.
+    /// Returns the UDP datagram in a frame; `None` for other frames and for later fragments of a datagram.
     pub fn datagram(self, frame: &[u8]) -> Option<Datagram<'_>> {
         let sliced = match self {
             Self::Raw => SlicedPacket::from_ip(frame),

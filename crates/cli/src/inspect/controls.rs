@@ -1,4 +1,4 @@
-//! Which sessions of a capture run which congestion control, as their FDTs say: the bytes of a packet do not.
+//! Congestion controls of the sessions of a capture, from the FDTs: packets do not name the control.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use headwater_proto::controls::{CciForm, Control};
 use headwater_wire::fdt::Instance;
 
-/// Most sessions remembered; the packets of further ones are shown in WEBRC's shape.
+/// Maximum number of sessions in memory; packets of further sessions are shown in WEBRC's format.
 const SESSIONS_MAX: usize = 64;
 /// Sessions whose packets carry FLID's congestion control information.
 #[derive(Default)]
@@ -15,7 +15,7 @@ pub struct Controls {
 }
 
 impl Controls {
-    /// Takes the FDT of a session.
+    /// Reads the FDT of a session.
     pub fn learn(&mut self, source: SocketAddr, tsi: u64, xml: &str) {
         let Ok(instance) = Instance::parse(xml.as_bytes()) else { return };
         let control = instance.control.and_then(|control| Control::of_fdt(control.name()));
@@ -26,7 +26,7 @@ impl Controls {
         }
     }
 
-    /// Whether packets with this TSI have FLID's CCI. False until their FDT has been seen.
+    /// Whether packets with this TSI have FLID's CCI. False before the FDT of the session.
     pub fn is_flid(&self, source: SocketAddr, tsi: Option<u64>) -> bool {
         tsi.is_some_and(|tsi| self.flid.contains(&(source, tsi)))
     }

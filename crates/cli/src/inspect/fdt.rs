@@ -1,4 +1,4 @@
-//! FDT instances put together from the packets of a capture. Source symbols only: a capture is rarely lossy.
+//! Reassembly of FDT instances from the source symbols of a capture. A capture rarely has losses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -10,10 +10,10 @@ use headwater_wire::extensions::ContentEncoding;
 use headwater_wire::fdt::DOCUMENT_LEN_MAX;
 use headwater_wire::{Fti, alc};
 
-/// Most instances put together at a time; further ones are passed over.
+/// Maximum number of instances in reassembly; further instances are ignored.
 const INSTANCES_MAX: usize = 64;
 
-/// FDT instances under way.
+/// FDT instances in reassembly.
 #[derive(Default)]
 pub struct FdtAssembly {
     instances: BTreeMap<(SocketAddr, u64, u32), Instance>,
@@ -27,7 +27,7 @@ struct Instance {
 }
 
 impl FdtAssembly {
-    /// Takes a packet. When it completes an instance for the first time, the instance's XML.
+    /// Processes a packet. Returns the XML of the instance that the packet completes for the first time.
     pub fn take(&mut self, source: SocketAddr, packet: &alc::Repr, symbol: &[u8]) -> Option<String> {
         let (fdt, fti) = (packet.extensions.fdt?, packet.extensions.fti?);
         if packet.toi != Some(0) {
@@ -70,8 +70,8 @@ impl Instance {
         Some(Self { fti, partition: partition.ok()?, body: vec![0; length], held: BTreeSet::new() })
     }
 
-    /// Puts a symbol in its place; whether it was missing. `None` for repair symbols and for those that have
-    /// no place.
+    /// Stores a symbol. Returns whether the symbol was missing; `None` for repair symbols and for symbols
+    /// beyond the object.
     fn place(&mut self, packet: &alc::Repr, symbol: &[u8]) -> Option<bool> {
         let id = packet.payload_id?;
         let block = self.partition.block(id.sbn).filter(|block| id.esi < block.symbols)?;

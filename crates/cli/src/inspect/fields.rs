@@ -1,15 +1,15 @@
-//! Columns by the names of Wireshark 4.0's dissectors `alc`, `rmt-lct` and `rmt-fec`, written as
-//! `tshark -T fields` does.
+//! Columns with the names of Wireshark 4.0's dissectors `alc`, `rmt-lct` and `rmt-fec`, in the format of
+//! `tshark -T fields`.
 //!
-//! They say all that Headwater can read, which is more than stock tshark: FEC payload ID and EXT_FTI of every
-//! scheme. `tests/interop/tshark.sh` compares the rest.
+//! The columns contain more than stock tshark reads: FEC payload ID and EXT_FTI of every scheme.
+//! `tests/interop/tshark.sh` compares all other columns.
 
 use headwater_wire::extensions::{HET_CENC, HET_FDT, HET_FTI};
 use headwater_wire::{Extensions, Fti};
 
 use super::packet::{Extension, Packet, hex};
 
-/// A column: its name, and what it says of a packet. Empty where the packet has no such field.
+/// Column: name, and value for a packet; empty if the packet has no such field.
 type Column = (&'static str, fn(&Packet<'_>) -> String);
 
 const COLUMNS: [Column; 33] = [
@@ -67,13 +67,13 @@ const COLUMNS: [Column; 33] = [
     ("alc.payload", |packet| hex(packet.symbols)),
 ];
 
-/// The header line.
+/// Returns the header line.
 pub fn header() -> String {
     let names = COLUMNS.iter().map(|(name, _)| *name);
     ["frame.number", "udp.length"].into_iter().chain(names).collect::<Vec<_>>().join("\t")
 }
 
-/// The line of a frame; nothing but its number when it is no UDP or no LCT packet.
+/// Returns the line of a frame; only the number for a frame without a UDP datagram or LCT packet.
 pub fn row(frame: u64, udp_length: Option<u16>, packet: Option<&Packet<'_>>) -> String {
     let mut cells = vec![frame.to_string(), shown(udp_length)];
     cells.extend(COLUMNS.iter().map(|(_, cell)| packet.map(cell).unwrap_or_default()));
@@ -84,12 +84,12 @@ fn shown(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// Several values of one field stand between commas.
+/// Joins the values of a field by commas.
 fn listed(values: impl Iterator<Item = String>) -> String {
     values.collect::<Vec<_>>().join(",")
 }
 
-/// Those that tshark takes apart have no data of their own.
+/// Extensions that tshark dissects have no data field.
 fn is_opaque(extension: &Extension<'_>) -> bool {
     !matches!(extension.het, HET_FTI | HET_FDT | HET_CENC)
 }

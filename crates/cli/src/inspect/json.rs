@@ -1,11 +1,11 @@
-//! A packet as a JSON object.
+//! Packets as JSON objects.
 
 use serde::Serialize;
 
 use super::packet::{CciFields, Packet, hex};
 use super::pgm::Fields;
 
-/// One line of `headwater inspect --json`.
+/// Line of `headwater inspect --json`.
 #[derive(Serialize)]
 pub struct Line<'a> {
     frame: u64,
@@ -39,7 +39,7 @@ struct Lct {
     codepoint: u8,
     cci: Cci,
     tsi: Option<u64>,
-    /// Up to 112 bits: more than a JSON number carries safely.
+    /// Identifier of up to 112 bits, more than a JSON number carries safely.
     toi: Option<String>,
 }
 
@@ -55,7 +55,7 @@ struct CciValues {
     slot: u16,
     channel: u16,
     sequence: u32,
-    /// FLID-DL only.
+    /// Only for FLID-DL.
     #[serde(skip_serializing_if = "Option::is_none")]
     increase: Option<bool>,
 }
@@ -99,7 +99,7 @@ struct Fec {
 }
 
 impl<'a> Line<'a> {
-    /// A frame that holds a datagram.
+    /// Creates the line of a frame with a datagram.
     pub fn new(frame: u64, time: f64, source: String, destination: String) -> Self {
         Self {
             frame,
@@ -116,19 +116,19 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Adds what PGM says around it, or by itself.
+    /// Adds the fields of the PGM packet around the ALC packet, or of a PGM packet alone.
     pub fn with_envelope(mut self, pgm: Option<&'a Fields>) -> Self {
         self.pgm = pgm;
         self
     }
 
-    /// Adds why the datagram is neither.
+    /// Adds the reason why the datagram is neither ALC nor PGM.
     pub fn with_error(mut self, error: String) -> Self {
         self.error = Some(error);
         self
     }
 
-    /// Adds what the datagram is, and the FDT that it completed.
+    /// Adds the packet, and the FDT that the packet completes.
     pub fn with_packet(mut self, packet: &Packet<'_>, is_flid: bool, fdt: Option<&'a str>) -> Self {
         self.lct = Some(lct(packet, is_flid));
         self.extensions = extensions(packet);

@@ -21,7 +21,7 @@ use controls::Controls;
 use fdt::FdtAssembly;
 use packet::Content;
 
-/// Shows a capture on standard output. A reader that goes away ends it, as a success.
+/// Shows a capture on standard output. Succeeds, too, if the reader closes the output.
 pub fn run(args: &InspectArgs) -> Result<Exit, Failure> {
     let tried = || format!("cannot read the capture '{}'", args.file.display());
     let mut capture = capture::open(open(&args.file).or_exit(Exit::Disk, tried())?)
@@ -56,7 +56,7 @@ fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     if path == Path::new("-") { Ok(Box::new(io::stdin().lock())) } else { Ok(Box::new(File::open(path)?)) }
 }
 
-/// A walk over a capture.
+/// Iteration over a capture.
 struct Inspection<'a> {
     args: &'a InspectArgs,
     start: Option<Duration>,
@@ -107,7 +107,7 @@ impl<'a> Inspection<'a> {
         let time = frame.time.saturating_sub(start).as_secs_f64();
         match content {
             Ok(content) => self.packet(time, &datagram, &content, out),
-            // Without a port, whatever else is in the capture is no news.
+            // Without a port, packets of other protocols are not shown.
             Err(_) if self.args.port.is_none() => Ok(()),
             Err(error) => self.no_packet(time, &datagram, error, out),
         }
@@ -176,7 +176,7 @@ impl<'a> Inspection<'a> {
         out.write_all(b"\n")
     }
 
-    /// Says on standard error when nothing was found, and why that may be.
+    /// Reports on standard error that no packet was found, with possible reasons.
     fn report(&self, path: &Path) {
         if self.packets > 0 {
             return;
@@ -193,7 +193,7 @@ impl<'a> Inspection<'a> {
     }
 }
 
-/// Text of a stranger on our terminal: control characters could rewrite the screen.
+/// Escapes text of a sender for the terminal: control characters could rewrite the screen.
 fn harmless(line: &str) -> String {
     line.chars().map(|c| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! A datagram taken apart as an LCT packet, and as an ALC packet where it is one.
+//! Parsing of a datagram as an LCT packet and, if possible, as an ALC packet.
 
 use headwater_wire::alc;
 use headwater_wire::cci::{CciError, FlidSlCci, WebrcCci};
@@ -9,32 +9,32 @@ use headwater_wire::{EncodingId, bcfs, lct};
 
 use super::pgm;
 
-/// EXT_NOP, which says nothing (RFC 5651 section 5.2.1).
+/// EXT_NOP, which has no meaning (RFC 5651 section 5.2.1).
 const HET_NOP: u8 = 0;
-/// Extensions from this type on are one word long and have no length byte.
+/// First type of extensions that are a single word long and have no length byte.
 const HET_ONE_WORD: u8 = 128;
 
-/// What a datagram is: at least one of both.
+/// Parsed datagram: PGM, LCT, or LCT in PGM.
 pub struct Content<'a> {
-    /// PGM around it.
+    /// PGM packet.
     pub envelope: Option<pgm::Fields>,
-    /// An LCT packet.
+    /// LCT packet.
     pub packet: Option<Packet<'a>>,
 }
 
 impl<'a> Content<'a> {
-    /// Looks at a datagram between two ports. What is `is_expected` to be one of both is taken at less than
-    /// what tells it from anything else.
+    /// Parses a datagram between two ports. With `is_expected`, packets that could belong to another protocol
+    /// are accepted, too.
     ///
     /// # Errors
-    /// Why it is neither.
+    /// The reason why the datagram is neither PGM nor LCT.
     pub fn new(datagram: &'a [u8], ports: [u16; 2], is_expected: bool) -> Result<Self, String> {
-        // A reply to a request for a packet of files carries that packet.
+        // A reply to a request for a packet of files contains the packet.
         let datagram = match bcfs::Header::parse(datagram) {
             Ok((header, body)) if header.kind == bcfs::Kind::Reply => body,
             _ => datagram,
         };
-        // By its checksum: the first bits of other makes' PGM may be LCT's version.
+        // PGM is recognized by the checksum, because the first bits of PGM packets may equal LCT's version.
         let not_pgm = match pgm::Envelope::new(datagram, ports, is_expected) {
             Ok(envelope) => {
                 return Ok(Self { envelope: Some(envelope.fields()), packet: envelope.carried });
@@ -48,22 +48,22 @@ impl<'a> Content<'a> {
     }
 }
 
-/// A datagram whose LCT header is sound.
+/// Datagram with a valid LCT header.
 pub struct Packet<'a> {
     datagram: &'a [u8],
-    /// The LCT header.
+    /// LCT header.
     pub lct: lct::Packet<&'a [u8]>,
-    /// What Headwater understands of it; an error where the rest is no ALC packet of a known FEC scheme.
+    /// ALC packet; an error if the payload is no ALC packet of a known FEC scheme.
     pub alc: Result<alc::Repr, alc::AlcError>,
-    /// The symbols behind the FEC payload ID; all behind the LCT header where that cannot be read.
+    /// Symbols after the FEC payload ID; all bytes after the LCT header if the payload ID is unreadable.
     pub symbols: &'a [u8],
 }
 
-/// What the congestion control information says.
+/// Parsed congestion control information.
 pub enum CciFields {
-    /// In the shape of WEBRC and M2C.
+    /// Format of WEBRC and M2C.
     Webrc(WebrcCci),
-    /// In that of FLID-DL.
+    /// Format of FLID-DL.
     Flid(FlidSlCci),
 }
 
@@ -77,21 +77,21 @@ pub struct FieldSizes {
     pub toi: usize,
 }
 
-/// A header extension.
+/// Header extension.
 pub struct Extension<'a> {
-    /// Its type.
+    /// Type.
     pub het: u8,
-    /// Its length in words, where it has a length byte.
+    /// Length in words, if the extension has a length byte.
     pub words: Option<usize>,
-    /// What follows type and length.
+    /// Bytes after type and length.
     pub content: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Looks at a datagram.
+    /// Parses a datagram.
     ///
     /// # Errors
-    /// When the LCT header is malformed.
+    /// If the LCT header is malformed.
     pub fn new(datagram: &'a [u8]) -> Result<Self, lct::LctError> {
         let lct = lct::Packet::new_checked(datagram)?;
         let (alc, symbols) = match alc::parse(datagram) {
@@ -101,22 +101,22 @@ impl<'a> Packet<'a> {
         Ok(Self { datagram, lct, alc, symbols })
     }
 
-    /// The flags of the header's second byte without the field sizes: H (0x10), two reserved bits, A (2), B
-    /// (1).
+    /// Returns the flags of the header's second byte without the field sizes: H (0x10), two reserved bits, A
+    /// (2), B (1).
     pub fn flags(&self) -> u8 {
         self.datagram[1] & 0x1F
     }
 
-    /// What the CCI says, in a session that is known to run FLID-DL or not.
+    /// Parses the CCI of a session that runs FLID-DL or another control.
     ///
     /// # Errors
-    /// When it has another length.
+    /// If the CCI has another length.
     pub fn cci(&self, is_flid: bool) -> Result<CciFields, CciError> {
         let cci = headwater_wire::Cci::new(self.lct.cci())?;
         if is_flid { cci.flid_sl().map(CciFields::Flid) } else { cci.webrc().map(CciFields::Webrc) }
     }
 
-    /// Lengths of the header's fields.
+    /// Returns the lengths of the header's fields.
     pub fn field_sizes(&self) -> FieldSizes {
         let half = usize::from(self.datagram[1] >> 4 & 1) * 2;
         FieldSizes {
@@ -126,7 +126,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The extensions in order.
+    /// Returns the extensions in order.
     pub fn extensions(&self) -> impl Iterator<Item = Extension<'_>> {
         self.lct.extensions().map(|(het, content)| Extension {
             het,
@@ -135,14 +135,14 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// The FEC scheme, if there is a payload and its codepoint is known.
+    /// Returns the FEC scheme, if the packet has a payload and a known codepoint.
     pub fn scheme(&self) -> Option<EncodingId> {
         EncodingId::from_codepoint(self.lct.codepoint())
     }
 }
 
 impl Extension<'_> {
-    /// Its name in the RFCs, or ours.
+    /// Returns the name of the extension in the RFCs, or in Headwater.
     pub fn name(&self) -> &'static str {
         match self.het {
             HET_NOP => "EXT_NOP",
@@ -160,7 +160,7 @@ impl Extension<'_> {
     }
 }
 
-/// Bytes in lower-case hexadecimal.
+/// Formats bytes in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {

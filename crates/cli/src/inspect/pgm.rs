@@ -1,31 +1,31 @@
-//! A datagram as a PGM packet: what it says, and the session of files that it may carry.
+//! Parsing of a datagram as a PGM packet, which may contain an ALC packet.
 
-use headwater_wire::pgm::{Body, Kind, Options, Packet, PgmPacketError, PgmReport};
+use headwater_wire::pgm::{Body, Kind, Options, Packet, PgmPacketError, PgmReport, PgmWord};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
 use super::packet::{self, hex};
 
-/// UDP ports that OpenPGM has for PGM: of receivers' NAKs, and of what goes to the group.
+/// UDP ports of OpenPGM: for receivers' NAKs, and for packets to the group.
 const PORTS: [u16; 2] = [3_055, 3_056];
-/// PGM ports of a source that carries files begin here (`docs/reference/wire/pgm.md`).
+/// First PGM port of a source of files (`docs/reference/wire/pgm.md`).
 const CARRIER_PORT_MIN: u16 = 0x8000;
 const CHECKSUM: core::ops::Range<usize> = 6..8;
 
-/// A PGM packet, and what of a session of files is in it.
+/// PGM packet with the ALC packet inside, if any.
 pub struct Envelope<'a> {
-    /// The packet.
+    /// PGM packet.
     pub pgm: Packet<'a>,
-    /// The ALC packet that is its data.
+    /// ALC packet in the data of the PGM packet.
     pub carried: Option<packet::Packet<'a>>,
 }
 
 impl<'a> Envelope<'a> {
-    /// Looks at a datagram. One without a checksum may be anything: it is taken where `is_expected`, and at
-    /// PGM's own ports.
+    /// Parses a datagram. A datagram without a checksum is accepted only with `is_expected` or at PGM's own
+    /// ports.
     ///
     /// # Errors
-    /// When it is no PGM packet.
+    /// If the datagram is no PGM packet.
     pub fn new(datagram: &'a [u8], ports: [u16; 2], is_expected: bool) -> Result<Self, PgmPacketError> {
         let pgm = Packet::parse(datagram)?;
         let is_sure = datagram.get(CHECKSUM).is_some_and(|checksum| checksum != [0, 0]);
@@ -36,8 +36,7 @@ impl<'a> Envelope<'a> {
         Ok(Self { pgm, carried })
     }
 
-    /// Its fields in order, those of its body and then those of its options, by their names in both forms of
-    /// output.
+    /// Returns the fields of the body and then of the options, by the names of both output formats.
     pub fn fields(&self) -> Fields {
         let Packet { source_port, destination_port, gsi, body, options, parity, variable_length } = &self.pgm;
         let mut fields = vec![
@@ -83,8 +82,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// A session of files gives its packets' numbers to PGM, too, and its ports are such that a datagram cannot
-/// be taken for one that is not carried.
+/// A session of files uses PGM ports that distinguish its datagrams from ALC packets without PGM.
 fn is_carried(pgm: &Packet<'_>, alc: &packet::Packet<'_>) -> bool {
     let (Body::Odata { sequence, .. } | Body::Rdata { sequence, .. }) = pgm.body else { return false };
     let [high, low] = (sequence & 0xFFFF).to_be_bytes()[2..] else { return false };
@@ -98,6 +96,10 @@ fn add_options(options: &Options, add: &mut impl FnMut(&'static str, Value)) {
         add("fragment_first", fragment.first.into());
         add("fragment_offset", fragment.offset.into());
         add("fragment_length", fragment.length.into());
+    }
+    if let Some(PgmWord { word, is_dismissed }) = options.word {
+        add("word", format!("{:016x}", u64::from_be_bytes(word)).into());
+        add("is_dismissed", is_dismissed.into());
     }
     if let Some(parity) = parity {
         add("parity_of", parity.group_size.into());
@@ -144,12 +146,12 @@ const fn name(kind: Kind) -> &'static str {
     }
 }
 
-/// What a packet says, in order: as JSON an object.
+/// Fields of a packet, in order; in JSON an object.
 pub struct Fields(Vec<(&'static str, Value)>);
 
 impl Fields {
-    /// `pgm type=ODATA gsi=010203040506 source_port=40961 ... data_bytes=1432`; what is true stands as its
-    /// name.
+    /// Formats `pgm type=ODATA gsi=010203040506 source_port=40961 ... data_bytes=1432`, and a true field as
+    /// the name alone.
     pub fn line(&self) -> String {
         let field = |(name, value): &(&str, Value)| match value {
             Value::Bool(true) => format!(" {name}"),

@@ -1,4 +1,4 @@
-//! A packet as a line for people.
+//! Packets as lines for people.
 
 use std::fmt::Write;
 
@@ -48,7 +48,7 @@ pub fn line(packet: &Packet<'_>, is_flid: bool) -> String {
     line
 }
 
-/// The bytes, and what they say.
+/// Formats the bytes and the meaning.
 fn cci(packet: &Packet<'_>, is_flid: bool) -> String {
     let raw = hex(packet.lct.cci());
     match packet.cci(is_flid) {
@@ -63,7 +63,7 @@ fn cci(packet: &Packet<'_>, is_flid: bool) -> String {
     }
 }
 
-/// `EXT_SEQ(buffer 7 offset 1000000)`; unknown ones as type and bytes.
+/// Formats `EXT_SEQ(buffer 7 offset 1000000)`, and an unknown extension as type and bytes.
 fn extension(packet: &Packet<'_>, extension: &Extension<'_>) -> String {
     let name = match extension.name() {
         "unknown" => format!("extension-{}", extension.het),

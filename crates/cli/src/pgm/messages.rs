@@ -1,20 +1,20 @@
-//! Messages one behind the other, as they stand on standard input and output.
+//! Messages on standard input and output.
 
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 
 use crate::args::Form;
 
-/// Most bytes of a stream that are read at once: what a pipe holds.
+/// Maximum bytes of a stream to read at once: the capacity of a pipe.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Why messages cannot be read.
+/// Error of reading messages.
 #[derive(Debug)]
 pub enum ReadError {
-    /// Longer than the session takes.
+    /// A message is longer than the session accepts.
     TooLong { bytes_max: usize },
-    /// It breaks off in the middle of a message.
+    /// The input ends within a message.
     Truncated,
-    /// What the kernel says.
+    /// Error of the kernel.
     Io(io::Error),
 }
 
@@ -27,11 +27,11 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// Reads messages of a form. It holds one at a time.
+/// Reads messages of a form, a single message at a time.
 pub struct Messages<R> {
     input: R,
     form: Form,
-    /// Of [`Form::Bytes`]; 0 is whatever is there.
+    /// Bytes of a message with [`Form::Bytes`]; 0 for all available bytes.
     size: usize,
     bytes_max: usize,
 }
@@ -41,7 +41,7 @@ impl<R: BufRead> Messages<R> {
         Self { input, form, size, bytes_max }
     }
 
-    /// Puts the next message into `message`; false when there is none.
+    /// Reads the next message into `message`; false at the end.
     pub fn next(&mut self, message: &mut Vec<u8>) -> Result<bool, ReadError> {
         message.clear();
         match self.form {
@@ -76,14 +76,14 @@ impl<R: BufRead> Messages<R> {
         Ok(true)
     }
 
-    /// The last one may be shorter.
+    /// Reads a message of fixed length; the last message may be shorter.
     fn piece(&mut self, message: &mut Vec<u8>) -> Result<bool, ReadError> {
         self.check(self.size)?;
         self.input.by_ref().take(self.size as u64).read_to_end(message)?;
         Ok(!message.is_empty())
     }
 
-    /// What is there, or comes first.
+    /// Reads the available bytes, or waits for the next bytes.
     fn some(&mut self, message: &mut Vec<u8>) -> Result<bool, ReadError> {
         message.resize(PIECE_BYTES.min(self.bytes_max), 0);
         let bytes = loop {

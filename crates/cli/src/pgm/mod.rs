@@ -1,4 +1,4 @@
-//! `headwater pgm`: messages over PGM, to and from receivers and senders of any make.
+//! `headwater pgm`: messages over PGM, to and from any implementation.
 
 mod messages;
 mod progress;
@@ -10,7 +10,7 @@ use headwater::pgm::Framing;
 use crate::args::{Form, FramingName, PgmArgs, PgmCommand};
 use crate::exit::{Exit, Failure};
 
-/// Sends or receives.
+/// Runs `headwater pgm send` or `headwater pgm receive`.
 pub fn run(args: &PgmArgs) -> Result<Exit, Failure> {
     match &args.command {
         PgmCommand::Send(args) => send::run(args),
@@ -18,7 +18,7 @@ pub fn run(args: &PgmArgs) -> Result<Exit, Failure> {
     }
 }
 
-/// The form of messages on standard input or output, if one is said or the framing leaves no choice.
+/// Returns the form of messages on standard input or output, if requested or fixed by the framing.
 fn form(said: Option<Form>, framing: FramingName) -> Result<Option<Form>, Failure> {
     match (said, framing) {
         (Some(Form::Lines | Form::Lengths), FramingName::Bytes) => {

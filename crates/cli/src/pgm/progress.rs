@@ -1,4 +1,4 @@
-//! What is told of a session of messages: counters for the event log, lines for people.
+//! Progress of sessions of messages: counters for the event log, lines for people.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::feedback;
 use crate::screen::{percent, rate, time};
 use crate::send::average;
 
-/// The counters of a sender.
+/// Returns the counters of a sender.
 pub fn of_sender(sent: &PgmSendProgress) -> Progress {
     let counters = &sent.counters;
     Progress {
@@ -27,7 +27,7 @@ pub fn of_sender(sent: &PgmSendProgress) -> Progress {
     }
 }
 
-/// The counters of a receiver.
+/// Returns the counters of a receiver.
 pub fn of_receiver(received: &PgmReceiveProgress) -> Progress {
     let counters = &received.counters;
     let repair = Repair {
@@ -61,8 +61,8 @@ fn reasons(malformed: &Malformed) -> Reasons {
     reasons
 }
 
-/// `3.4 Mbit/s`, `10000 messages`, `3.9 Mbit/s allowed`, `12 sent again` and why the rate is what it is, by
-/// their importance.
+/// Returns `3.4 Mbit/s`, `10000 messages`, `3.9 Mbit/s allowed`, `12 sent again` and reasons for the rate, by
+/// importance.
 pub fn parts_of_sender(sent: &PgmSendProgress) -> Vec<String> {
     let mut parts = vec![
         rate(sent.rate_bits),
@@ -74,7 +74,7 @@ pub fn parts_of_sender(sent: &PgmSendProgress) -> Vec<String> {
     parts
 }
 
-/// `3.4 Mbit/s`, `10000 messages`, `0 packets lost for good`, `2.1 % missed at first`, by their importance.
+/// Returns `3.4 Mbit/s`, `10000 messages`, `0 packets lost for good`, `2.1 % missed at first`, by importance.
 pub fn parts_of_receiver(received: &PgmReceiveProgress) -> Vec<String> {
     vec![
         rate(received.rate_bits),
@@ -84,7 +84,7 @@ pub fn parts_of_receiver(received: &PgmReceiveProgress) -> Vec<String> {
     ]
 }
 
-/// A whole session at its sender:
+/// Formats the summary of a sender:
 /// `sent 10000 messages, 14 MB in 12.3 s, 9.1 Mbit/s on average; 31 packets sent again`.
 pub fn summary_of_sender(sent: &PgmSendProgress) -> String {
     let PgmSendProgress { messages, message_bytes, elapsed, counters, .. } = sent;

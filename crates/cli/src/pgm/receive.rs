@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
-use headwater::StopHandle;
 use headwater::pgm::{
     PgmReceiveOptions, PgmReceiveOutcome, PgmReceiveSession, PgmReceiveSummary, PgmReceiveUpdate,
 };
+use headwater::{ListenOptions, Session, StopHandle};
 use headwater_proto::eventlog::{Event, Progress, Role};
 use headwater_wire::pgm::Gsi;
 
@@ -17,45 +18,54 @@ use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::receive::{error_failure, link_changed, settle};
+use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 
-/// Receives messages to standard output, or to a file.
+/// Receives messages to standard output or to a file.
 pub fn run(args: &PgmReceiveArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     if args.output.json && args.out.is_none() {
         let reason =
-            "events and messages cannot both go to standard output: say where messages go with --out FILE";
+            "events and messages cannot both go to standard output: write messages to a file with --out FILE";
         return Err(Failure::new(Exit::Usage, reason));
     }
     let form = super::form(args.form, args.wire.framing)?.unwrap_or(Form::Lines);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
+    let mut events = Events::open(&args.output, "headwater pgm receive")?;
+    let write = args.out.iter().map(|out| with_file(out)).collect();
+    confine(&args.confine, &Paths { write, ..Paths::default() })?;
     let session = open(args, capture.as_ref())?;
     let out = Out::open(args, form, session.stop_handle())?;
-    let mut events = Events::open(&args.output, "headwater pgm receive")?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, session, out, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
 }
 
+/// Returns the path of a file, made if it is missing.
+fn with_file(path: &Path) -> PathBuf {
+    if !path.exists() {
+        // An error is reported by who opens the file.
+        File::create(path).ok();
+    }
+    path.to_owned()
+}
+
 fn open(args: &PgmReceiveArgs, capture: Option<&Capture>) -> Result<PgmReceiveSession, Failure> {
-    let options = PgmReceiveOptions::new(args.network.group)
-        .with_interface(args.network.interface.clone())
-        .with_source(args.listen.source_for(args.network.group)?)
-        .with_framing(args.wire.framing.into())
-        .with_destination_port(args.wire.pgm_port)
-        .with_nak_port(args.nak_port)
-        .with_payload_bytes(args.payload)
-        .with_window_packets(args.wire.window)
-        .with_message_bytes_max(u32::try_from(args.message_max.0).unwrap_or(u32::MAX))
-        .with_timeout(args.timeout)
-        .with_loss(args.listen.loss())
-        .with_trace(capture.map(Capture::hook));
+    let listen = args.network.receiver(&args.listen, capture)?;
+    let options = PgmReceiveOptions {
+        wire: args.wire.options(),
+        nak_port: args.nak_port,
+        payload_bytes: args.payload,
+        window_packets: args.wire.window,
+        message_bytes_max: u32::try_from(args.message_max.0).unwrap_or(u32::MAX),
+        ..PgmReceiveOptions::new(ListenOptions { timeout: args.timeout, ..listen })
+    };
     let tried = format!("cannot receive from {}", args.network.group);
     PgmReceiveSession::open(options).map_err(|error| error_failure(&tried, error))
 }
 
-/// Where messages go. Once that takes no more, the session is stopped.
+/// Output of messages. A failed write stops the session.
 struct Out {
     form: Form,
     out: Box<dyn Write>,
@@ -71,7 +81,7 @@ impl Out {
                 let tried = format!("cannot write messages to '{}'", path.display());
                 Box::new(BufWriter::new(file.or_exit(Exit::Disk, tried)?))
             }
-            // Its own buffer would write each line by itself.
+            // The buffer of standard output would write each line separately.
             None => Box::new(BufWriter::new(io::stdout().lock())),
         };
         Ok(Self { form, out, stop, failed: None })
@@ -111,7 +121,7 @@ fn transfer(
     let line = screen.line("receiving");
     let group = args.network.group;
     let mut last = Progress::default();
-    let result = session.run(&mut |update| {
+    let result = session.run_borrowing(&mut |update| {
         let event = match &update {
             PgmReceiveUpdate::Message(message) => return out.write(message),
             PgmReceiveUpdate::Settled => return out.flush(),
@@ -131,7 +141,7 @@ fn transfer(
                 Event::SessionFound { tsi: identifier(*gsi), source: source.to_string() }
             }
             PgmReceiveUpdate::Lost { packets } => {
-                tracing::warn!("{packets} packets are lost for good: what was in them is missing here");
+                tracing::warn!("{packets} packets are lost for good: their messages are missing here");
                 Event::MessagesLost { packets: *packets }
             }
             PgmReceiveUpdate::Progress(received) => {
@@ -160,14 +170,14 @@ fn transfer(
     ended.map_err(|(_, failure)| failure)
 }
 
-/// What the end comes to: a word for the event log, and why it is none of the good ones.
+/// Returns a word for the event log, or a word and the failure.
 fn end(
     args: &PgmReceiveArgs,
     summary: &PgmReceiveSummary,
     failed: Option<io::Error>,
 ) -> Result<Exit, (&'static str, Failure)> {
     match failed {
-        // Who reads the messages has enough.
+        // The reader of the messages has closed the output.
         Some(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Ok),
         Some(error) => {
             let failure =
@@ -193,13 +203,13 @@ fn end(
         }
         PgmReceiveOutcome::BrokenOff => {
             let reason = format!(
-                "{lost} packets were lost for good, and the stream breaks off there, after {} bytes; give both ends a larger --window, or the sender a lower --max-rate",
+                "{lost} packets were lost for good, and the stream ends there, after {} bytes; give both ends a larger --window, or the sender a lower --max-rate",
                 summary.progress.message_bytes
             );
             Err(("incomplete", Failure::new(Exit::Incomplete, reason)))
         }
         PgmReceiveOutcome::TimedOut => {
-            let reason = "the source fell silent without saying that it ended; was it stopped, or is the network gone?";
+            let reason = "the source fell silent without an end of the session; was the source killed, or is the network down?";
             Err(("incomplete", Failure::new(Exit::Incomplete, reason)))
         }
         PgmReceiveOutcome::NothingReceived => {
@@ -212,7 +222,7 @@ fn end(
     }
 }
 
-/// A session's name as a number, for events.
+/// Returns the name of a session as a number, for events.
 pub fn identifier(gsi: Gsi) -> u64 {
     gsi.0.iter().fold(0, |number, octet| number << 8 | u64::from(*octet))
 }

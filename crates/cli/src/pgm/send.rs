@@ -7,7 +7,7 @@ use headwater::pgm::{
     LeSbccModule, LeSbccOptions, PgmControl, PgmFeed, PgmFeedError, PgmSendOptions, PgmSendOutcome,
     PgmSendSession, PgmSendStarted, PgmSendUpdate,
 };
-use headwater::{MAX_RATE_DEFAULT, RateLimit};
+use headwater::{MAX_RATE_DEFAULT, RateLimit, Session};
 use headwater_proto::eventlog::{ControlState, Event, Progress, Role};
 
 use super::messages::{Messages, ReadError};
@@ -18,41 +18,43 @@ use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::receive::{link_changed, settle};
+use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::send::{RateWarning, failure};
 use crate::shutdown::Shutdown;
 
-/// Sends what stands on standard input.
+/// Sends the messages of standard input.
 pub fn run(args: &PgmSendArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let control = control(args)?;
     let (form, size) = form(args)?;
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
-    let session = open(args, control, capture.as_ref())?;
     let mut events = Events::open(&args.output, "headwater pgm send")?;
+    confine(&args.confine, &Paths::default())?;
+    let session = open(args, control, capture.as_ref())?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, (form, size), session, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
 }
 
-/// How messages stand on standard input, and how long they are where that says nothing of it; 0 is as long as
-/// they come.
+/// Returns the form of messages on standard input, and the length of messages of a form without lengths; 0
+/// for any length.
 fn form(args: &PgmSendArgs) -> Result<(Form, usize), Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
     let framing = args.wire.framing;
     match (super::form(args.form, framing)?, args.size) {
         (Some(Form::Bytes), None) if framing == FramingName::Bytes => Ok((Form::Bytes, 0)),
         (_, Some(_)) if framing == FramingName::Bytes => {
-            usage("--size is for messages, and a stream of bytes has none: leave it out")
+            usage("--size is for messages, and a stream of bytes has no messages: leave --size out")
         }
         (None | Some(Form::Bytes), Some(size)) => Ok((Form::Bytes, size as usize)),
-        (Some(Form::Bytes), None) => usage("messages of bytes need a length: give one with --size 1400"),
-        (Some(_), Some(_)) => usage("--size is for --form bytes: leave it out, or the other --form"),
+        (Some(Form::Bytes), None) => usage("messages of bytes need a length: add for example --size 1400"),
+        (Some(_), Some(_)) => usage("--size is for --form bytes: leave --size out, or the other --form"),
         (form, None) => Ok((form.unwrap_or(Form::Lines), 0)),
     }
 }
 
-/// What `--congestion-control` and the rates come to.
+/// Returns the control of the options `--congestion-control` and rates.
 fn control(args: &PgmSendArgs) -> Result<PgmControl, Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
     let module = match (args.congestion_control, args.rate) {
@@ -63,17 +65,17 @@ fn control(args: &PgmSendArgs) -> Result<PgmControl, Failure> {
             return Ok(PgmControl::Fixed(rate));
         }
         (Some(PgmControlName::Fixed), None) => {
-            return usage("a fixed rate must be said: give one with --rate 10M");
+            return usage("a fixed rate needs a value: add for example --rate 10M");
         }
         (Some(_), Some(_)) => {
-            return usage("--rate is for the control 'fixed'; the most that LE-SBCC sends is --max-rate");
+            return usage("--rate is for the control 'fixed'; the maximum rate of LE-SBCC is --max-rate");
         }
         (None | Some(PgmControlName::LeSbcc), None) => LeSbccModule::Aimd,
         (Some(PgmControlName::LeSbccTfrc), None) => LeSbccModule::Tfrc,
     };
     let max_rate = args.max_rate.unwrap_or(MAX_RATE_DEFAULT);
     if args.start_rate.is_some_and(|start| start > max_rate) {
-        return usage("--start-rate is above the most that is sent: lower it, or raise --max-rate");
+        return usage("--start-rate is above --max-rate: lower --start-rate, or raise --max-rate");
     }
     let options = LeSbccOptions::new().with_module(module).with_max_rate(max_rate);
     Ok(PgmControl::LeSbcc(options.with_start_rate(args.start_rate)))
@@ -84,18 +86,13 @@ fn open(
     control: PgmControl,
     capture: Option<&Capture>,
 ) -> Result<PgmSendSession, Failure> {
-    let options = PgmSendOptions::new(args.network.group, control)
-        .with_interface(args.network.interface.clone())
-        .with_ttl(args.link.ttl)
-        .with_dscp(args.link.dscp)
-        .with_framing(args.wire.framing.into())
-        .with_destination_port(args.wire.pgm_port)
-        .with_window_packets(args.wire.window)
-        .with_payload_bytes(args.payload)
-        .with_linger(args.linger)
-        .with_outage_max(args.link.outage)
-        .with_offload(!args.link.no_offload)
-        .with_trace(capture.map(Capture::hook));
+    let options = PgmSendOptions {
+        wire: args.wire.options(),
+        window_packets: args.wire.window,
+        payload_bytes: args.payload,
+        linger: args.linger,
+        ..PgmSendOptions::new(args.network.sender(&args.link, capture), control)
+    };
     let tried = format!("cannot send to {}", args.network.group);
     PgmSendSession::open(options).map_err(|error| failure(&tried, error))
 }
@@ -138,7 +135,7 @@ fn transfer(
     let tried = format!("cannot send to {}", args.network.group);
     let summary =
         result.map_err(|error| events.session_failed(Role::Sender, last.clone(), failure(&tried, error)))?;
-    // One that still waits for standard input ends with the process.
+    // A thread that still waits for standard input ends with the process.
     let read = if reader.is_finished() { reader.join().unwrap_or(Ok(())) } else { Ok(()) };
     if let Err(failure) = read {
         return Err(events.session_failed(Role::Sender, last, failure));
@@ -166,7 +163,7 @@ fn started_event(started: &PgmSendStarted) -> Event<'_> {
     }
 }
 
-/// Reads standard input on a thread: a read that waits for ever holds nothing up.
+/// Reads standard input on a thread, so that a read without end delays no shutdown.
 fn read(
     (form, size): (Form, usize),
     session: &PgmSendSession,
@@ -187,7 +184,7 @@ fn hand_over(mut messages: Messages<impl io::BufRead>, feed: &PgmFeed) -> Result
     while messages.next(&mut message)? {
         match feed.send(&message) {
             Ok(()) => {}
-            // Why, its own end tells.
+            // The end of the session reports the reason.
             Err(PgmFeedError::Ended) => return Ok(()),
             Err(PgmFeedError::TooLong { max, .. }) => return Err(ReadError::TooLong { bytes_max: max }),
         }
@@ -200,13 +197,13 @@ fn not_read(error: ReadError) -> Failure {
         ReadError::TooLong { bytes_max } => Failure::new(
             Exit::Usage,
             format!(
-                "a message is longer than {bytes_max} bytes, which is what half of the window holds; what stood before it was \
-                 sent; give a larger --window, or another --form"
+                "a message is longer than {bytes_max} bytes, the capacity of half a window; all messages before were \
+                 sent; set a larger --window, or another --form"
             ),
         ),
         ReadError::Truncated => Failure::new(
             Exit::Usage,
-            "standard input ends in the middle of a message; what stood before it was sent; is it of --form lengths?",
+            "standard input ends within a message; all messages before were sent; does the input have --form lengths?",
         ),
         ReadError::Io(error) => {
             let error = anyhow::Error::from(error).context("cannot read messages from standard input");

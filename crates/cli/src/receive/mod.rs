@@ -8,25 +8,26 @@ use std::path::Path;
 use headwater::keys::fingerprint;
 use headwater::net::OpenError;
 use headwater::{
-    IncompleteReason, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession,
-    ReceiveSummary, ReceiveUpdate, Trust,
+    IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress,
+    ReceiveSession, ReceiveSummary, ReceiveUpdate, Session, Trust,
 };
 use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
-use headwater_proto::eventlog::{Event, Progress, Reasons, Reception, Role};
+use headwater_proto::eventlog::{Event, PathEstimate, Progress, Reasons, Reception, Role};
 
 use crate::args::ReceiveArgs;
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
 use crate::keys::TrustedSenders;
+use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
 use view::wanted;
 pub use view::{link_changed, parts};
 
-/// Most other sessions that are named where the one asked for was not heard.
+/// Maximum number of other sessions listed if the requested session does not arrive.
 const OTHERS_NAMED_MAX: usize = 3;
 
 /// Receives a session.
@@ -34,15 +35,18 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
-    let session = open(args, capture.as_ref(), senders.trust.clone())?;
     let mut events = Events::open(&args.output, "headwater receive")?;
+    // The store reports why a folder cannot be made.
+    std::fs::create_dir_all(&args.out).ok();
+    let write = std::iter::once(args.out.clone()).chain(senders.folder()).collect();
+    confine(&args.confine, &Paths { write, ..Paths::default() })?;
+    let session = open(args, capture.as_ref(), senders.trust.clone())?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, session, &senders, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
 }
 
-/// Ends the event log and the capture. What the transfer came to counts more than a log that could not be
-/// written.
+/// Ends the event log and the capture. A failure of the transfer counts more than a failure of a log.
 pub fn settle(
     outcome: Result<Exit, Failure>,
     events: Events,
@@ -59,27 +63,27 @@ pub fn settle(
 
 fn open(args: &ReceiveArgs, capture: Option<&Capture>, trust: Trust) -> Result<ReceiveSession, Failure> {
     if args.ask.is_some() && args.multicast.is_none() && args.network.interface.is_some() {
-        let why = "--interface is where a group is joined, and with --ask there is none but with --multicast: leave it out";
+        let why = "--interface is for joining a group, and with --ask only --multicast names a group: leave --interface out";
         return Err(Failure::new(Exit::Usage, why));
     }
     let options = match args.ask {
         Some(source) => ReceiveOptions::asking(source, args.via, &args.out),
         None => ReceiveOptions::new(args.network.group, &args.out),
     };
-    let options = match args.multicast {
+    let mut options = match args.multicast {
         Some(group) => options.with_replies_to(group, args.network.interface.clone()),
         None => options,
     };
-    let options = options
-        .with_source(args.listen.source_for(args.network.group)?)
-        .with_interface(args.network.interface.clone())
-        .with_tsi(args.tsi)
-        .with_timeout(args.timeout)
-        .with_max_rate(args.max_rate)
-        .with_rtt(args.rtt)
-        .with_trust(trust)
-        .with_loss(args.listen.loss())
-        .with_trace(capture.map(Capture::hook));
+    options.listen = ListenOptions {
+        group: options.listen.group,
+        tsi: args.tsi,
+        timeout: args.timeout,
+        max_rate: args.max_rate,
+        rtt: args.rtt,
+        rules: args.rules,
+        trust,
+        ..args.network.receiver(&args.listen, capture)?
+    };
     ReceiveSession::open(options).map_err(|error| receiving_failed(args, error))
 }
 
@@ -95,10 +99,15 @@ fn transfer(
     let mut view = View::new(args, screen);
     let group = args.ask.unwrap_or(args.network.group);
     let mut last = Progress::default();
+    // A receiver that has left its channels estimates no path any more.
+    let mut path = None;
     let mut too_long = None;
     let result = session.run(&mut |update| {
         match &update {
-            ReceiveUpdate::Progress(received) => last = progress(received),
+            ReceiveUpdate::Progress(received) => {
+                last = progress(received);
+                path = received.control.path.or(path);
+            }
             ReceiveUpdate::LongPacketsMissing(missing) => too_long = Some(missing.clone()),
             _ => {}
         }
@@ -109,7 +118,10 @@ fn transfer(
     screen.clear();
     let summary =
         result.map_err(|error| events.session_failed(Role::Receiver, last, receiving_failed(args, error)))?;
-    let progress = progress(&summary.progress);
+    let mut progress = progress(&summary.progress);
+    if let Some(reception) = &mut progress.reception {
+        reception.path = path.as_ref().map(PathEstimate::from);
+    }
     let outcome = outcome_name(&summary.outcome);
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
     view.sum_up(&summary);
@@ -122,7 +134,7 @@ fn transfer(
     if summary.outcome == ReceiveOutcome::NothingTrusted {
         return Err(senders.nothing_trusted());
     }
-    // What keeps most packets away says more than that the time was over.
+    // The reason for lost packets says more than the timeout.
     if let (ReceiveOutcome::Incomplete(_), Some(missing)) = (&summary.outcome, too_long) {
         return Err(Failure::new(Exit::Incomplete, missing));
     }
@@ -132,7 +144,7 @@ fn transfer(
     }
 }
 
-/// Tells the event log what a receiver said.
+/// Writes the update of a receiver to the event log.
 pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events: &mut Events) {
     let event = match update {
         ReceiveUpdate::Started(started) => Event::SessionStarted {
@@ -201,14 +213,14 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
     events.emit(end, &event);
 }
 
-/// Group and port of a channel; they count up from the base channel's.
+/// Returns the group and port of a channel, which count up from the base channel.
 fn channel_group(base: SocketAddr, channel: u16) -> String {
     let channels = headwater::net::Channels::new(base, channel.saturating_add(1));
     let group = channels.ok().and_then(|channels| channels.address(headwater_proto::ChannelId(channel)));
     group.unwrap_or(base).to_string()
 }
 
-/// The counters of a receiver.
+/// Returns the counters of a receiver.
 pub fn progress(received: &ReceiveProgress) -> Progress {
     Progress {
         packets: received.stats.packets,
@@ -247,16 +259,17 @@ fn reception(received: &ReceiveProgress) -> Reception {
         window: control.window,
         missing: received.symbols.saturating_sub(received.symbols_held),
         time_left: view::time_left(received).and_then(|left| u64::try_from(left.as_millis()).ok()),
+        path: control.path.as_ref().map(PathEstimate::from),
     }
 }
 
-/// Milliseconds, to the microsecond.
+/// Converts a time to milliseconds, to the microsecond.
 #[expect(clippy::cast_precision_loss, reason = "times of a session, in microseconds, are below 2^53")]
 fn millis(time: headwater_proto::Duration) -> f64 {
     (time.as_nanos() / 1_000) as f64 / 1e3
 }
 
-/// One word for the event log.
+/// Returns a word for the event log.
 pub fn outcome_name(outcome: &ReceiveOutcome) -> &'static str {
     match outcome {
         ReceiveOutcome::Completed => "completed",
@@ -270,7 +283,7 @@ pub fn outcome_name(outcome: &ReceiveOutcome) -> &'static str {
     }
 }
 
-/// What went wrong with the content, what to do, and the exit code; nothing if all is well.
+/// Returns the failure of an outcome with advice and exit code; `None` for a complete session.
 pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out: &Path) -> Option<Failure> {
     Some(match outcome {
         ReceiveOutcome::Completed => return None,
@@ -281,8 +294,8 @@ pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out:
         ReceiveOutcome::Incomplete(reason) => Failure::new(Exit::Incomplete, incomplete(*reason, refused)),
         ReceiveOutcome::VerificationFailed => Failure::new(
             Exit::VerificationFailed,
-            "a file is not what its sender promised and was discarded; receive it again, and suspect the sender's \
-             storage if it happens again",
+            "a file differs from the sender's digest and was discarded; receive it again, and check the sender's \
+             storage if the error repeats",
         ),
         ReceiveOutcome::ControlRefused(reason) => Failure::new(Exit::Other, reason),
         ReceiveOutcome::StoreFailed(error) => Failure::of(
@@ -295,19 +308,19 @@ pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out:
     })
 }
 
-/// Nothing came from a group within the timeout.
+/// Returns the failure of a session without a packet from the group within the timeout.
 pub fn nothing_received(group: SocketAddr) -> Failure {
     Failure::new(
         Exit::NothingReceived,
         format!(
             "nothing was received from {group} within the timeout; is the sender on this network and this group, \
-             may its TTL reach this machine, and does a firewall let UDP port {} in? `headwater doctor` looks at all of it",
+             does its TTL reach this machine, and does a firewall let UDP port {} in? `headwater doctor` checks all of this",
             group.port()
         ),
     )
 }
 
-/// Nothing of the session wanted came within the timeout: others may have.
+/// Returns the failure of a receiver whose requested session did not arrive within the timeout.
 fn nothing_wanted(args: &ReceiveArgs, summary: &ReceiveSummary) -> Failure {
     let (group, others) = (args.network.group, &summary.others);
     let message = if let [first, ..] = &others[..] {
@@ -319,19 +332,19 @@ fn nothing_wanted(args: &ReceiveArgs, summary: &ReceiveSummary) -> Failure {
             // A source-specific group needs a source.
             (None, Some(_)) => format!("name that source (--source {source})"),
             _ => format!(
-                "name that one (--tsi {} --source {source}), or neither to take the first that is heard",
+                "name that session (--tsi {} --source {source}), or leave both options out to receive the first session",
                 first.tsi
             ),
         };
         format!(
-            "nothing was received of the session asked for{}; on {group} {}{} was heard; {name}",
+            "nothing was received of the requested session{}, but on {group} of {}{}; {name}",
             wanted(args),
             shown.collect::<Vec<_>>().join(", "),
             if more == 0 { String::new() } else { format!(" and {more} more") },
         )
     } else if summary.datagrams > 0 {
         format!(
-            "no session was heard on {group} within the timeout, but {} datagrams that are of none: something else uses this group and \
+            "no session was received on {group} within the timeout, but {} datagrams of another protocol: another program uses this group and \
              port; choose another --group at both ends",
             summary.datagrams
         )
@@ -341,14 +354,14 @@ fn nothing_wanted(args: &ReceiveArgs, summary: &ReceiveSummary) -> Failure {
     Failure::new(Exit::NothingReceived, message)
 }
 
-/// Nothing came from a source that was asked.
+/// Returns the failure of a receiver whose requests were not answered.
 fn nothing_answered(source: SocketAddr, via: Option<SocketAddr>) -> Failure {
     let by_way_of = via.map_or_else(String::new, |via| format!(" by way of {via}"));
     Failure::new(
         Exit::NothingReceived,
         format!(
-            "nothing came from {source}{by_way_of} within the timeout; is it sending with --congestion-control rainbow, is the address the one that \
-             it or the relay sends from, and do firewalls let UDP through?"
+            "nothing was received from {source}{by_way_of} within the timeout; does the source send with --congestion-control rainbow, is the \
+             address the one that the source or relay sends from, and do firewalls let UDP through?"
         ),
     )
 }
@@ -356,12 +369,12 @@ fn nothing_answered(source: SocketAddr, via: Option<SocketAddr>) -> Failure {
 fn incomplete(reason: IncompleteReason, refused: usize) -> String {
     match reason {
         IncompleteReason::TimedOut => {
-            "the session fell silent before every file was whole; start this receiver \
-             again while it is sent, or give it a longer --timeout"
+            "the session fell silent before every file was complete; start this receiver \
+             again while the session is sent, or set a longer --timeout"
                 .into()
         }
         IncompleteReason::SessionClosed => {
-            "the sender ended the session before every file was whole; let it send \
+            "the sender ended the session before every file was complete; send \
              more passes, or until interrupted"
                 .into()
         }
@@ -376,7 +389,7 @@ fn receiving_failed(args: &ReceiveArgs, error: ReceiveError) -> Failure {
     error_failure(&format!("cannot receive from {}", args.ask.unwrap_or(args.network.group)), error)
 }
 
-/// Gives an error of a receiver its exit code.
+/// Adds an exit code to an error of a receiver.
 pub fn error_failure(tried: &str, error: ReceiveError) -> Failure {
     let exit = match &error {
         ReceiveError::Open(OpenError::SourceFamily { .. }) => Exit::Usage,
@@ -385,7 +398,7 @@ pub fn error_failure(tried: &str, error: ReceiveError) -> Failure {
         ReceiveError::Store(_) => Exit::Disk,
     };
     match error {
-        // It is the folder that cannot be used, and it says so itself: not the group.
+        // The message names the folder, which failed instead of the group.
         ReceiveError::Store(error) => Failure::of(exit, error),
         error => Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned())),
     }

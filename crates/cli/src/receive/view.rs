@@ -1,4 +1,4 @@
-//! What a receiver shows on standard error.
+//! Progress of a receiver on standard error.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,22 +7,27 @@ use headwater::keys::fingerprint;
 use headwater::net::LinkChange;
 use headwater::{ReceiveProgress, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use headwater_proto::Size;
+use headwater_proto::control::PathStatus;
 
 use crate::args::ReceiveArgs;
 use crate::screen::{Bar, Screen, count, percent, rate, ratio, time};
 
-/// So many files have a bar each; more share one.
+/// Maximum number of files with bars; more files share a single bar.
 const BARS_MAX: usize = 8;
 
-/// What a receiver shows: a bar per file, and one for all when they are many.
+/// View of a receiver: a bar per file, or a single bar for many files.
 pub struct View<'a> {
     screen: &'a Screen,
     out: String,
-    /// By file; refused ones have none.
+    /// Names by file; refused files have no name.
     names: BTreeMap<usize, String>,
     bars: Vec<Bar>,
     total: Bar,
-    /// The session asked for, as options name it.
+    /// Why the transfer is as fast as it is, once the control estimates the path: the last estimate, and its
+    /// line on a terminal.
+    path: Option<PathStatus>,
+    why: Option<Bar>,
+    /// Requested session, as named by options.
     wanted: String,
     is_found: bool,
 }
@@ -32,7 +37,7 @@ impl<'a> View<'a> {
         let out = args.out.display().to_string();
         let total = screen.bar("waiting", 1);
         let (names, bars, wanted) = (BTreeMap::new(), Vec::new(), wanted(args));
-        Self { screen, out, names, bars, total, wanted, is_found: false }
+        Self { screen, out, names, bars, total, path: None, why: None, wanted, is_found: false }
     }
 
     pub fn show(&mut self, update: &ReceiveUpdate) {
@@ -58,32 +63,32 @@ impl<'a> View<'a> {
             ),
             ReceiveUpdate::LinkChanged(change) => link_changed(change),
             ReceiveUpdate::Silent { lasted, is_found: true } => tracing::warn!(
-                "nothing has come from the sender for {}; waiting until it sends again",
+                "nothing has arrived from the sender for {}; waiting for the sender",
                 time(*lasted)
             ),
             ReceiveUpdate::Silent { lasted, is_found: false } => tracing::warn!(
-                "nothing has come for {}; waiting for a session to begin{}; `headwater doctor` looks for what keeps it away",
+                "nothing has arrived for {}; waiting for a session to begin{}; `headwater doctor` looks for the reason",
                 time(*lasted),
                 self.wanted
             ),
             ReceiveUpdate::HeardAgain { lasted } => {
-                tracing::warn!("the sender is heard again after {}", time(*lasted));
+                tracing::warn!("packets of the sender arrive again after {}", time(*lasted));
             }
             ReceiveUpdate::LongPacketsMissing(missing) => tracing::warn!("{missing}"),
             ReceiveUpdate::OtherSession { tsi, source } if !self.is_found => {
                 tracing::warn!(
-                    "session {tsi} from {source} is heard, which is not the one asked for{}; to receive it, name it: --tsi {tsi} --source {}",
+                    "session {tsi} from {source} arrives, which is not the requested session{}; to receive it, add --tsi {tsi} --source {}",
                     self.wanted,
                     source.ip()
                 );
             }
             ReceiveUpdate::OtherSession { tsi, source } => {
                 tracing::warn!(
-                    "session {tsi} from {source} is heard, too, and is not received beside this one"
+                    "session {tsi} from {source} arrives, too, and is not received beside this session"
                 );
             }
             ReceiveUpdate::SessionReplaced { tsi, source } => {
-                tracing::warn!("the session has fallen silent; going on with session {tsi} from {source}");
+                tracing::warn!("the session has fallen silent; continuing with session {tsi} from {source}");
                 self.names.clear();
                 self.bars.drain(..).for_each(|bar| bar.finish_and_clear());
             }
@@ -91,7 +96,7 @@ impl<'a> View<'a> {
                 self.names.insert(*file, path.to_string());
             }
             ReceiveUpdate::FileRefused { location, reason } => {
-                // The name is whatever the sender wrote: shown, never obeyed by the terminal.
+                // The sender chose the name: control characters are escaped.
                 tracing::warn!("{:?} is not received: {reason}", location);
             }
             ReceiveUpdate::FileCompleted { path, bytes, digest, is_present, .. } => {
@@ -103,7 +108,7 @@ impl<'a> View<'a> {
                 self.screen.say(&format!("{path}: {}, {verdict}", Size(*bytes)));
             }
             ReceiveUpdate::FileMismatch { path, .. } => {
-                tracing::error!("{path}: not what its sender promised, discarded");
+                tracing::error!("{path}: differs from the sender's digest, discarded");
             }
             ReceiveUpdate::Progress(progress) => self.progress(progress),
             _ => {}
@@ -125,12 +130,17 @@ impl<'a> View<'a> {
     }
 
     fn progress(&mut self, progress: &ReceiveProgress) {
+        self.path = progress.control.path.or(self.path);
         if !self.screen.is_live() {
             return;
         }
         self.total.set_length(progress.symbols.max(1));
         self.total.set_position(progress.symbols_held.min(progress.symbols));
         self.total.show(&parts(progress));
+        if let Some(path) = &progress.control.path {
+            let line = self.why.get_or_insert_with(|| self.screen.line(progress.control.name));
+            line.show(&[path.to_string()]);
+        }
         if (2..=BARS_MAX).contains(&progress.files.len()) {
             self.files(progress);
         }
@@ -155,7 +165,7 @@ impl<'a> View<'a> {
         let progress = &summary.progress;
         if let Some(kept) = &summary.kept {
             self.screen.say(&format!(
-                "what came is kept in '{}': receive into '{}' again to go on, remove it to begin anew",
+                "received data is kept in '{}': receive into '{}' again to continue, or delete it to start over",
                 kept.display(),
                 self.out
             ));
@@ -171,6 +181,9 @@ impl<'a> View<'a> {
             time(progress.elapsed),
             loss(progress)
         ));
+        if let Some(path) = self.path {
+            self.screen.say(&format!("{}: {path}", progress.control.name));
+        }
         if let (Some(mean), Some(most)) = (progress.control.join_latency, progress.control.join_latency_max) {
             let (mean, most) = (mean.as_millis(), most.as_millis());
             self.screen.say(&format!("{}: joins took {mean} ms, at most {most} ms", progress.control.name));
@@ -189,15 +202,15 @@ impl<'a> View<'a> {
     }
 }
 
-/// Warns of an interface that carries nothing, and says when it does again.
+/// Warns of an interface that fails, and reports the recovery.
 pub fn link_changed(change: &LinkChange) {
     match change.complaint() {
-        Some(complaint) => tracing::warn!("{complaint}; waiting for it"),
-        None => tracing::warn!("{} is back; going on", change.interface),
+        Some(complaint) => tracing::warn!("{complaint}; waiting for the interface"),
+        None => tracing::warn!("{} is back; continuing", change.interface),
     }
 }
 
-/// ` (--tsi 5, --source 192.0.2.1)`; nothing where any session is taken.
+/// Returns ` (--tsi 5, --source 192.0.2.1)`; empty if any session is accepted.
 pub fn wanted(args: &ReceiveArgs) -> String {
     let tsi = args.tsi.map(|tsi| format!("--tsi {tsi}"));
     let source = args.listen.source.as_ref().map(|source| format!("--source {source}"));
@@ -208,8 +221,8 @@ pub fn wanted(args: &ReceiveArgs) -> String {
     }
 }
 
-/// `9.9 Mbit/s`, `12 s left`, `3.1 % lost`, `10.2 Mbit/s fair`, `16 channels`, `812 symbols missing`,
-/// `joins 12 ms`: by their importance.
+/// Returns `9.9 Mbit/s`, `12 s left`, `3.1 % lost`, `10.2 Mbit/s fair`, `16 channels`, `812 symbols missing`,
+/// `joins 12 ms`, by importance.
 pub fn parts(progress: &ReceiveProgress) -> Vec<String> {
     let control = &progress.control;
     let is_found = progress.stats.packets > 0;
@@ -242,13 +255,13 @@ pub fn parts(progress: &ReceiveProgress) -> Vec<String> {
     parts
 }
 
-/// Share of the packets that never came.
+/// Returns the share of lost packets.
 pub fn loss(progress: &ReceiveProgress) -> String {
     let reception = progress.reception;
     percent(reception.lost, reception.packets.saturating_add(reception.lost))
 }
 
-/// What is missing at the rate at which things come.
+/// Returns the time for the missing symbols at the current rate.
 pub fn time_left(progress: &ReceiveProgress) -> Option<Duration> {
     let missing = progress.symbols.checked_sub(progress.symbols_held).filter(|missing| *missing > 0)?;
     let bytes: u64 = progress.files.iter().map(|file| file.bytes).sum();

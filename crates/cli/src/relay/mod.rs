@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use headwater::StopHandle;
 use headwater::relay::{RelayError, RelayGroup, RelayOptions, RelayProgress, RelaySession};
+use headwater::{Session, StopHandle};
 use headwater_proto::Seed;
 use headwater_proto::bcfs::RouterConfig;
 use headwater_proto::bcfs::relay::{EgressShape, RelayConfig};
@@ -19,6 +19,7 @@ use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
 use crate::receive::settle;
+use crate::sandbox::{Paths, confine};
 use crate::screen::{Screen, count, rate, time};
 use crate::shutdown::Shutdown;
 
@@ -28,13 +29,17 @@ pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
         return sim::run(args);
     }
     if args.ecn && args.queue != QueueName::Red {
-        return Err(Failure::new(Exit::Usage, "--ecn needs --queue red: a drop-tail queue marks nothing"));
+        return Err(Failure::new(
+            Exit::Usage,
+            "--ecn needs --queue red: a drop-tail queue does not mark packets",
+        ));
     }
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
+    let mut events = Events::open(&args.output, "headwater relay")?;
+    confine(&args.confine, &Paths::default())?;
     let session =
         RelaySession::open(options(args, capture.as_ref())).map_err(|error| failed("cannot relay", error))?;
-    let mut events = Events::open(&args.output, "headwater relay")?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| relay(args, session, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
@@ -52,11 +57,12 @@ fn options(args: &RelayArgs, capture: Option<&Capture>) -> RelayOptions {
         .with_requests_per_second(args.request_rate)
         .with_recent(args.keep as usize)
         .with_shape(args.egress_rate.map(|rate| EgressShape { rate, queue: queue(args) }));
-    let options = RelayOptions::new(relay)
-        .with_group(group)
-        .with_dscp(args.dscp)
-        .with_trace(capture.map(Capture::hook));
-    if args.listen.is_empty() { options } else { options.with_listen(args.listen.clone()) }
+    let mut options = RelayOptions::new(relay);
+    (options.group, options.dscp, options.trace) = (group, args.dscp, capture.map(Capture::hook));
+    if !args.listen.is_empty() {
+        options.listen.clone_from(&args.listen);
+    }
+    options
 }
 
 fn queue(args: &RelayArgs) -> QueueConfig {
@@ -110,7 +116,7 @@ fn event(progress: &RelayProgress) -> eventlog::RelayProgress {
     eventlog::RelayProgress { counters: progress.counters, unsent: progress.unsent }
 }
 
-/// `3.4 Mbit/s to 9 neighbours, 812 requests/s in, 301 up, 256 breadcrumbs`.
+/// Returns `3.4 Mbit/s to 9 neighbours, 812 requests/s in, 301 up, 256 breadcrumbs`.
 fn line_of(progress: &RelayProgress, before: &RelayProgress) -> String {
     let (now, then) = (&progress.counters, &before.counters);
     let span = progress.elapsed.saturating_sub(before.elapsed).max(Duration::from_millis(1));
@@ -127,7 +133,7 @@ fn line_of(progress: &RelayProgress, before: &RelayProgress) -> String {
     )
 }
 
-/// What it came to.
+/// Returns the summary of the relay.
 fn last_line_of(progress: &RelayProgress) -> String {
     let RelayProgress { elapsed, counters, unsent } = progress;
     let (router, egress) = (&counters.router, &counters.egress);

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use headwater::Session;
 use headwater::relay::{SimLink, SimRelayError, SimRelayOptions, SimRelayProgress, SimRelaySession};
 use headwater_proto::eventlog::{self, Event};
 use headwater_proto::queue::{Marking, PriorityConfig, QueueConfig, THRESHOLD_DEFAULT};
@@ -12,6 +13,7 @@ use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
 use crate::receive::settle;
+use crate::sandbox::{Paths, confine};
 use crate::screen::{Screen, count, rate, time};
 use crate::shutdown::Shutdown;
 
@@ -21,14 +23,15 @@ pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
     if !is_shaped && args.sim.sim_marking != SimMarking::Red {
         return Err(Failure::new(
             Exit::Usage,
-            "--sim-marking is of links that have a rate: say --sim-to IF=RATE, or --egress-rate",
+            "--sim-marking needs links with a rate: add --sim-to IF=RATE, or --egress-rate",
         ));
     }
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
-    let session = SimRelaySession::open(options(args, capture.as_ref())?)
-        .map_err(|error| failed("cannot relay", error))?;
+    let options = options(args, capture.as_ref())?;
     let mut events = Events::open(&args.output, "headwater relay")?;
+    confine(&args.confine, &Paths::default())?;
+    let session = SimRelaySession::open(options).map_err(|error| failed("cannot relay", error))?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| relay(args, session, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
@@ -39,20 +42,22 @@ fn options(args: &RelayArgs, capture: Option<&Capture>) -> Result<SimRelayOption
         interface: interface.clone(),
         shape: rate.or(args.egress_rate).map(|rate| EgressShape { rate, queue: queue(args) }),
     });
-    // Groups of several IP versions have a relay each: the first one's counts, and is refused beside others.
+    // The first group's IP version counts; groups of another version need another relay and are refused.
     let group = args.sim.sim.first().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
     let source = args.sim.sim_source.as_ref().map(|source| source.for_option("--sim-source", group));
     let relays = args.sim.sim_relay.iter().map(|relay| relay.for_option("--sim-relay", group));
-    let options = SimRelayOptions::new(args.sim.sim.clone(), links.collect())
-        .with_upstream(args.sim.sim_from.clone())
-        .with_source(source.transpose()?)
-        .with_relays(relays.collect::<Result<_, _>>()?)
-        .with_groups_max(args.sim.sim_groups)
-        .with_port(args.sim.sim_port)
-        .with_ttl(args.ttl)
-        .with_dscp(args.dscp)
-        .with_trace(capture.map(Capture::hook));
-    Ok(options)
+    Ok(SimRelayOptions {
+        groups: args.sim.sim.clone(),
+        links: links.collect(),
+        upstream: args.sim.sim_from.clone(),
+        source: source.transpose()?,
+        relays: relays.collect::<Result<_, _>>()?,
+        groups_max: args.sim.sim_groups,
+        port: args.sim.sim_port,
+        ttl: args.ttl,
+        dscp: args.dscp,
+        trace: capture.map(Capture::hook),
+    })
 }
 
 fn queue(args: &RelayArgs) -> QueueConfig {
@@ -85,7 +90,7 @@ fn relay(
         line.set_message(line_of(&progress, &before));
         if progress.counters.beyond > 0 && before.counters.beyond == 0 {
             screen.say(
-                "somebody below holds more groups than --sim-groups: give as many as the sender's --groups",
+                "a receiver below has joined more groups than --sim-groups: set --sim-groups to the sender's --groups",
             );
         }
         events.emit(None, &Event::SimRelayProgress(event(&progress)));
@@ -106,7 +111,7 @@ fn event(progress: &SimRelayProgress) -> eventlog::SimRelayProgress {
     eventlog::SimRelayProgress { counters: progress.counters, unsent: progress.unsent }
 }
 
-/// `13 Mbit/s to 3 members, 3 groups held, 12 marks/s`.
+/// Returns `13 Mbit/s to 3 members, 3 groups held, 12 marks/s`.
 fn line_of(progress: &SimRelayProgress, before: &SimRelayProgress) -> String {
     let (now, then) = (&progress.counters, &before.counters);
     let span = progress.elapsed.saturating_sub(before.elapsed).as_millis().max(1);
@@ -121,7 +126,7 @@ fn line_of(progress: &SimRelayProgress, before: &SimRelayProgress) -> String {
     )
 }
 
-/// What it came to.
+/// Returns the summary of the relay.
 fn last_line_of(progress: &SimRelayProgress) -> String {
     let SimRelayProgress { elapsed, counters, unsent } = progress;
     let egress = &counters.egress;

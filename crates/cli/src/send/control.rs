@@ -7,23 +7,23 @@ use headwater_proto::controls::{self, Network};
 use crate::args::{self, Order, SendArgs};
 use crate::exit::{Exit, Failure};
 
-/// The control that the options ask for: the one named; else a fixed rate where there is one, else M2C.
+/// Returns the requested control; by default a fixed rate with `--rate`, else M2C.
 pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
     let by_default = if args.rate.is_some() { &controls::FIXED } else { &controls::DEFAULT };
     let wanted = args.congestion_control.unwrap_or(by_default);
     if !args.listen.is_empty() && wanted.network != Network::Requests {
         return Err(usage(
-            "--listen is where receivers ask: it needs --congestion-control rainbow".to_owned(),
+            "--listen is for requests of receivers: add --congestion-control rainbow".to_owned(),
         ));
     }
     if wanted.network != Network::GroupsAndReports && args.sim != args::SimArgs::default() {
         return Err(usage(
-            "--groups and --sim-relay are options of --congestion-control sim alone".to_owned(),
+            "--groups and --sim-relay are options of --congestion-control sim only".to_owned(),
         ));
     }
     if args.sim.sim_relay.len() > headwater::SIM_RELAYS_MAX {
         return Err(usage(format!(
-            "--sim-relay may be given {} times at the most; put a relay between",
+            "--sim-relay may be repeated at most {} times; put a relay between",
             headwater::SIM_RELAYS_MAX
         )));
     }
@@ -38,18 +38,18 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
     let name = control.name();
     if let Some(rate) = args.rate {
         return Err(usage(format!(
-            "--rate {rate} is one rate for all, and with {name} each receiver has its own: say --max-rate for the most, or \
+            "--rate {rate} is one rate for all, and with {name} each receiver has a rate of its own: use --max-rate, or \
              --congestion-control fixed"
         )));
     }
     if args.passes.is_some() {
         return Err(usage(format!(
-            "--passes counts packets of one rate, and with {name} each receiver has its own: say --duration, or --rate for one rate"
+            "--passes counts packets of one rate, and with {name} each receiver has a rate of its own: use --duration, or --rate for one rate"
         )));
     }
     if args.order == Order::Window {
         return Err(usage(format!(
-            "--order window is for receivers of one rate, and with {name} each has its own: leave it out, or say --rate"
+            "--order window is for receivers of one rate, and with {name} each receiver has a rate of its own: leave --order out, or use --rate"
         )));
     }
     Ok(control)
@@ -58,13 +58,13 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
 fn rainbow(args: &SendArgs) -> Result<CongestionControl, Failure> {
     if args.base_rate.is_some() {
         return Err(usage(
-            "--base-rate is of groups, and with rainbow each receiver asks for what it takes: leave it out"
+            "--base-rate is for groups, and with rainbow receivers request packets: leave --base-rate out"
                 .to_owned(),
         ));
     }
     if args.network.interface.is_some() {
         return Err(usage(
-            "--interface is where multicast leaves, and rainbow needs none: say --listen and an address"
+            "--interface is for multicast, and rainbow sends by unicast: use --listen with an address"
                 .to_owned(),
         ));
     }
@@ -75,7 +75,9 @@ fn rainbow(args: &SendArgs) -> Result<CongestionControl, Failure> {
         ("--no-offload", args.link.no_offload),
     ];
     if let Some((option, _)) = of_multicast.into_iter().find(|(_, is_said)| *is_said) {
-        return Err(usage(format!("{option} is of multicast, and rainbow sends none: leave it out")));
+        return Err(usage(format!(
+            "{option} is for multicast, and rainbow sends by unicast: leave {option} out"
+        )));
     }
     Ok(RainbowOptions::new().with_max_rate(args.max_rate).into())
 }
@@ -84,7 +86,7 @@ fn fixed(args: &SendArgs) -> Result<CongestionControl, Failure> {
     for (option, rate) in [("--max-rate", args.max_rate), ("--base-rate", args.base_rate)] {
         if rate.is_some() {
             return Err(usage(format!(
-                "{option} bounds what receivers choose from, and at a fixed rate there is nothing to choose: leave out {option} or \
+                "{option} bounds the rates of receivers, and a fixed rate is the same for all: leave out {option} or \
                  --rate"
             )));
         }
@@ -96,18 +98,20 @@ fn fixed(args: &SendArgs) -> Result<CongestionControl, Failure> {
 }
 
 fn le_sbcc(args: &SendArgs, options: LeSbccOptions) -> Result<CongestionControl, Failure> {
-    let options = options.with_min_rate(args.base_rate);
+    let options = options.with_min_rate(args.base_rate).with_wait_for_slowest(args.wait_for_slowest);
     let options = args.max_rate.map_or(options, |rate| options.with_max_rate(rate));
     if let Some(rate) = args.rate {
         return Err(usage(format!(
-            "--rate {rate} is a rate that stays, and with {} the sender finds it: say --max-rate for the most, or \
+            "--rate {rate} is constant, and with {} the sender finds the rate: use --max-rate, or \
              --congestion-control fixed",
             options.name()
         )));
     }
     if let Some(least) = args.base_rate.filter(|least| *least > options.max_rate()) {
         let max = options.max_rate();
-        return Err(usage(format!("--base-rate {least}, the least, is above the most, --max-rate {max}")));
+        return Err(usage(format!(
+            "--base-rate {least} is above --max-rate {max}: lower --base-rate, or raise --max-rate"
+        )));
     }
     Ok(options.into())
 }

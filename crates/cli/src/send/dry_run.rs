@@ -1,4 +1,4 @@
-//! `headwater send --dry-run`: what would be sent.
+//! `headwater send --dry-run`: a session without sending.
 
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
@@ -111,28 +111,28 @@ fn text(
     writeln!(out, "Nothing was sent.")
 }
 
-/// `0.0.0.0:7288 and [::]:7288`.
+/// Returns `0.0.0.0:7288 and [::]:7288`.
 pub fn addresses(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" and ")
 }
 
-/// `10 Mbit/s, fixed`; `le-sbcc, up to 100 Mbit/s: ...`;
+/// Returns `10 Mbit/s, fixed`; `le-sbcc, up to 100 Mbit/s: ...`;
 /// `m2c, 120 kbit/s to 100 Mbit/s for each receiver, on 108 groups`.
 pub fn rates(started: &SendStarted) -> String {
     let control = started.congestion_control;
     let (name, max, channels) = (control.name(), control.rate_max(), started.channels);
     match control.rate_base() {
-        _ if control.rate_cap().is_none() => format!("{name}: what receivers ask for"),
-        _ if control.is_on_request() => format!("{name}, up to {max}: what receivers ask for"),
+        _ if control.rate_cap().is_none() => format!("{name}: as receivers request"),
+        _ if control.is_on_request() => format!("{name}, up to {max}: as receivers request"),
         Some(base) if control.is_multi_rate() => {
             format!("{name}, {base} to {max} for each receiver, on {channels} groups")
         }
         Some(_) => format!("{max}, {name}"),
-        None => format!("{name}, up to {max}: what the worst receiver's path carries beside TCP"),
+        None => format!("{name}, up to {max}: the fair rate of the worst receiver's path"),
     }
 }
 
-/// The name of an order, and what it is.
+/// Returns the name and the description of an order.
 fn order(order: Order) -> (&'static str, &'static str) {
     match order {
         Order::Spread { .. } => ("spread", "all blocks take turns"),
@@ -142,7 +142,7 @@ fn order(order: Order) -> (&'static str, &'static str) {
     }
 }
 
-/// Where repair symbols are kept, and what that means.
+/// Returns the place of repair symbols.
 fn repair(place: &RepairPlace) -> String {
     match place {
         RepairPlace::Nowhere => "none".into(),

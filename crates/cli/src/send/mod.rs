@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use headwater::net::OpenError;
 use headwater::{
     CongestionControl, FileSet, PrepareError, RateLimit, SendEnd, SendError, SendOptions, SendOutcome,
-    SendProgress, SendSession, SendUpdate, SenderKey, prepare_with,
+    SendProgress, SendSession, SendUpdate, SenderKey, Session, prepare_with,
 };
 use headwater_proto::control::Counters;
 use headwater_proto::controls::Network;
@@ -21,28 +21,30 @@ use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys;
+use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
 pub use view::{RateWarning, average};
 
-/// Most paths that are left out and named each; further ones are counted.
+/// Maximum number of skipped paths in warnings; further paths are counted.
 const SKIPPED_NAMED_MAX: usize = 10;
-/// Most links out of the paths given that are named.
+/// Maximum number of links out of the given paths in a warning.
 const OUTSIDE_NAMED_MAX: usize = 3;
 
-/// Sends files, or shows what would be sent.
+/// Sends files, or shows the session of a dry run.
 pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let files = prepare_with(&args.paths, args.links.into()).map_err(preparation_failed)?;
     warn_of_selection(&files);
     keep_sources(&files, [&args.output.pcap, &args.output.events])?;
-    // A dry run leaves no capture behind, not even an empty one.
+    // A dry run creates no capture, not even an empty file.
     let capture = args.output.pcap.as_deref().filter(|_| !args.dry_run).map(Capture::create).transpose()?;
     let control = control::chosen(args)?;
     let key = keys::signing_key(&args.keys, args.dry_run)?;
-    let session = open(args, control, files, capture.as_ref(), key)?;
     let mut events = Events::open(&args.output, "headwater send")?;
+    confine(&args.confine, &paths(args, &files, key.as_ref()))?;
+    let session = open(args, control, files, capture.as_ref(), key)?;
     if args.dry_run {
         dry_run::show(args, &session, &mut events).or_exit(Exit::Other, "cannot write to standard output")?;
         return events.finish().map(|()| Exit::Ok);
@@ -52,14 +54,24 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     crate::receive::settle(outcome, events, capture)
 }
 
-/// Says what is left out, and what is sent although it lies outside of the paths given.
+/// Files that are sent, the folder of repair symbols, and the folder of the key, where the start of the
+/// session is recorded.
+fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
+    let outside = files.outside().iter().map(|link| link.target.clone());
+    let folder = args.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let record = key.and_then(SenderKey::record).map(Path::to_owned);
+    let write = std::iter::once(folder).chain(record).collect();
+    Paths { read: args.paths.iter().cloned().chain(outside).collect(), write }
+}
+
+/// Warns of skipped paths, and of links to files outside of the given paths.
 fn warn_of_selection(files: &FileSet) {
     let skipped = files.skipped();
     for skipped in skipped.iter().take(SKIPPED_NAMED_MAX) {
         tracing::warn!("'{}' is {} and is not sent", skipped.path.display(), skipped.kind);
     }
     if let Some(more @ 1..) = skipped.len().checked_sub(SKIPPED_NAMED_MAX) {
-        tracing::warn!("{more} more are not sent, for reasons like these");
+        tracing::warn!("{more} more paths are not sent, for similar reasons");
     }
     let outside = files.outside();
     if !outside.is_empty() {
@@ -67,7 +79,7 @@ fn warn_of_selection(files: &FileSet) {
         let shown = shown.map(|link| format!("'{}' to '{}'", link.path.display(), link.target.display()));
         let more = outside.len().saturating_sub(OUTSIDE_NAMED_MAX);
         tracing::warn!(
-            "{} out of the paths given: the files that they lead to are sent ({}{}); --links skip leaves links out",
+            "{} out of the given paths: the files behind links are sent ({}{}); --links skip leaves links out",
             if outside.len() == 1 {
                 "1 link leads".to_owned()
             } else {
@@ -104,24 +116,18 @@ fn open(
         (None, Some(duration)) => SendEnd::After(duration),
         (None, None) => SendEnd::Never,
     };
-    let options = |key| {
-        SendOptions::new(args.network.group, control)
-            .with_listen(args.listen.clone())
-            .with_rehearsal(args.dry_run)
-            .with_interface(args.network.interface.clone())
-            .with_ttl(args.link.ttl)
-            .with_dscp(args.link.dscp)
-            .with_scheme(args.fec.into())
-            .with_order(args.order.into())
-            .with_symbol_size(args.symbol_size)
-            .with_tsi(args.tsi)
-            .with_end(end)
-            .with_outage_max(args.link.outage)
-            .with_memory_limit(Some(args.memory.0))
-            .with_temporary_folder(args.temp_dir.clone())
-            .with_offload(!args.link.no_offload)
-            .with_signing(key)
-            .with_trace(capture.map(Capture::hook))
+    let options = |signing| SendOptions {
+        listen: args.listen.clone(),
+        is_rehearsal: args.dry_run,
+        scheme: args.fec.into(),
+        order: args.order.into(),
+        symbol_size: args.symbol_size,
+        tsi: args.tsi,
+        end,
+        memory_limit: Some(args.memory.0),
+        temporary_folder: args.temp_dir.clone(),
+        signing,
+        ..SendOptions::new(args.network.sender(&args.link, capture), control)
     };
     // A symbol size of the user's that leaves no room for signatures is no reason to fail, unless a key was
     // named.
@@ -175,25 +181,25 @@ fn transfer(
     }
 }
 
-/// Some files were not sent to the end, and the lines before say why.
+/// Returns the failure of a session that left files out. Earlier lines have the reasons.
 fn left_out(files: usize) -> Failure {
     let files = crate::screen::count(files, "file");
     Failure::new(
         Exit::LeftOut,
         format!(
-            "{files} could not be sent and receivers lack them; the lines above say why; the others were sent"
+            "{files} could not be sent and receivers lack them; the lines above say why; all other files were sent"
         ),
     )
 }
 
-/// What a session's updates leave out.
+/// Facts of a session that updates do not contain.
 #[derive(Clone, Copy)]
 pub struct Facts {
-    /// Symbols that the content has.
+    /// Symbols of the content.
     pub symbols: u64,
 }
 
-/// Tells the event log what a sender said.
+/// Writes the update of a sender to the event log.
 pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Events) {
     match update {
         SendUpdate::Started(started) => {
@@ -227,12 +233,12 @@ pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Ev
             let event = Event::LinkChanged { interface: &change.interface, state: change.state.name() };
             events.emit(end, &event);
         }
-        // Hashing comes before the session, and is nobody's but this user's.
+        // Hashing before the session is shown to the user only.
         _ => {}
     }
 }
 
-/// The counters of a sender.
+/// Returns the counters of a sender.
 pub fn progress(sent: &SendProgress, symbols: u64) -> Progress {
     let (feedback, asked) = match sent.counters.get("requests") {
         Some(_) => (Counters::default(), Some(sent.counters.clone())),
@@ -263,17 +269,15 @@ fn preparation_failed(error: PrepareError) -> Failure {
 fn sending_failed(args: &SendArgs, error: SendError) -> Failure {
     let tried = match args.congestion_control {
         Some(control) if control.network == Network::Requests => match &error {
-            SendError::Open(OpenError::Bind { .. }) => {
-                "cannot be asked there (--listen says where)".to_owned()
-            }
-            _ => "cannot send to those who ask".to_owned(),
+            SendError::Open(OpenError::Bind { .. }) => "cannot accept requests (see --listen)".to_owned(),
+            _ => "cannot send on request".to_owned(),
         },
         _ => format!("cannot send to {}", args.network.group),
     };
     failure(&tried, error)
 }
 
-/// Gives an error of a sender its exit code.
+/// Adds an exit code to an error of a sender.
 pub fn failure(tried: &str, error: SendError) -> Failure {
     let exit = match &error {
         SendError::Open(OpenError::CodePoint(_) | OpenError::SourceFamily { .. }) => Exit::Usage,

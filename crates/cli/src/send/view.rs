@@ -1,4 +1,4 @@
-//! What a sender shows on standard error.
+//! Progress of a sender on standard error.
 
 use std::time::Duration;
 
@@ -15,8 +15,7 @@ use crate::send::dry_run::{addresses, rates};
 /// Steps of a bar.
 const STEPS: u64 = 10_000;
 
-/// What a sender shows: a bar while it hashes, then one for the passes or the time asked for, else for each
-/// pass.
+/// View of a sender: a bar for hashing, then a bar for the requested passes or time, else for each pass.
 pub struct View<'a> {
     screen: &'a Screen,
     bar: Option<Bar>,
@@ -28,9 +27,9 @@ pub struct View<'a> {
     limit: RateWarning,
 }
 
-/// Warns once that the machine cannot send the rate that was asked for.
+/// Warns once that the machine cannot send the requested rate.
 pub struct RateWarning {
-    /// The option that asks for less.
+    /// Option that lowers the rate.
     option: &'static str,
     is_given: bool,
 }
@@ -47,9 +46,9 @@ impl RateWarning {
         let RateLimit { asked, sent, ceiling } = limit;
         let (asked, sent, option) = (rate(*asked), rate(*sent), self.option);
         let what =
-            if ceiling.is_some() { "the highest levels are left out" } else { "what is more is not sent" };
+            if ceiling.is_some() { "leaves the highest levels out" } else { "not the remaining packets" };
         tracing::warn!(
-            "this machine cannot send {asked}: it sends {sent} now, and {what}; ask for less ({option}), or send from a faster machine"
+            "this machine cannot send {asked}: it sends {sent} now, and {what}; lower {option}, or send from a faster machine"
         );
     }
 }
@@ -99,7 +98,7 @@ impl<'a> View<'a> {
             Some(on) => self.screen.say(&format!("sending {what} to {group} on {on}, session {tsi}")),
             None => {
                 self.screen
-                    .say(&format!("sending {what} to those who ask {}, session {tsi}", addresses(listen)));
+                    .say(&format!("sending {what} on request at {}, session {tsi}", addresses(listen)));
             }
         }
         self.screen.say(&rates(started));
@@ -158,24 +157,24 @@ impl<'a> View<'a> {
         }
         if unsent > 0 && requests.is_some() {
             tracing::warn!(
-                "{unsent} packets were not sent: there was no way to who asked, or no room in a queue here; who hears asks again, and --max-rate \
-                 bounds what is sent"
+                "{unsent} packets were not sent: there was no route to the receiver, or a queue of this machine was full; receivers request \
+                 the packets again, and --max-rate limits the rate"
             );
         } else if unsent > 0 {
             tracing::warn!(
-                "{unsent} packets are lost to all receivers: the interface could not send, or its queue was full; if it was up all the \
+                "{unsent} packets are lost to all receivers: the interface could not send, or its queue was full; if the interface was up all the \
                  time, send more slowly, or raise its queue length (`txqueuelen`)"
             );
         }
     }
 }
 
-/// Number of requests that receivers sent, of a session that is sent on request.
+/// Returns the number of requests of a session on request.
 fn requests(counters: &Counters) -> Option<u64> {
     counters.get("requests").map(|_| counters.count("requests") + counters.count("nulls"))
 }
 
-/// bit/s over the whole time.
+/// Returns the mean rate in bit/s.
 pub fn average(bytes: u64, elapsed: Duration) -> u64 {
     let bits = u128::from(bytes) * 8_000_000_000;
     u64::try_from(bits / elapsed.as_nanos().max(1)).unwrap_or(u64::MAX)

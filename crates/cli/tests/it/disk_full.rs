@@ -65,7 +65,9 @@ fn receive(group: &str, out: &Path) -> Command {
     let mut command = headwater();
     command
         .args(["receive", "--interface", "lo", "--json", "--timeout", "30s", "--group", group, "--out"])
-        .arg(out);
+        .arg(out.file_name().unwrap());
+    // A confined process does not get into another one's root, where the disk is.
+    command.current_dir(out.parent().unwrap());
     command
 }
 

@@ -196,6 +196,60 @@ fn a_path_that_drops_ecn_is_found_out() {
     assert_eq!(check(&looked, "ecn")["verdict"], "warning");
 }
 
+#[test]
+fn a_transfer_tells_why_it_is_as_fast_as_it_is() {
+    // A switch that forwards channels to their members only, 4 Mbit/s, and 25 packets of queue.
+    let narrow = "ip addr flush dev left && \
+        ip link add dev switch type bridge mcast_snooping 1 mcast_querier 1 mcast_query_response_interval 10 && \
+        ip link set dev left master switch && ip link set dev left type bridge_slave fastleave on && \
+        ip addr add 10.9.8.1/24 dev switch && ip link set dev switch up && \
+        tc qdisc add dev left root tbf rate 4mbit burst 3000 limit 37500 || exit 77\n";
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().display();
+    fs::write(folder.path().join("file"), crate::transfer::noise(1_500_000)).unwrap();
+    let script = format!(
+        "{PAIR}{narrow}$headwater send --quiet --interface switch --max-rate 16M {dir}/file >/dev/null 2>&1 & sending=$!
+        timeout 40 $there $headwater receive --interface right --timeout 20s --events {dir}/log --out {dir}/out >&2
+        kill -TERM $sending; kill $other
+        exec $headwater doctor --json --interface switch --wait 100ms --events {dir}/log"
+    );
+    let Some(looked) = in_namespace(&script) else { return };
+    let why = check(&looked, "transfer")["seen"].as_str().unwrap().to_owned();
+    assert!(why.contains(" Mbit/s: ") && why.contains(" on a path of "), "{why} {}", looked.stderr);
+    assert!(looked.stderr.contains("m2c: ") && looked.stderr.contains(" on a path of "), "{}", looked.stderr);
+    let log = crate::command::records(&fs::read_to_string(folder.path().join("log")).unwrap());
+    let ended = log.iter().rfind(|record| record["name"] == "session:ended").unwrap();
+    let path = &ended["data"]["path"];
+    let rate = path["bottleneck"].as_u64().unwrap();
+    assert!((2_000_000..8_000_000).contains(&rate), "4 Mbit/s with headers, not {rate}");
+    assert!(path["alone"].is_boolean() && path["chance_losses"].is_u64(), "{path}");
+}
+
+#[test]
+fn a_receivers_own_limit_is_the_reason() {
+    let (group, folder) = (group(), tempfile::tempdir().unwrap());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("file"), crate::transfer::noise(600_000)).unwrap();
+    let on_lo = ["--interface", "lo", "--group", &group, "--quiet"];
+    let mut sending = headwater();
+    sending.args(["send", "--max-rate", "8M"]).args(on_lo).arg(path("file"));
+    let sending = Running::start(&mut sending);
+    let (out, log) = (path("out"), path("log"));
+    let receive = ["receive", "--json", "--max-rate", "1M", "--timeout", "20s", "--out", &out];
+    let received = run(&[&receive[..], &on_lo[..]].concat());
+    sending.interrupt();
+    sending.end();
+    assert_eq!(received.code, Some(0), "{}", received.stderr);
+    let why = |line: &Value| line["path"]["why"].as_str().map(str::to_owned);
+    let reasons: Vec<String> = received.json().iter().filter_map(why).collect();
+    let own = reasons.iter().filter(|why| why.starts_with("at the receiver's own maximum rate")).count();
+    assert!(own > 0, "{reasons:?}");
+    // The lines of `--json` are a log, too.
+    fs::write(&log, &received.stdout).unwrap();
+    let looked = run(&["doctor", "--json", "--interface", "lo", "--wait", "100ms", "--events", &log]);
+    assert!(check(&looked, "transfer")["seen"].as_str().unwrap().ends_with(reasons.last().unwrap()));
+}
+
 /// The network's own sysfs tells the MTU of its interfaces.
 const OWN_SYSFS: &str = "mount -t sysfs none /sys || exit 77\n";
 

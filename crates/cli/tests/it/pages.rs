@@ -9,7 +9,8 @@ use std::{env, fs};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use headwater_cli::Cli;
-use headwater_proto::controls::{CONTROLS, Network, Unit};
+use headwater_proto::control::Rules;
+use headwater_proto::controls::{CONTROLS, Network, Parameter, Unit};
 
 const EVENTS: &str = include_str!("../../../proto/src/eventlog.rs");
 const FDT: &str = include_str!("../../../wire/src/fdt/xml.rs");
@@ -87,25 +88,37 @@ fn controls_are_those_of_the_table() {
     for control in CONTROLS.iter().filter(|control| !control.parameters.is_empty()) {
         write!(body, "\n## Parameters of {}\n\nTable: parameters that the FDT attribute `hw:Congestion-Control` carries for `{0}`; all are required.\n\n| parameter | unit | least | most | default |\n|---|---|---|---|---|\n", control.name).unwrap();
         for parameter in control.parameters {
-            let unit = match parameter.unit {
-                Unit::Bytes => "byte",
-                Unit::BitsPerSecond => "bit/s",
-                Unit::Millionths => "10⁻⁶",
-                Unit::Nanoseconds => "ns",
-                Unit::Number => "1",
-            };
-            let most =
-                if parameter.most == u64::MAX { "2⁶⁴-1".to_owned() } else { parameter.most.to_string() };
-            writeln!(
-                body,
-                "| `{}` | {unit} | {} | {most} | {} |",
-                parameter.name, parameter.least, parameter.default
-            )
-            .unwrap();
+            write_parameter(&mut body, parameter);
+        }
+        if control.receiver_parameters.is_empty() {
+            continue;
+        }
+        write!(body, "\nTable: parameters that each receiver of `{}` chooses, as options of `receive`.\n\n| parameter | unit | least | most | default |\n|---|---|---|---|---|\n", control.name).unwrap();
+        for parameter in control.receiver_parameters {
+            write_parameter(&mut body, parameter);
         }
     }
     body += "\nControls have closer bounds of their own: [wire/fdt.md](wire/fdt.md#of-the-root-hwcongestion-control).\n";
     assert_page("controls.md", "Controls", &body);
+}
+
+fn write_parameter(body: &mut String, parameter: &Parameter) {
+    let unit = match parameter.unit {
+        Unit::Bytes => "byte",
+        Unit::BitsPerSecond => "bit/s",
+        Unit::Millionths => "10⁻⁶",
+        Unit::Nanoseconds => "ns",
+        Unit::Number => "1",
+        Unit::Rules => "word",
+    };
+    let value = |value: u64| match (parameter.unit, value) {
+        (Unit::Rules, index) => format!("`{}`", Rules::NAMES[usize::try_from(index).unwrap()].0),
+        (_, u64::MAX) => "2⁶⁴-1".to_owned(),
+        (_, number) => number.to_string(),
+    };
+    let (least, most) = (value(parameter.least), value(parameter.most));
+    writeln!(body, "| `{}` | {unit} | {least} | {most} | {} |", parameter.name, value(parameter.default))
+        .unwrap();
 }
 
 #[test]
@@ -144,6 +157,7 @@ the fields of a table below, or of the structure of that name in the Rust docume
         "ControlState",
         "Progress",
         "Reception",
+        "PathEstimate",
         "Messages",
         "Repair",
         "RelayProgress",

@@ -156,7 +156,7 @@ fn a_stream_of_bytes_breaks_off_at_what_is_lost_for_good() {
     let is_beginning = !came.is_empty() && came.len() < bytes.len() && bytes.starts_with(&came);
     assert!(is_beginning, "{} bytes", came.len());
     assert!(
-        received.stderr.contains(&format!("breaks off there, after {} bytes", came.len())),
+        received.stderr.contains(&format!("ends there, after {} bytes", came.len())),
         "{}",
         received.stderr
     );
@@ -229,7 +229,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
     fails(&["send", "--rate", "1M", "--max-rate", "2M"], 2, "leave --max-rate and --start-rate out");
     fails(&["send", "--congestion-control", "fixed"], 2, "--rate 10M");
     fails(&["send", "--congestion-control", "le-sbcc", "--rate", "1M"], 2, "--max-rate");
-    fails(&["send", "--start-rate", "200M"], 2, "lower it");
+    fails(&["send", "--start-rate", "200M"], 2, "lower --start-rate");
     fails(&["send", "--interface", "nowhere0"], 3, "nowhere0");
     fails(&["receive", "--json"], 2, "--out FILE");
     fails(
@@ -243,5 +243,5 @@ fn what_is_wrong_is_said_with_what_to_do() {
     assert!(sent.stderr.contains("larger --window"), "{}", sent.stderr);
     let sent = send(&group, b"\0\0\0\x09cut", &["--rate", "50M", "--form", "lengths", "--linger", "100ms"]);
     assert_eq!(sent.code, Some(2), "{}", sent.stderr);
-    assert!(sent.stderr.contains("in the middle of a message"), "{}", sent.stderr);
+    assert!(sent.stderr.contains("ends within a message"), "{}", sent.stderr);
 }

@@ -25,12 +25,17 @@ fn it_passes_a_request_up_and_the_reply_down_and_counts_them() {
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     }
     let of = |kind| Header::new(kind, source.local_addr().unwrap(), Label(7), Level::ONE);
-    let (mut bytes, mut heard) = ([0; 25], [0; 100]);
+    let (mut bytes, mut heard) = ([0; 36], [0; 100]);
     of(Kind::Request).emit(&mut bytes).unwrap();
+    receiver.send_to(&bytes, &address).unwrap();
+    let len = receiver.recv(&mut heard).unwrap();
+    let (challenge, word) = Header::parse(&heard[..len]).unwrap();
+    assert_eq!((challenge.kind, challenge.label), (Kind::Challenge, Label(7)));
+    bytes[20..28].copy_from_slice(word);
     receiver.send_to(&bytes, &address).unwrap();
     let (len, from) = source.recv_from(&mut heard).unwrap();
     let (request, body) = Header::parse(&heard[..len]).unwrap();
-    assert_eq!((request.kind, request.hops, body.len()), (Kind::Request, 31, 5));
+    assert_eq!((request.kind, request.hops, body.len()), (Kind::Request, 31, 16));
     assert_eq!(from.to_string(), address);
     of(Kind::Reply).emit(&mut bytes).unwrap();
     source.send_to(&bytes, from).unwrap();
@@ -47,6 +52,7 @@ fn it_passes_a_request_up_and_the_reply_down_and_counts_them() {
     assert_eq!(count(&["router", "requests"]), Some(1));
     assert_eq!(count(&["router", "forwarded"]), Some(1));
     assert_eq!(count(&["egress", "sent"]), Some(2));
+    assert_eq!(count(&["challenges", "challenged"]), Some(1));
     assert_eq!(count(&["neighbours"]), Some(2));
     assert!(run.stderr.contains("relayed 1 replies to 1"), "{}", run.stderr);
 }

@@ -121,8 +121,8 @@ fn wrong_options_are_usage_errors_that_name_what_is_right() {
     fails(&["send", "--dscp", "64", "x"], 2, &["0..=63"]);
     fails(&["send", "--symbol-size", "9000", "x"], 2, &["64 to 8880"]);
     fails(&["receive", "--out", "x", "--drop", "1"], 2, &["below 1"]);
-    fails(&["demo", "--size", "0"], 2, &["no content"]);
-    fails(&["bench", "net", "--size", "0"], 2, &["no content"]);
+    fails(&["demo", "--size", "0"], 2, &["at least 1 byte"]);
+    fails(&["bench", "net", "--size", "0"], 2, &["at least 1 byte"]);
     fails(&["doctor", "--answer", "--wait", "3s"], 2, &["cannot be used with"]);
     fails(&["doctor", "--group", "192.0.2.1"], 2, &["not a multicast address"]);
     fails(&["inspect", "--json", "--fields", "tsv", "x"], 2, &["cannot be used with"]);
@@ -138,8 +138,12 @@ fn rates_that_a_control_finds_by_itself_are_bounded_not_said() {
     fails(&[&base[..], &relays].concat(), 2, &["8 times"]);
     let le_sbcc =
         |control, more: &[&str], hints: &[&str]| fails(&[&base[..], &[control], more].concat(), 2, hints);
-    le_sbcc("le-sbcc", &["--rate", "1M"], &["the sender finds it", "--max-rate"]);
-    le_sbcc("le-sbcc-tfrc", &["--base-rate", "1M", "--max-rate", "500k"], &["above the most", "500 kbit/s"]);
+    le_sbcc("le-sbcc", &["--rate", "1M"], &["the sender finds the rate", "--max-rate"]);
+    le_sbcc(
+        "le-sbcc-tfrc",
+        &["--base-rate", "1M", "--max-rate", "500k"],
+        &["is above --max-rate", "500 kbit/s"],
+    );
 }
 
 #[test]

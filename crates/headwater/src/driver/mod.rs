@@ -292,7 +292,7 @@ impl LoopState<'_> {
             .channel
             .and_then(|channel| port.address(channel))
             .unwrap_or_else(|| port.local(ingress, datagram.source));
-        trace(&PacketTrace {
+        trace.call(&PacketTrace {
             direction: Direction::Received,
             elapsed: elapsed(self.now),
             source: datagram.source,
@@ -358,7 +358,7 @@ impl<P: Port, E> OutputSink<'_, '_, P, E> {
         let turn = &mut *self.turn;
         turn.has_sent = true;
         if let Some(trace) = turn.hooks.trace.as_mut() {
-            trace(&PacketTrace {
+            trace.call(&PacketTrace {
                 direction: Direction::Sent,
                 elapsed: elapsed(turn.now),
                 source: self.port.local(egress, destination),

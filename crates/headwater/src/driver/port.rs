@@ -1,5 +1,6 @@
 //! Sockets as a driver sees them, and the trace of every datagram, for captures.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -239,4 +240,21 @@ pub struct PacketTrace<'a> {
 }
 
 /// Hook called for each datagram on the session's thread. A slow hook delays the session.
-pub type TraceHook = Box<dyn FnMut(&PacketTrace<'_>) + Send>;
+pub struct TraceHook(Box<dyn FnMut(&PacketTrace<'_>) + Send>);
+
+impl TraceHook {
+    /// Creates a hook that runs on the thread of the session.
+    pub fn new(hook: impl FnMut(&PacketTrace<'_>) + Send + 'static) -> Self {
+        Self(Box::new(hook))
+    }
+
+    pub(super) fn call(&mut self, trace: &PacketTrace<'_>) {
+        (self.0)(trace);
+    }
+}
+
+impl fmt::Debug for TraceHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TraceHook")
+    }
+}

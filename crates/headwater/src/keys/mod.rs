@@ -127,6 +127,8 @@ impl SenderKey {
         let secret = format::private(path, &text, passphrase)?;
         let mut started = path.as_os_str().to_owned();
         started.push(".started");
+        // A process that confines itself later may write the file, but not make the file.
+        let _made = OpenOptions::new().append(true).create(true).open(&started);
         Ok(Self { started: Some(started.into()), ..Self::of(&secret) })
     }
 
@@ -162,6 +164,11 @@ impl SenderKey {
     /// Whether the key is made for one session.
     pub fn is_ephemeral(&self) -> bool {
         self.is_ephemeral
+    }
+
+    /// Returns the file that records the start of the key's latest session, if the file exists.
+    pub fn record(&self) -> Option<&Path> {
+        self.started.as_deref().filter(|path| path.exists())
     }
 
     /// Begins to sign a session: the session starts after each earlier session of the key.

@@ -6,38 +6,39 @@
 //! OpenPGM's and ZeroMQ's unmodified `epgm://` sockets interoperate with both ends (`docs/reference/pgm.md`).
 //!
 //! ```no_run
-//! use headwater::pgm::{
-//!     LeSbccOptions, PgmControl, PgmReceiveOptions, PgmReceived, PgmReceiver, PgmSendOptions, PgmSender,
-//! };
+//! use std::net::SocketAddr;
+//!
+//! use headwater::Session;
+//! use headwater::pgm::{LeSbccOptions, PgmControl, PgmReceiveOptions, PgmReceiveSession};
+//! use headwater::pgm::{PgmReceiveUpdate, PgmSendOptions, PgmSendSession};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let group = "239.255.72.87:7287".parse()?;
+//! let group: SocketAddr = "239.255.72.87:7287".parse()?;
 //!
 //! // On one machine:
-//! let sender = PgmSender::open(PgmSendOptions::new(group, PgmControl::LeSbcc(LeSbccOptions::new())))?;
+//! let options = PgmSendOptions::new(group, PgmControl::LeSbcc(LeSbccOptions::new()));
+//! let session = PgmSendSession::open(options)?;
+//! let feed = session.feed(); // for any number of threads
+//! let thread = session.spawn()?;
 //! for number in 0..1_000 {
-//!     sender.send(format!("message {number}").as_bytes())?; // waits until there is room
+//!     feed.send(format!("message {number}").as_bytes())?; // waits until there is room
 //! }
-//! println!("{:?}", sender.finish()?.outcome);
+//! feed.finish();
+//! println!("{:?}", thread.join()?.outcome);
 //!
 //! // On any number of others:
-//! let mut receiver = PgmReceiver::open(PgmReceiveOptions::new(group))?;
-//! for received in receiver.by_ref() {
-//!     match received {
-//!         PgmReceived::Message(message) => println!("{}", String::from_utf8_lossy(&message)),
-//!         PgmReceived::Lost { packets } => println!("{packets} packets are lost for good"),
+//! let mut thread = PgmReceiveSession::open(PgmReceiveOptions::new(group))?.spawn()?;
+//! for update in thread.updates() {
+//!     match update {
+//!         PgmReceiveUpdate::Message(message) => println!("{}", String::from_utf8_lossy(&message)),
+//!         PgmReceiveUpdate::Lost { packets } => println!("{packets} packets are lost for good"),
+//!         _ => {}
 //!     }
 //! }
-//! println!("{:?}", receiver.finish()?.outcome);
+//! println!("{:?}", thread.join()?.outcome);
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! | type | purpose |
-//! |---|---|
-//! | [`PgmSender`], [`PgmReceiver`] | easy ends, each on a thread of its own |
-//! | [`PgmSendSession`], [`PgmReceiveSession`] | ends on the caller's thread, with an observer |
-//! | [`PgmFeed`] | passes messages to a session from any thread |
 //!
 //! A sender sends from the port of the group and receives NAKs at this port, so that each port of a machine's
 //! address serves a single sender.
@@ -50,10 +51,10 @@ mod update;
 
 pub use feed::{PgmFeed, PgmFeedError};
 pub use headwater_proto::le_sbcc::Module as LeSbccModule;
-pub use options::{Framing, LeSbccOptions, PgmControl, PgmReceiveOptions, PgmSendOptions};
-pub use receive::{PgmReceiveSession, PgmReceiver};
-pub use send::{PgmSendSession, PgmSender};
+pub use options::{Framing, LeSbccOptions, PgmControl, PgmReceiveOptions, PgmSendOptions, PgmWireOptions};
+pub use receive::PgmReceiveSession;
+pub use send::PgmSendSession;
 pub use update::{
     PgmReceiveOutcome, PgmReceiveProgress, PgmReceiveStarted, PgmReceiveSummary, PgmReceiveUpdate,
-    PgmReceived, PgmSendOutcome, PgmSendProgress, PgmSendStarted, PgmSendSummary, PgmSendUpdate,
+    PgmSendOutcome, PgmSendProgress, PgmSendStarted, PgmSendSummary, PgmSendUpdate,
 };

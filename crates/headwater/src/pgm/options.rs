@@ -9,8 +9,8 @@ use headwater_proto::le_sbcc::{Chain, LeSbccConfig, Module};
 use headwater_proto::{Instant, Rate, Seed};
 
 use crate::congestion_control::MAX_RATE_DEFAULT;
-use crate::receive::{ListenOptions, listen_setters};
-use crate::send::{LinkOptions, link_setters};
+use crate::receive::ListenOptions;
+use crate::send::LinkOptions;
 use crate::system;
 
 /// Default number of packets kept for repair at either end: 2 s at 100 Mbit/s, up to 25 MB.
@@ -64,11 +64,18 @@ pub struct LeSbccOptions {
     start_rate: Option<Rate>,
     min_rate: Option<Rate>,
     max_rate: Rate,
+    waits_for_slowest: bool,
 }
 
 impl Default for LeSbccOptions {
     fn default() -> Self {
-        Self { module: Module::Aimd, start_rate: None, min_rate: None, max_rate: MAX_RATE_DEFAULT }
+        Self {
+            module: Module::Aimd,
+            start_rate: None,
+            min_rate: None,
+            max_rate: MAX_RATE_DEFAULT,
+            waits_for_slowest: false,
+        }
     }
 }
 
@@ -111,6 +118,16 @@ impl LeSbccOptions {
         self
     }
 
+    /// Whether the rate of files follows the slowest receiver however slow, as in the control's paper. By
+    /// default, the rate stays above the lesser of 200 kbit/s and a fiftieth of the maximum rate. A receiver
+    /// that holds the rate there for 10 s is dismissed for 5 minutes. Messages of PGM always wait for the
+    /// slowest receiver, because receivers of other makes cannot be told of a dismissal.
+    #[must_use]
+    pub fn with_wait_for_slowest(mut self, waits: bool) -> Self {
+        self.waits_for_slowest = waits;
+        self
+    }
+
     /// Returns the name on the command line.
     pub const fn name(&self) -> &'static str {
         self.control().name
@@ -144,6 +161,18 @@ impl LeSbccOptions {
     /// Creates the chain for packets of `packet_bytes` of UDP payload. Until a receiver answers, the rate
     /// doubles at most every `blind`; `None`: never.
     pub(crate) fn chain(&self, packet_bytes: u16, blind: Option<proto::Duration>, now: Instant) -> Chain {
+        let config = self.config(packet_bytes, blind);
+        Chain::new(config, Seed(system::random_u64()).stream("le-sbcc", 0), now)
+    }
+
+    /// Creates the chain of a session of files: receivers can be dismissed.
+    pub(crate) fn chain_of_files(&self, packet_bytes: u16, now: Instant) -> Chain {
+        // All receivers of files greet the sender.
+        let config = self.config(packet_bytes, None).with_dismissal(!self.waits_for_slowest);
+        Chain::new(config, Seed(system::random_u64()).stream("le-sbcc", 0), now)
+    }
+
+    fn config(&self, packet_bytes: u16, blind: Option<proto::Duration>) -> LeSbccConfig {
         let config = LeSbccConfig::new(packet_bytes)
             .with_module(self.module)
             .with_doubling_at_start(true)
@@ -151,156 +180,94 @@ impl LeSbccOptions {
             .with_assumed_rtt(true)
             .with_max_rate(self.max_rate);
         let config = self.start_rate.map_or(config, |rate| config.with_initial_rate(rate));
-        let config = self.min_rate.map_or(config, |rate| config.with_min_rate(rate));
-        Chain::new(config, Seed(system::random_u64()).stream("le-sbcc", 0), now)
+        self.min_rate.map_or(config, |rate| config.with_min_rate(rate))
     }
 }
 
-/// Options that must be equal at both ends.
+/// Options of packets that must be equal at both ends.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct WireOptions {
-    pub(super) destination_port: Option<u16>,
-    pub(super) framing: Framing,
+pub struct PgmWireOptions {
+    /// PGM port of the data, inside the packets. Default: the UDP port, as ZeroMQ has it; OpenPGM's own is
+    /// 7500.
+    pub destination_port: Option<u16>,
+    /// Content of PGM messages. Default: the application's messages.
+    pub framing: Framing,
 }
 
-impl WireOptions {
+impl PgmWireOptions {
     /// Returns the PGM port of the data for a session on a group.
     pub(super) fn port(&self, group: SocketAddr) -> u16 {
         self.destination_port.unwrap_or(group.port())
     }
 }
 
-/// Setters of either end, for a type with [`WireOptions`] in its field `wire`.
-macro_rules! wire_setters {
-    () => {
-        /// PGM port of the data, inside the packets. Default: the UDP port, as ZeroMQ has it; OpenPGM's own
-        /// is 7500.
-        #[must_use]
-        pub fn with_destination_port(mut self, port: Option<u16>) -> Self {
-            self.wire.destination_port = port;
-            self
-        }
-
-        /// Content of PGM messages. Default: the application's messages.
-        #[must_use]
-        pub fn with_framing(mut self, framing: Framing) -> Self {
-            self.wire.framing = framing;
-            self
-        }
-    };
-}
-
 /// Options of sending messages.
 #[derive(Debug)]
 pub struct PgmSendOptions {
-    pub(super) link: LinkOptions,
-    pub(super) control: PgmControl,
-    pub(super) wire: WireOptions,
-    pub(super) payload_bytes: Option<u16>,
-    pub(super) window_packets: u32,
-    pub(super) linger: Duration,
+    /// Group, interface and marking of packets. NAKs arrive at the group's UDP port, too.
+    pub link: LinkOptions,
+    /// Control of the rate.
+    pub control: PgmControl,
+    /// Format of packets.
+    pub wire: PgmWireOptions,
+    /// Bytes of a message in a packet, 16 to 8192. Default: the room in the interface's MTU up to 1500 bytes,
+    /// because receivers accept no more by default ([`PgmReceiveOptions::payload_bytes`]).
+    pub payload_bytes: Option<u16>,
+    /// Packets kept for repair, 16 to 2^20. A kept or waiting packet takes `payload_bytes` and 64 bytes.
+    /// Default: 16 384.
+    pub window_packets: u32,
+    /// Time for repairs after the last message and the last request: at least 0.35 s, in which the end is
+    /// announced, and at most a minute in total. Default: 5 s, in which a receiver with the default waits
+    /// sends two NAKs, of which one may be lost.
+    pub linger: Duration,
 }
 
 /// Default time for repairs after the last message and the last request.
 const LINGER: Duration = Duration::from_secs(5);
 
 impl PgmSendOptions {
-    /// Sends messages to a group. NAKs arrive at the group's UDP port, too.
-    pub fn new(group: SocketAddr, control: PgmControl) -> Self {
+    /// Sends messages to a group.
+    pub fn new(link: impl Into<LinkOptions>, control: PgmControl) -> Self {
         Self {
-            link: LinkOptions::new(group),
+            link: link.into(),
             control,
-            wire: WireOptions::default(),
+            wire: PgmWireOptions::default(),
             payload_bytes: None,
             window_packets: WINDOW_PACKETS,
             linger: LINGER,
         }
-    }
-
-    link_setters!(link);
-    wire_setters!();
-
-    /// Bytes of a message in a packet, 16 to 8192. Default: the room in the interface's MTU up to 1500 bytes,
-    /// because receivers accept no more by default ([`PgmReceiveOptions::with_payload_bytes`]).
-    #[must_use]
-    pub fn with_payload_bytes(mut self, bytes: Option<u16>) -> Self {
-        self.payload_bytes = bytes;
-        self
-    }
-
-    /// Packets kept for repair, 16 to 2^20. A kept or waiting packet takes `payload_bytes` and 64 bytes.
-    /// Default: 16 384.
-    #[must_use]
-    pub fn with_window_packets(mut self, packets: u32) -> Self {
-        self.window_packets = packets;
-        self
-    }
-
-    /// Time for repairs after the last message and the last request: at least 0.35 s, in which the end is
-    /// announced, and at most a minute in total. Default: 5 s, in which a receiver with the default waits
-    /// sends two NAKs, of which one may be lost.
-    #[must_use]
-    pub fn with_linger(mut self, linger: Duration) -> Self {
-        self.linger = linger;
-        self
     }
 }
 
 /// Options of receiving messages. An idle source announces itself every 30 s: a timeout should be longer.
 #[derive(Debug)]
 pub struct PgmReceiveOptions {
-    pub(super) listen: ListenOptions,
-    pub(super) wire: WireOptions,
-    pub(super) nak_port: Option<u16>,
-    pub(super) payload_bytes: u16,
-    pub(super) window_packets: u32,
-    pub(super) message_bytes_max: u32,
+    /// Group, source, interface and limits.
+    pub listen: ListenOptions,
+    /// Format of packets.
+    pub wire: PgmWireOptions,
+    /// UDP port that NAKs are sent to. Default: the group's port, as in ZeroMQ; OpenPGM's own port is 3055.
+    pub nak_port: Option<u16>,
+    /// Maximum bytes of a message in a packet, 16 to 8192 (the nearest otherwise): at least the sender's
+    /// [`PgmSendOptions::payload_bytes`]. Longer packets are dropped and counted as malformed. Default: 1500.
+    pub payload_bytes: u16,
+    /// Packets kept out of order, 16 to 2^20. A packet takes `payload_bytes` and 24 bytes. Default: 16 384.
+    pub window_packets: u32,
+    /// Maximum bytes of a message; longer messages are dropped and counted. Default: 16 MiB.
+    pub message_bytes_max: u32,
 }
 
 impl PgmReceiveOptions {
     /// Receives from the first source heard on a group.
-    pub fn new(group: SocketAddr) -> Self {
+    pub fn new(listen: impl Into<ListenOptions>) -> Self {
         Self {
-            listen: ListenOptions::new(group),
-            wire: WireOptions::default(),
+            listen: listen.into(),
+            wire: PgmWireOptions::default(),
             nak_port: None,
             payload_bytes: 1_500,
             window_packets: WINDOW_PACKETS,
             message_bytes_max: 16 << 20,
         }
-    }
-
-    listen_setters!();
-    wire_setters!();
-
-    /// UDP port that NAKs are sent to. Default: the group's port, as in ZeroMQ; OpenPGM's own port is 3055.
-    #[must_use]
-    pub fn with_nak_port(mut self, port: Option<u16>) -> Self {
-        self.nak_port = port;
-        self
-    }
-
-    /// Maximum bytes of a message in a packet, 16 to 8192: at least the sender's
-    /// [`PgmSendOptions::with_payload_bytes`]. Longer packets are dropped and counted as malformed. Default:
-    /// 1500.
-    #[must_use]
-    pub fn with_payload_bytes(mut self, bytes: u16) -> Self {
-        self.payload_bytes = bytes.clamp(16, 8_192);
-        self
-    }
-
-    /// Packets kept out of order, 16 to 2^20. A packet takes `payload_bytes` and 24 bytes. Default: 16 384.
-    #[must_use]
-    pub fn with_window_packets(mut self, packets: u32) -> Self {
-        self.window_packets = packets;
-        self
-    }
-
-    /// Maximum bytes of a message; longer messages are dropped and counted. Default: 16 MiB.
-    #[must_use]
-    pub fn with_message_bytes_max(mut self, bytes: u32) -> Self {
-        self.message_bytes_max = bytes;
-        self
     }
 }
 

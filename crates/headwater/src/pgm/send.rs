@@ -1,22 +1,20 @@
-//! Sessions that send messages, on the caller's thread or a thread of the session; the source's socket.
-
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+//! Sessions that send messages; the source's socket.
 
 use headwater_proto::pgm::zmq::Packer;
 use headwater_proto::pgm::{Filler, Mode, PgmSession, PgmSource, SourceConfig, SourceControl, SourceEvent};
 use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Instant};
 use headwater_wire::pgm::Gsi;
 
-use super::feed::{Batch, PgmFeed, PgmFeedError};
+use super::feed::{Batch, PgmFeed};
 use super::options::{Framing, PgmControl, PgmSendOptions};
 use super::update::{PgmSendOutcome, PgmSendProgress, PgmSendStarted, PgmSendSummary, PgmSendUpdate};
 use crate::clock::{Clock, Progress, elapsed};
 use crate::driver::Application;
-use crate::net::{LinkChange, OpenError, SenderSocket};
+use crate::net::{LinkChange, SenderSocket};
 use crate::send::{Link, RateWatch, SendError};
+use crate::session::Session;
 use crate::system;
-use crate::threads::{self, StopHandle};
+use crate::threads::StopHandle;
 
 /// Packets waiting for departure: the packets of a turn of the driver at some Gbit/s.
 const READY_PACKETS: u32 = 64;
@@ -25,7 +23,8 @@ const LINGER_MAX: Duration = Duration::from_secs(60);
 /// Time of a stopped sender for a few announcements of the end and for last repairs.
 const LINGER_STOPPED: Duration = Duration::from_millis(350);
 
-/// Session that sends the messages of its feeds, on the thread that calls [`Self::run`].
+/// Session that sends the messages of its feeds, until the feed is finished and no receiver requests repairs,
+/// or the session is stopped. A stopped session drops waiting messages and announces the end to receivers.
 #[derive(Debug)]
 pub struct PgmSendSession {
     options: PgmSendOptions,
@@ -64,28 +63,12 @@ impl PgmSendSession {
         self.feed.clone()
     }
 
-    /// Returns a handle that stops the session from any thread. Waiting messages are dropped, and the end is
-    /// announced to receivers.
-    pub fn stop_handle(&self) -> StopHandle {
-        self.opened.link.stop.clone()
-    }
-
-    /// Sends until the feed is finished and no receiver requests repairs, or the session is stopped.
-    ///
-    /// # Errors
-    /// If the network failed.
-    pub fn run(&mut self, observer: &mut dyn FnMut(PgmSendUpdate)) -> Result<PgmSendSummary, SendError> {
-        let result = self.send(observer);
-        self.feed.end();
-        result
-    }
-
     fn send(&mut self, observer: &mut dyn FnMut(PgmSendUpdate)) -> Result<PgmSendSummary, SendError> {
         observer(PgmSendUpdate::Started(self.started()));
         let clock = Clock::start();
         let mut source = self.opened.source(&self.options, clock.now());
         let mut watch = Watch {
-            stop: self.stop_handle(),
+            stop: self.opened.link.stop.clone(),
             supply: Supply {
                 feed: self.feed.clone(),
                 batch: Batch::default(),
@@ -106,6 +89,26 @@ impl PgmSendSession {
             false => PgmSendOutcome::Completed,
         };
         Ok(PgmSendSummary { outcome, progress: watch.last })
+    }
+}
+
+impl Session for PgmSendSession {
+    type Update = PgmSendUpdate;
+    type Summary = PgmSendSummary;
+    type Error = SendError;
+
+    fn stop_handle(&self) -> StopHandle {
+        self.opened.link.stop.clone()
+    }
+
+    fn run(&mut self, observer: &mut dyn FnMut(PgmSendUpdate)) -> Result<PgmSendSummary, SendError> {
+        let result = self.send(observer);
+        self.feed.end();
+        result
+    }
+
+    fn is_progress(update: &PgmSendUpdate) -> bool {
+        matches!(update, PgmSendUpdate::Progress(_))
     }
 }
 
@@ -309,87 +312,6 @@ impl Application<PgmSource, SenderSocket> for Watch<'_> {
         // If the source has too few packets, the next turn follows at once.
         let wants = source.waiting() == 0 && !self.ending.is_sent && self.supply.has_more();
         Some(if wants { now } else { self.progress.next() })
-    }
-}
-
-/// Sender on a thread of its own, until the sender is finished, stopped or dropped.
-#[derive(Debug)]
-pub struct PgmSender {
-    feed: PgmFeed,
-    stop: StopHandle,
-    started: PgmSendStarted,
-    progress: Arc<Mutex<Option<PgmSendProgress>>>,
-    thread: Option<JoinHandle<Result<PgmSendSummary, SendError>>>,
-}
-
-impl PgmSender {
-    /// Opens the socket and starts the thread.
-    ///
-    /// # Errors
-    /// If an option is out of range, or no interface can send to the group.
-    pub fn open(options: PgmSendOptions) -> Result<Self, SendError> {
-        let mut session = PgmSendSession::open(options)?;
-        let (feed, stop, started) = (session.feed(), session.stop_handle(), session.started());
-        let progress = Arc::new(Mutex::new(None));
-        let told = Arc::clone(&progress);
-        let run = move || {
-            session.run(&mut |update| {
-                if let PgmSendUpdate::Progress(progress) = update {
-                    *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
-                }
-            })
-        };
-        let thread = threads::spawn("headwater-pgm", run)?;
-        Ok(Self { feed, stop, started, progress, thread: Some(thread) })
-    }
-
-    /// Returns the parameters of the session at its start.
-    pub const fn started(&self) -> &PgmSendStarted {
-        &self.started
-    }
-
-    /// Hands over a message. Blocks while 64 KiB of messages wait.
-    ///
-    /// # Errors
-    /// If the message is too long, or the session has ended.
-    pub fn send(&self, message: &[u8]) -> Result<(), PgmFeedError> {
-        self.feed.send(message)
-    }
-
-    /// Returns the progress, updated about ten times a second; `None` at first.
-    pub fn progress(&self) -> Option<PgmSendProgress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Returns a handle that stops the session from any thread. Waiting messages are dropped, and the end is
-    /// announced to receivers.
-    pub fn stop_handle(&self) -> StopHandle {
-        self.stop.clone()
-    }
-
-    /// Waits until every message is sent and no receiver requests repairs.
-    ///
-    /// # Errors
-    /// If the network failed.
-    pub fn finish(mut self) -> Result<PgmSendSummary, SendError> {
-        self.feed.finish();
-        // Only `finish` and `drop` take the thread.
-        let thread = self.thread.take().ok_or(SendError::Open(OpenError::Option {
-            attempt: "wait for the thread",
-            source: std::io::ErrorKind::NotFound.into(),
-        }))?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-}
-
-impl Drop for PgmSender {
-    /// Stops the sender, and waits until the end is announced.
-    fn drop(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            self.stop.stop();
-            // Only `finish` returns the error.
-            let _result = thread.join();
-        }
     }
 }
 

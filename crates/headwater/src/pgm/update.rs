@@ -205,15 +205,3 @@ pub struct PgmReceiveSummary {
     /// Progress at the end.
     pub progress: PgmReceiveProgress,
 }
-
-/// Delivery of a [`super::PgmReceiver`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PgmReceived {
-    /// Next message.
-    Message(Vec<u8>),
-    /// Packets between the last message and the next one are lost for good.
-    Lost {
-        /// Number of packets.
-        packets: u64,
-    },
-}

@@ -96,6 +96,7 @@ impl ContentPort for AskingPort {
             .with_timeout_most(TIMEOUT_MOST);
         let config = carrier::RainbowCarrierReceiverConfig::new(options.group, self.upstream)
             .with_window(window)
+            .with_words()
             .with_channel(self.group.is_some().then_some(ChannelId::BASE));
         carrier::RainbowCarrierReceiver::new(config)
     }

@@ -1,9 +1,9 @@
 //! Options and socket common to receiving files and receiving streams.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use headwater_proto::control::Rules;
 use headwater_proto::pgm::carrier;
 use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{Machine, Rate, Seed, described};
@@ -20,23 +20,51 @@ use crate::net::{Channels, Interface, Poller, ReceiverCounters, ReceiverOptions,
 use crate::system::{self, InputLosses};
 use crate::threads::{StopHandle, stoppable};
 
-/// Options for listening, documented at [`crate::ReceiveOptions`].
-pub(crate) struct ListenOptions {
-    /// Group of the base channel; for a session on request, the source.
-    pub(crate) group: SocketAddr,
-    pub(crate) source: Option<IpAddr>,
-    pub(crate) interface: Option<String>,
-    pub(crate) tsi: Option<u64>,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) max_rate: Option<Rate>,
-    pub(crate) rtt: Option<Duration>,
-    pub(crate) loss: Option<Loss>,
-    pub(crate) trace: Option<TraceHook>,
-    pub(crate) trust: Trust,
+/// Options of receiving from groups, common to files, streams and messages.
+#[derive(Debug)]
+pub struct ListenOptions {
+    /// Group and port of the base channel; for a session on request, the address of the source.
+    pub group: SocketAddr,
+    /// Only address to receive from (source-specific multicast, RFC 4607). Default: the first sender heard.
+    pub source: Option<IpAddr>,
+    /// Interface to receive on, by name or address. Default: the interface of the kernel's route to the
+    /// group, but never a loopback interface.
+    pub interface: Option<String>,
+    /// Only transport session identifier to receive; messages over PGM have none. Default: the first session
+    /// heard.
+    pub tsi: Option<u64>,
+    /// Time without any needed data after which the receiver gives up. Default: never.
+    pub timeout: Option<Duration>,
+    /// Maximum rate to take of a session in which each receiver has a rate of its own, in bit/s of UDP
+    /// payload. Default: the fair rate of the path.
+    pub max_rate: Option<Rate>,
+    /// Round-trip time to the sender on an idle path, if known, for a session in which each receiver has a
+    /// rate of its own. With this value a receiver is as fast as a TCP flow even if its routers take long to
+    /// join a group. Default: the receiver queries the sender occasionally by unicast
+    /// (`docs/reference/wire/rtt.md`); without an answer, the receiver uses the shortest join time.
+    pub rtt: Option<Duration>,
+    /// Rules by which the receiver changes its rate under M2C and WEBRC. Default: all rules of this
+    /// implementation; the published rules repeat experiments of the papers. No effect under a control
+    /// without a choice of rules.
+    pub rules: Rules,
+    /// Senders whose packets are accepted; messages over PGM are not signed. Default: any sender, without a
+    /// check.
+    pub trust: Trust,
+    /// Deliberate drop of datagrams. Default: no drops.
+    pub loss: Option<Loss>,
+    /// Hook called for each received datagram, including deliberately dropped datagrams. Default: no hook.
+    pub trace: Option<TraceHook>,
+}
+
+impl From<SocketAddr> for ListenOptions {
+    fn from(group: SocketAddr) -> Self {
+        Self::new(group)
+    }
 }
 
 impl ListenOptions {
-    pub(crate) fn new(group: SocketAddr) -> Self {
+    /// Creates default options for a group.
+    pub const fn new(group: SocketAddr) -> Self {
         Self {
             group,
             source: None,
@@ -45,9 +73,10 @@ impl ListenOptions {
             timeout: None,
             max_rate: None,
             rtt: None,
+            rules: Rules::Revised,
             loss: None,
             trace: None,
-            trust: Trust::default(),
+            trust: Trust::Unchecked,
         }
     }
 
@@ -68,109 +97,11 @@ impl ListenOptions {
         let config = described::DescribedReceiverConfig::new()
             .with_max_rate(self.max_rate)
             .with_rtt_hint(self.rtt.map(Into::into))
+            .with_rules(self.rules)
             .with_naks(Some(naks))
             .with_seed(Seed(system::random_u64()))
             .with_prober(self.rtt.is_none().then(|| ProberConfig::new(Seed(system::random_u64()))));
         described::DescribedReceiver::new(config)
-    }
-}
-
-/// Setters of the listening options, for a type with [`ListenOptions`] in its field `listen`.
-macro_rules! listen_setters {
-    () => {
-        /// Receives from this address only (source-specific multicast, RFC 4607). Default: the first sender
-        /// heard.
-        #[must_use]
-        pub fn with_source(mut self, source: Option<std::net::IpAddr>) -> Self {
-            self.listen.source = source;
-            self
-        }
-
-        /// Interface to receive on, by name or address. Default: the interface of the kernel's route to the
-        /// group, but never a loopback interface.
-        #[must_use]
-        pub fn with_interface(mut self, interface: Option<String>) -> Self {
-            self.listen.interface = interface;
-            self
-        }
-
-        /// Time without any needed data after which the receiver gives up. Default: never.
-        #[must_use]
-        pub fn with_timeout(mut self, timeout: Option<std::time::Duration>) -> Self {
-            self.listen.timeout = timeout;
-            self
-        }
-
-        /// Drops datagrams deliberately. Default: no drops.
-        #[must_use]
-        pub fn with_loss(mut self, loss: Option<crate::receive::Loss>) -> Self {
-            self.listen.loss = loss;
-            self
-        }
-
-        /// Hook called for each received datagram, including deliberately dropped datagrams. Default: no
-        /// hook.
-        #[must_use]
-        pub fn with_trace(mut self, trace: Option<crate::driver::TraceHook>) -> Self {
-            self.listen.trace = trace;
-            self
-        }
-    };
-}
-
-/// Setters for receivers of sessions of channels, in addition to [`listen_setters`].
-macro_rules! session_setters {
-    () => {
-        /// Receives only the session with this transport session identifier. Default: the first session
-        /// heard.
-        #[must_use]
-        pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
-            self.listen.tsi = tsi;
-            self
-        }
-
-        /// Senders whose packets are accepted. Default: any sender, without a check.
-        #[must_use]
-        pub fn with_trust(mut self, trust: crate::keys::Trust) -> Self {
-            self.listen.trust = trust;
-            self
-        }
-
-        /// Maximum rate to take of a session in which each receiver has a rate of its own, in bit/s of UDP
-        /// payload. Default: the fair rate of the path.
-        #[must_use]
-        pub fn with_max_rate(mut self, rate: Option<headwater_proto::Rate>) -> Self {
-            self.listen.max_rate = rate;
-            self
-        }
-
-        /// Round-trip time to the sender on an idle path, if known. With this value a receiver is as fast as
-        /// a TCP flow even if its routers take long to join a group. Default: the receiver queries the
-        /// sender occasionally by unicast (`docs/reference/wire/rtt.md`); without an answer, the receiver
-        /// uses the shortest join time.
-        #[must_use]
-        pub fn with_rtt(mut self, rtt: Option<std::time::Duration>) -> Self {
-            self.listen.rtt = rtt;
-            self
-        }
-    };
-}
-
-pub(crate) use listen_setters;
-pub(crate) use session_setters;
-
-impl fmt::Debug for ListenOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListenOptions")
-            .field("group", &self.group)
-            .field("source", &self.source)
-            .field("interface", &self.interface)
-            .field("tsi", &self.tsi)
-            .field("timeout", &self.timeout)
-            .field("max_rate", &self.max_rate)
-            .field("rtt", &self.rtt)
-            .field("loss", &self.loss)
-            .finish_non_exhaustive()
     }
 }
 

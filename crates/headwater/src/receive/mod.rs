@@ -6,7 +6,8 @@ mod session;
 mod update;
 mod watch;
 
-pub(crate) use listener::{ListenOptions, Listener, listen_setters, session_setters};
+pub use listener::ListenOptions;
+pub(crate) use listener::Listener;
 pub use session::{Loss, ReceiveError, ReceiveOptions, ReceiveSession};
 pub use update::{
     FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveStarted,

@@ -8,17 +8,23 @@ use headwater_proto::control::ReceiverControl;
 use headwater_proto::delivery::{DeliveryReceiver, DeliveryReceiverConfig, StoreError};
 
 use super::asker::{self, AskingPort};
-use super::listener::{ListenOptions, Listener, listen_setters, session_setters};
+use super::listener::{ListenOptions, Listener};
 use super::update::{HeardSession, ReceiveOutcome, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::driver::{DriverError, Port};
 use crate::net::{ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, Waker};
+use crate::session::Session;
 use crate::store::DiskStore;
 use crate::system::InputLosses;
 use crate::threads::StopHandle;
 
-/// Session that receives files.
+/// Session that receives files until every file is in place, the sender closes the session, the timeout
+/// expires, or the session is stopped. A silent session is replaced by another acceptable session on the
+/// group.
+///
+/// No incomplete file ever has its final name. Data of incomplete files stays in a working folder. The next
+/// session that receives the same files into the same folder resumes from this data.
 #[derive(Debug)]
 pub struct ReceiveSession {
     way: SessionListener,
@@ -89,14 +95,6 @@ impl ReceiveSession {
         Ok(Self { way, out, store: Some(store) })
     }
 
-    /// Returns a handle that stops the session from any thread.
-    pub fn stop_handle(&self) -> StopHandle {
-        match &self.way {
-            SessionListener::Groups(listener) => listener.stop.clone(),
-            SessionListener::Requests(asker) => asker.stop.clone(),
-        }
-    }
-
     /// Returns the parameters of the session at its start.
     pub fn started(&self) -> ReceiveStarted {
         match &self.way {
@@ -104,22 +102,31 @@ impl ReceiveSession {
             SessionListener::Requests(asker) => asker.socket.started(&asker.options),
         }
     }
+}
 
-    /// Receives until every file is in place, the sender closes the session, the timeout expires, or the
-    /// session is stopped. A silent session is replaced by another acceptable session on the group.
-    ///
-    /// No incomplete file ever has its final name. Data of incomplete files stays in a working folder. The
-    /// next session that receives the same files into the same folder resumes from this data.
-    ///
-    /// # Errors
-    /// If the network fails.
-    pub fn run(&mut self, observer: &mut dyn FnMut(ReceiveUpdate)) -> Result<ReceiveSummary, ReceiveError> {
+impl Session for ReceiveSession {
+    type Update = ReceiveUpdate;
+    type Summary = ReceiveSummary;
+    type Error = ReceiveError;
+
+    fn stop_handle(&self) -> StopHandle {
+        match &self.way {
+            SessionListener::Groups(listener) => listener.stop.clone(),
+            SessionListener::Requests(asker) => asker.stop.clone(),
+        }
+    }
+
+    fn run(&mut self, observer: &mut dyn FnMut(ReceiveUpdate)) -> Result<ReceiveSummary, ReceiveError> {
         observer(ReceiveUpdate::Started(self.started()));
         let store = self.store.take();
         match &mut self.way {
             SessionListener::Groups(listener) => run_on(listener, false, &self.out, store, observer),
             SessionListener::Requests(asker) => run_on(asker, true, &self.out, store, observer),
         }
+    }
+
+    fn is_progress(update: &ReceiveUpdate) -> bool {
+        matches!(update, ReceiveUpdate::Progress(_))
     }
 }
 
@@ -174,9 +181,12 @@ fn run_on<P: ContentPort>(
 /// Options of a receiving session.
 #[derive(Debug)]
 pub struct ReceiveOptions {
-    pub(super) listen: ListenOptions,
-    pub(super) out: PathBuf,
-    pub(super) ask: Option<PullOptions>,
+    /// Group, source, interface and limits. For a session on request, only TSI, timeout, loss and trace
+    /// apply, and a source to receive from must be the address of the asked source.
+    pub listen: ListenOptions,
+    /// Folder for the files, created if missing.
+    pub out: PathBuf,
+    ask: Option<PullOptions>,
 }
 
 /// Path of requests to a source. The source's address takes the place of the group.
@@ -198,15 +208,14 @@ pub struct Loss {
 }
 
 impl ReceiveOptions {
-    /// Receives the first session heard on `group` (the base channel) into the folder `out`, which is
+    /// Receives the first session heard on a group (the base channel) into the folder `out`, which is
     /// created if missing.
-    pub fn new(group: SocketAddr, out: impl Into<PathBuf>) -> Self {
-        Self { listen: ListenOptions::new(group), out: out.into(), ask: None }
+    pub fn new(listen: impl Into<ListenOptions>, out: impl Into<PathBuf>) -> Self {
+        Self { listen: listen.into(), out: out.into(), ask: None }
     }
 
     /// Requests a session from `source` packet by packet, through a relay or directly, and receives the
-    /// session into the folder `out`. Of the listening options, only TSI, timeout, loss and trace apply. If
-    /// a source to receive from is set, the address must be that of `source`.
+    /// session into the folder `out`.
     pub fn asking(source: SocketAddr, via: Option<SocketAddr>, out: impl Into<PathBuf>) -> Self {
         let ask = PullOptions { upstream: via.unwrap_or(source), group: None };
         Self { ask: Some(ask), ..Self::new(source, out) }
@@ -222,9 +231,6 @@ impl ReceiveOptions {
         }
         self
     }
-
-    listen_setters!();
-    session_setters!();
 }
 
 /// Error that prevents receiving a session. Failures of the content are a

@@ -5,7 +5,6 @@
 mod sim;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use headwater_proto::{ChannelId, Machine, Seed};
 use crate::clock::{Clock, elapsed};
 use crate::driver::{Application, DriverError, Hooks, Port, TraceHook, UnicastPort, drive};
 use crate::net::{Interface, OpenError, Poller, UnicastOptions, UnicastSocket};
+use crate::session::Session;
 use crate::system;
 use crate::threads::StopHandle;
 
@@ -65,7 +65,7 @@ pub struct RelayProgress<C = RelayCounters> {
     pub unsent: u64,
 }
 
-/// A relay with its sockets open.
+/// Relay with open sockets. Runs until the session is stopped, and reports progress each second.
 #[derive(Debug)]
 pub struct RelaySession {
     options: RelayOptions,
@@ -106,22 +106,27 @@ impl RelaySession {
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.port.local_addrs()
     }
+}
 
-    /// Returns a handle that stops the relay from any thread.
-    pub fn stop_handle(&self) -> StopHandle {
+impl Session for RelaySession {
+    type Update = RelayProgress;
+    type Summary = RelayProgress;
+    type Error = RelayError;
+
+    fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
 
-    /// Relays until the session is stopped, and reports progress each second.
-    ///
-    /// # Errors
-    /// If a socket failed.
-    pub fn run(&mut self, observer: &mut dyn FnMut(RelayProgress)) -> Result<RelayProgress, RelayError> {
+    fn run(&mut self, observer: &mut dyn FnMut(RelayProgress)) -> Result<RelayProgress, RelayError> {
         let hooks =
             Hooks { trace: self.options.trace.as_mut(), loss: None, dscp: self.options.dscp, ttl: 64 };
         let mut watch = Watch::new(self.stop.clone(), Relay::counters, observer);
         drive(&mut self.relay, &mut self.port, &mut self.poller, watch.clock, hooks, &mut watch)?;
         Ok(watch.last)
+    }
+
+    fn is_progress(_update: &RelayProgress) -> bool {
+        true
     }
 }
 
@@ -215,27 +220,6 @@ fn interface(wanted: &str) -> Result<Interface, OpenError> {
 /// Default UDP port of relays.
 pub const RELAY_PORT: u16 = 7_289;
 
-/// Setters of options common to all relays.
-macro_rules! relay_setters {
-    () => {
-        /// Differentiated services code point of sent packets, 0 to 63. Default: 0.
-        #[must_use]
-        pub const fn with_dscp(mut self, dscp: u8) -> Self {
-            self.dscp = dscp;
-            self
-        }
-
-        /// Hook called for each datagram sent or received. Default: no hook.
-        #[must_use]
-        pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
-            self.trace = trace;
-            self
-        }
-    };
-}
-
-pub(super) use relay_setters;
-
 /// Link with many receivers, which get replies by multicast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayGroup {
@@ -250,12 +234,21 @@ pub struct RelayGroup {
 }
 
 /// Options of a relay.
+#[derive(Debug)]
 pub struct RelayOptions {
-    relay: RelayConfig,
-    pub(super) listen: Vec<SocketAddr>,
-    pub(super) group: Option<RelayGroup>,
-    pub(super) dscp: u8,
-    pub(super) trace: Option<TraceHook>,
+    /// Configuration of the machine. The system's random numbers replace the seed; `group` replaces the links
+    /// with many receivers.
+    pub relay: RelayConfig,
+    /// Addresses to listen at: at least one address, and at most one of each IP version. A host with several
+    /// addresses on a link should name the address that receivers use, because receivers accept replies from
+    /// no other address. Default: port [`RELAY_PORT`] of all addresses.
+    pub listen: Vec<SocketAddr>,
+    /// Link that is served by multicast. Default: no link.
+    pub group: Option<RelayGroup>,
+    /// Differentiated services code point of sent packets, 0 to 63. Default: 0.
+    pub dscp: u8,
+    /// Hook called for each datagram sent or received. Default: no hook.
+    pub trace: Option<TraceHook>,
 }
 
 impl Default for RelayOptions {
@@ -265,8 +258,7 @@ impl Default for RelayOptions {
 }
 
 impl RelayOptions {
-    /// Creates options for a relay with this configuration. The system's random numbers replace the seed;
-    /// [`RelayOptions::with_group`] replaces the links with many receivers.
+    /// Creates options for a relay with this configuration.
     pub fn new(relay: RelayConfig) -> Self {
         Self {
             relay,
@@ -280,41 +272,14 @@ impl RelayOptions {
         }
     }
 
-    /// Addresses to listen at: at least one address, and at most one of each IP version. A host with several
-    /// addresses on a link should name the address that receivers use, because receivers accept replies from
-    /// no other address. Default: port [`RELAY_PORT`] of all addresses.
-    #[must_use]
-    pub fn with_listen(mut self, listen: Vec<SocketAddr>) -> Self {
-        self.listen = listen;
-        self
-    }
-
-    /// Link that is served by multicast. Default: no link.
-    #[must_use]
-    pub fn with_group(mut self, group: Option<RelayGroup>) -> Self {
-        self.group = group;
-        self
-    }
-
-    relay_setters!();
-
-    /// Returns the machine's configuration, with a secret key.
+    /// Returns the machine's configuration, with secret keys.
     pub(super) fn config(&self, hash_key: [u64; 2], seed: u64) -> RelayConfig {
         let link = |group: &RelayGroup| {
             let (network, prefix) = group.network;
             MulticastLink { network, prefix, channel: ChannelId::BASE }
         };
         let links = self.group.iter().map(link).collect();
-        self.relay.clone().with_links(links).with_chance(hash_key, Seed(seed))
-    }
-}
-
-impl fmt::Debug for RelayOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RelayOptions")
-            .field("listen", &self.listen)
-            .field("relay", &self.relay)
-            .field("group", &self.group)
-            .finish_non_exhaustive()
+        let relay = self.relay.clone().with_links(links).with_chance(hash_key, Seed(seed));
+        relay.with_challenges(Some(system::random_key()))
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Sessions on request have sockets at addresses of this machine and a driver for these sockets.
 
-use std::fmt;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -18,20 +17,33 @@ use crate::net::{
 };
 use crate::threads::{StopHandle, stoppable};
 
-/// Options for sending, documented at [`crate::SendOptions`].
-pub(crate) struct LinkOptions {
-    pub(crate) group: SocketAddr,
-    pub(crate) interface: Option<String>,
-    pub(crate) ttl: u8,
-    pub(crate) dscp: u8,
-    pub(crate) loopback: bool,
-    pub(crate) offload: bool,
-    pub(crate) outage_max: Duration,
-    pub(crate) trace: Option<TraceHook>,
+/// Options of sending to groups, common to files, streams and messages.
+#[derive(Debug)]
+pub struct LinkOptions {
+    /// Group and port of the base channel.
+    pub group: SocketAddr,
+    /// Interface to send on, by name or address. Default: the interface of the kernel's route to the group,
+    /// but never a loopback interface.
+    pub interface: Option<String>,
+    /// Number of routers that a packet may pass, plus 1. Default: 1, so that no packet leaves the link.
+    pub ttl: u8,
+    /// Differentiated services code point, 0 to 63 (RFC 2474). Default: 0, best effort.
+    pub dscp: u8,
+    /// Whether receivers on this machine get the packets. Default: yes.
+    pub loopback: bool,
+    /// Whether the kernel may cut runs of datagrams (segmentation offload), if supported. Offload saves most
+    /// of the cost, but sends each run as a single burst. Default: yes.
+    pub offload: bool,
+    /// Maximum time that the interface may be missing, down or unable to send before a session that has
+    /// already sent packets fails. Packets due meanwhile are lost to all receivers. Default: 60 s.
+    pub outage_max: Duration,
+    /// Hook called for each datagram sent or received. Default: no hook.
+    pub trace: Option<TraceHook>,
 }
 
 impl LinkOptions {
-    pub(crate) fn new(group: SocketAddr) -> Self {
+    /// Creates default options for a group.
+    pub const fn new(group: SocketAddr) -> Self {
         Self {
             group,
             interface: None,
@@ -45,77 +57,9 @@ impl LinkOptions {
     }
 }
 
-/// Setters of the sending options, for a type with [`LinkOptions`] at this path of fields.
-macro_rules! link_setters {
-    ($($path:ident).+) => {
-        /// Interface to send on, by name or address. Default: the interface of the kernel's route to the
-        /// group, but never a loopback interface.
-        #[must_use]
-        pub fn with_interface(mut self, interface: Option<String>) -> Self {
-            self.$($path).+.interface = interface;
-            self
-        }
-
-        /// Number of routers that a packet may pass, plus 1. Default: 1, so that no packet leaves the link
-        /// by default.
-        #[must_use]
-        pub fn with_ttl(mut self, ttl: u8) -> Self {
-            self.$($path).+.ttl = ttl;
-            self
-        }
-
-        /// Differentiated services code point, 0 to 63 (RFC 2474). Default: 0, best effort.
-        #[must_use]
-        pub fn with_dscp(mut self, dscp: u8) -> Self {
-            self.$($path).+.dscp = dscp;
-            self
-        }
-
-        /// Whether receivers on this machine get the packets. Default: yes.
-        #[must_use]
-        pub fn with_loopback(mut self, loopback: bool) -> Self {
-            self.$($path).+.loopback = loopback;
-            self
-        }
-
-        /// Whether the kernel may cut runs of datagrams (segmentation offload), if supported. Offload saves
-        /// most of the cost, but sends each run as a single burst. Default: yes.
-        #[must_use]
-        pub fn with_offload(mut self, offload: bool) -> Self {
-            self.$($path).+.offload = offload;
-            self
-        }
-
-        /// Maximum time that the interface may be missing, down or unable to send before a session that has
-        /// already sent packets fails. Packets due meanwhile are lost to all receivers. Default: 60 s.
-        #[must_use]
-        pub fn with_outage_max(mut self, outage_max: std::time::Duration) -> Self {
-            self.$($path).+.outage_max = outage_max;
-            self
-        }
-
-        /// Hook called for each datagram sent or received. Default: no hook.
-        #[must_use]
-        pub fn with_trace(mut self, trace: Option<crate::driver::TraceHook>) -> Self {
-            self.$($path).+.trace = trace;
-            self
-        }
-    };
-}
-
-pub(crate) use link_setters;
-
-impl fmt::Debug for LinkOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LinkOptions")
-            .field("group", &self.group)
-            .field("interface", &self.interface)
-            .field("ttl", &self.ttl)
-            .field("dscp", &self.dscp)
-            .field("loopback", &self.loopback)
-            .field("offload", &self.offload)
-            .field("outage_max", &self.outage_max)
-            .finish_non_exhaustive()
+impl From<SocketAddr> for LinkOptions {
+    fn from(group: SocketAddr) -> Self {
+        Self::new(group)
     }
 }
 

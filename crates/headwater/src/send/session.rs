@@ -19,7 +19,7 @@ use super::content::{Content, FileWatcher};
 use super::error::SendError;
 use super::files::FileSet;
 use super::hashing::HashingThreads;
-use super::link::{Link, PullEndpoint};
+use super::link::{Link, LinkOptions, PullEndpoint};
 use super::options::{SendEnd, SendOptions, SendOrder};
 use super::repair_store::store_file;
 use super::source::FileSource;
@@ -28,6 +28,7 @@ use crate::clock::{Clock, Progress, elapsed, ntp_now};
 use crate::congestion_control::{CongestionControl, Path};
 use crate::driver::{Application, Port};
 use crate::net::{BufferSize, LinkChange};
+use crate::session::Session;
 use crate::system;
 use crate::threads::{StopHandle, worker_count};
 
@@ -48,7 +49,11 @@ const LISTED_RATE: Rate = Rate::from_kilobits(20_000);
 /// shapes of channels need.
 const MAX_OVER_BASE_MIN: u64 = 5;
 
-/// Session that sends files.
+/// Session that sends files to their end, or until the session is stopped.
+///
+/// Content is hashed for at most half a second before the first packet, and further while it is being sent.
+/// Files that change or cannot be read are left out. [`Session::run`] fails if nothing is left to send, the
+/// network fails, or the session is a rehearsal.
 #[derive(Debug)]
 pub struct SendSession {
     files: FileSet,
@@ -100,11 +105,6 @@ impl SendSession {
         Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, way })
     }
 
-    /// Returns a handle that stops the session from any thread.
-    pub fn stop_handle(&self) -> StopHandle {
-        self.way.stop().clone()
-    }
-
     /// Returns the objects, blocks and symbols of the session.
     pub fn plan(&self) -> &SessionPlan {
         &self.plan
@@ -143,58 +143,6 @@ impl SendSession {
             symbol_size: self.symbol_size,
             send_buffer: self.way.send_buffer(),
             segmentation: matches!(&self.way, SessionTransport::Groups(link) if link.socket.segmentation()),
-        }
-    }
-
-    /// Sends the content to its end, or until the session is stopped. Content is hashed for at most half a
-    /// second before the first packet, and further while it is being sent. Files that change or cannot be
-    /// read are left out.
-    ///
-    /// # Errors
-    /// If nothing is left to send, the network fails, or the session is a rehearsal.
-    pub fn run(&mut self, observer: &mut dyn FnMut(SendUpdate)) -> Result<SendSummary, SendError> {
-        if self.options.is_rehearsal {
-            return Err(SendError::Rehearsal);
-        }
-        let store = match &self.budget.place {
-            RepairPlace::Disk { bytes, folder } => Some(store_file(folder, *bytes)?),
-            RepairPlace::Nowhere | RepairPlace::Memory { .. } => None,
-        };
-        let content = Arc::new(Content::new(self.files.files(), &self.plan));
-        let bytes_total = self.files.bytes();
-        let mut digests = vec![Vec::new(); self.plan.objects().len()];
-        let mut lost = Vec::new();
-        let mut hashing = HashingThreads::start(&content)?;
-        hashing.wait(
-            HASHING_BEFORE,
-            || self.way.stop().is_stopped(),
-            |bytes_done| observer(SendUpdate::Hashing { bytes_done, bytes_total }),
-            |object, hashed| match hashed {
-                Ok(digest) => digests[object].push(digest),
-                Err(error) => lost.push(error),
-            },
-        );
-        if self.way.stop().is_stopped() {
-            return Ok(SendSummary::nothing_sent());
-        }
-        let known = ContentCheck { digests, lost, hashing, watching: FileWatcher::start(&content)? };
-        let control = self.options.congestion_control;
-        let layered = control.is_multi_rate() && !control.is_on_request();
-        let source = FileSource::new(content, &self.plan, &self.budget, store, layered)?;
-        observer(SendUpdate::Started(Box::new(self.started())));
-        match control {
-            // At the highest rates the cost of the control counts for each packet.
-            CongestionControl::Fixed { rate } => {
-                self.send(fixed::FixedSender::new(rate, Instant::ZERO), source, known, observer)
-            }
-            control => {
-                let path = Path {
-                    sender: self.started().source.ip(),
-                    group: self.options.link.group.ip(),
-                    tsi: self.tsi,
-                };
-                self.send(control.sender(self.packet_bytes, path)?, source, known, observer)
-            }
         }
     }
 
@@ -262,6 +210,66 @@ impl SendSession {
                 SessionTransport::Requests(endpoint) => endpoint.port.calls(),
             },
         })
+    }
+}
+
+impl Session for SendSession {
+    type Update = SendUpdate;
+    type Summary = SendSummary;
+    type Error = SendError;
+
+    fn stop_handle(&self) -> StopHandle {
+        self.way.stop().clone()
+    }
+
+    fn run(&mut self, observer: &mut dyn FnMut(SendUpdate)) -> Result<SendSummary, SendError> {
+        if self.options.is_rehearsal {
+            return Err(SendError::Rehearsal);
+        }
+        let store = match &self.budget.place {
+            RepairPlace::Disk { bytes, folder } => Some(store_file(folder, *bytes)?),
+            RepairPlace::Nowhere | RepairPlace::Memory { .. } => None,
+        };
+        let content = Arc::new(Content::new(self.files.files(), &self.plan));
+        let bytes_total = self.files.bytes();
+        let mut digests = vec![Vec::new(); self.plan.objects().len()];
+        let mut lost = Vec::new();
+        let mut hashing = HashingThreads::start(&content)?;
+        hashing.wait(
+            HASHING_BEFORE,
+            || self.way.stop().is_stopped(),
+            |bytes_done| observer(SendUpdate::Hashing { bytes_done, bytes_total }),
+            |object, hashed| match hashed {
+                Ok(digest) => digests[object].push(digest),
+                Err(error) => lost.push(error),
+            },
+        );
+        if self.way.stop().is_stopped() {
+            return Ok(SendSummary::nothing_sent());
+        }
+        let known = ContentCheck { digests, lost, hashing, watching: FileWatcher::start(&content)? };
+        let control = self.options.congestion_control;
+        let layered = control.is_multi_rate() && !control.is_on_request();
+        let source = FileSource::new(content, &self.plan, &self.budget, store, layered)?;
+        observer(SendUpdate::Started(Box::new(self.started())));
+        match control {
+            // At the highest rates the cost of the control counts for each packet.
+            CongestionControl::Fixed { rate } => {
+                self.send(fixed::FixedSender::new(rate, Instant::ZERO), source, known, observer)
+            }
+            control => {
+                let path = Path {
+                    sender: self.started().source.ip(),
+                    group: self.options.link.group.ip(),
+                    tsi: self.tsi,
+                };
+                self.send(control.sender(self.packet_bytes, path)?, source, known, observer)
+            }
+        }
+    }
+
+    fn is_progress(update: &SendUpdate) -> bool {
+        matches!(update, SendUpdate::Progress(_) | SendUpdate::Hashing { .. })
     }
 }
 
@@ -430,6 +438,46 @@ impl Headers {
     pub(crate) const BUFFERS: Self = Self { usual: 24, longest: 48 };
 }
 
+/// Options of packets, common to sessions of files and sessions of buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketOptions<'a> {
+    pub(crate) congestion_control: &'a CongestionControl,
+    pub(crate) tsi: Option<u32>,
+    pub(crate) symbol_size: Option<u16>,
+    pub(crate) is_signed: bool,
+}
+
+impl PacketOptions<'_> {
+    /// Bytes by which a signature makes each packet longer. On request, packets of the FDT carry the key,
+    /// too.
+    fn signed_bytes(&self) -> u16 {
+        let bytes = signed_bytes(self.congestion_control.is_on_request());
+        if self.is_signed { u16::try_from(bytes).unwrap_or(u16::MAX) } else { 0 }
+    }
+
+    fn check(&self) -> Result<(), SendError> {
+        let refuse = |option, value, range| Err(SendError::Option { option, value, range });
+        if self.tsi == Some(0) {
+            return refuse("the TSI", 0, "from 1 to 4294967295");
+        }
+        let (control, max) = (self.congestion_control, self.congestion_control.rate_max());
+        if let Some(base) = control.rate_base().filter(|_| control.is_multi_rate()) {
+            // Rates that follow reports need no room for steps above the first step.
+            let follows = control.control().network == Network::GroupsAndReports;
+            let over = if follows { 1 } else { MAX_OVER_BASE_MIN };
+            let least = Rate::from_bits(base.as_bits().saturating_mul(over)).unwrap_or(base);
+            if max < least {
+                return Err(SendError::Rates { base, max, least });
+            }
+        }
+        let symbol_max = DATAGRAM_BYTES_MAX - HEADER_BYTES_MAX;
+        if let Some(size) = self.symbol_size.filter(|size| *size == 0 || usize::from(*size) > symbol_max) {
+            return refuse("the symbol size", size.into(), "from 1 to 8880 bytes");
+        }
+        Ok(())
+    }
+}
+
 /// Checked options and packet sizes, common to sessions of files and sessions of buffers.
 #[derive(Debug)]
 pub(crate) struct PacketPlan {
@@ -441,27 +489,31 @@ pub(crate) struct PacketPlan {
 
 impl PacketPlan {
     /// Plans a session to groups and opens the socket that sends to the groups.
-    pub(crate) fn open(options: &SendOptions, headers: Headers) -> Result<(Self, Link), SendError> {
-        check(options)?;
-        if options.congestion_control.is_on_request() {
-            return Err(SendError::NotOnRequest(options.congestion_control.name()));
+    pub(crate) fn open(
+        link: &LinkOptions,
+        packets: PacketOptions<'_>,
+        headers: Headers,
+    ) -> Result<(Self, Link), SendError> {
+        packets.check()?;
+        let control = packets.congestion_control;
+        if control.is_on_request() {
+            return Err(SendError::NotOnRequest(control.name()));
         }
-        let link = Link::open(&options.link, options.congestion_control.channels()?, 0)?;
+        let link = Link::open(link, control.channels()?, 0)?;
         let interface = link.socket.interface();
-        let planned = Self::new(options, headers, link.header_bytes(), interface.mtu(), &interface.name)?;
+        let planned = Self::new(packets, headers, link.header_bytes(), interface.mtu(), &interface.name)?;
         Ok((planned, link))
     }
 
     /// Plans packets for a path with `path_bytes` of headers and, if known, an MTU.
     fn new(
-        options: &SendOptions,
+        options: PacketOptions<'_>,
         headers: Headers,
         path_bytes: u32,
         mtu: Option<u32>,
         interface: &str,
     ) -> Result<Self, SendError> {
-        let control = &options.congestion_control;
-        let added = control.added_bytes();
+        let added = options.congestion_control.added_bytes();
         let signed = options.signed_bytes();
         let header_bytes = path_bytes + u32::from(headers.longest) + u32::from(added + signed);
         let symbol_size = options.symbol_size.unwrap_or_else(|| symbol_size_for(mtu, header_bytes));
@@ -469,6 +521,7 @@ impl PacketPlan {
             return Err(SendError::Mtu { symbol_size, mtu, interface: interface.to_owned() });
         }
         // Most packets of a fast session of layers are listed, and no longer than without authentication.
+        let control = options.congestion_control;
         let is_mostly_listed = control.is_layered() && control.rate_max() >= LISTED_RATE;
         let signed = if is_mostly_listed { 0 } else { signed };
         let packet_bytes = symbol_size + headers.usual + added + signed;
@@ -483,18 +536,25 @@ impl PacketPlan {
 
 /// Opens the transport of a session of files.
 fn open(options: &SendOptions) -> Result<(PacketPlan, SessionTransport), SendError> {
+    let packets = PacketOptions {
+        congestion_control: &options.congestion_control,
+        tsi: options.tsi,
+        symbol_size: options.symbol_size,
+        is_signed: options.signing.is_some(),
+    };
+    check(options)?;
     if !options.congestion_control.is_on_request() {
-        return PacketPlan::open(options, Headers::FILES)
+        return PacketPlan::open(&options.link, packets, Headers::FILES)
             .map(|(planned, link)| (planned, SessionTransport::Groups(Box::new(link))));
     }
-    check(options)?;
+    packets.check()?;
     let (ipv4, ipv6): (Vec<SocketAddr>, Vec<_>) = options.listen.iter().partition(|at| at.is_ipv4());
     if let ([one, other, ..], _) | (_, [one, other, ..]) = (&ipv4[..], &ipv6[..]) {
         return Err(SendError::ListenTwice(*one, *other));
     }
     let endpoint = PullEndpoint::open(&options.listen, &options.link, options.is_rehearsal)?;
     let (mtu, interface) = endpoint.mtu();
-    let planned = PacketPlan::new(options, Headers::FILES, endpoint.header_bytes(), Some(mtu), &interface)?;
+    let planned = PacketPlan::new(packets, Headers::FILES, endpoint.header_bytes(), Some(mtu), &interface)?;
     Ok((planned, SessionTransport::Requests(endpoint)))
 }
 
@@ -505,31 +565,14 @@ fn order(options: &SendOptions) -> Order {
     options.congestion_control.order(wanted)
 }
 
+/// Refuses orders and ends that only sessions of one rate have.
 fn check(options: &SendOptions) -> Result<(), SendError> {
-    let refuse = |option, value, range| Err(SendError::Option { option, value, range });
-    if options.tsi == Some(0) {
-        return refuse("the TSI", 0, "from 1 to 4294967295");
-    }
     let is_multi_rate = options.congestion_control.is_multi_rate();
-    let max = options.congestion_control.rate_max();
-    if let Some(base) = options.congestion_control.rate_base().filter(|_| is_multi_rate) {
-        // Rates that follow reports need no room for steps above the first step.
-        let follows = options.congestion_control.control().network == Network::GroupsAndReports;
-        let over = if follows { 1 } else { MAX_OVER_BASE_MIN };
-        let least = Rate::from_bits(base.as_bits().saturating_mul(over)).unwrap_or(base);
-        if max < least {
-            return Err(SendError::Rates { base, max, least });
-        }
-    }
     if is_multi_rate && options.order == Some(SendOrder::Window) {
         return Err(SendError::NoWindows);
     }
     if is_multi_rate && matches!(options.end, SendEnd::Passes(_)) {
         return Err(SendError::NoPasses);
-    }
-    let symbol_max = DATAGRAM_BYTES_MAX - HEADER_BYTES_MAX;
-    if let Some(size) = options.symbol_size.filter(|size| *size == 0 || usize::from(*size) > symbol_max) {
-        return refuse("the symbol size", size.into(), "from 1 to 8880 bytes");
     }
     Ok(())
 }

@@ -1,177 +1,144 @@
-//! Sending end of a stream: the sending thread, and the handle for submitting buffers, one ahead.
+//! Session that sends a stream of buffers, and the handle for submitting buffers, one ahead.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use headwater_proto::Instant;
 use headwater_proto::control::SenderControl;
 use headwater_proto::stream::{Sender, SenderConfig, SenderEvent, Submission};
-use tracing::warn;
 
 use super::StreamSendOptions;
-use super::update::{StreamError, StreamSendProgress, StreamSendSummary, StreamStarted};
+use super::update::{StreamError, StreamSendProgress, StreamSendSummary, StreamSendUpdate, StreamStarted};
 use crate::clock::{Clock, Progress, elapsed, ntp_now};
 use crate::congestion_control::Path;
 use crate::driver::Application;
-use crate::net::{SenderSocket, Waker};
-use crate::send::{Headers, Link, PacketPlan, RateWatch, SendError};
-use crate::threads::{self, StopHandle};
+use crate::net::{LinkChange, SenderSocket, Waker};
+use crate::send::{Headers, Link, PacketOptions, PacketPlan, RateWatch, SendError};
+use crate::session::Session;
+use crate::threads::StopHandle;
 
-/// Sender of a stream of buffers, on a thread of its own, until finished, stopped or dropped.
+/// Session that sends the buffers of its feed, until the feed is finished and the time of the last buffer is
+/// over, or the session is stopped, even within a buffer.
 #[derive(Debug)]
-pub struct StreamSender {
-    inbox: Inbox,
-    stop: StopHandle,
-    started: StreamStarted,
-    thread: Option<JoinHandle<Result<StreamSendSummary, SendError>>>,
+pub struct StreamSendSession {
+    options: StreamSendOptions,
+    planned: PacketPlan,
+    link: Link,
+    feed: StreamFeed,
 }
 
-impl StreamSender {
+impl StreamSendSession {
     /// Opens the socket. Nothing is sent before the first buffer.
     ///
     /// # Errors
     /// If an option is out of range, or no interface can send to the group.
     pub fn open(options: StreamSendOptions) -> Result<Self, SendError> {
-        let (planned, link) = PacketPlan::open(&options.session, Headers::BUFFERS)?;
-        let Link { socket, poller, stop } = &link;
-        let (stop, inbox) = (stop.clone(), Inbox::new(poller.waker()));
-        let started = StreamStarted {
-            tsi: planned.tsi,
-            group: options.session.link.group,
-            channels: socket.channels().count(),
-            congestion_control: options.session.congestion_control,
-            source: socket.local_addr(),
-            interface: socket.interface().name.clone(),
-            part_bytes: planned.symbol_size,
+        let packets = PacketOptions {
+            congestion_control: &options.congestion_control,
+            tsi: options.tsi,
+            symbol_size: options.part_bytes,
+            is_signed: options.signing.is_some(),
         };
-        let mut session = Session { options, planned, link, inbox: inbox.clone() };
-        let thread = threads::spawn("headwater-stream", move || session.run())?;
-        Ok(Self { inbox, stop, started, thread: Some(thread) })
+        let (planned, link) = PacketPlan::open(&options.link, packets, Headers::BUFFERS)?;
+        let feed = StreamFeed::new(link.poller.waker());
+        Ok(Self { options, planned, link, feed })
     }
 
     /// Returns the parameters of the stream at its start.
-    pub fn started(&self) -> &StreamStarted {
-        &self.started
-    }
-
-    /// Returns a handle that stops the sender from any thread, even within a buffer.
-    pub fn stop_handle(&self) -> StopHandle {
-        self.stop.clone()
-    }
-
-    /// Returns the progress, updated about ten times a second.
-    pub fn progress(&self) -> StreamSendProgress {
-        self.inbox.progress()
-    }
-
-    /// Submits the next buffer, most important byte first, to be sent in `time` after the time of the buffer
-    /// before. Returns once the buffer before has begun, so that the application has the time of a buffer for
-    /// making the next.
-    ///
-    /// If a buffer's time is over and no next buffer is there, the buffer is sent again until the next buffer
-    /// comes, so that receivers that join meanwhile collect the buffer.
-    ///
-    /// # Errors
-    /// If the buffer is invalid, or the stream has ended.
-    pub fn submit(&mut self, bytes: impl Into<Arc<[u8]>>, time: Duration) -> Result<(), StreamError> {
-        self.inbox.submit(Submission { bytes: bytes.into(), time: time.into() })
-    }
-
-    /// Waits until the time of the last buffer is over, and closes the session.
-    ///
-    /// # Errors
-    /// If the network failed.
-    pub fn finish(mut self) -> Result<StreamSendSummary, SendError> {
-        self.inbox.finish();
-        self.join().unwrap_or(Ok(StreamSendSummary { is_complete: false, progress: self.inbox.progress() }))
-    }
-
-    fn join(&mut self) -> Option<Result<StreamSendSummary, SendError>> {
-        match self.thread.take()?.join() {
-            Ok(result) => Some(result),
-            Err(panic) => std::panic::resume_unwind(panic),
+    pub fn started(&self) -> StreamStarted {
+        let (options, socket) = (&self.options, &self.link.socket);
+        StreamStarted {
+            tsi: self.planned.tsi,
+            group: options.link.group,
+            channels: socket.channels().count(),
+            congestion_control: options.congestion_control,
+            source: socket.local_addr(),
+            interface: socket.interface().name.clone(),
+            part_bytes: self.planned.symbol_size,
         }
     }
-}
 
-impl Drop for StreamSender {
-    /// Stops the sender, and waits until the session is closed.
-    fn drop(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            self.stop.stop();
-            // Only `finish` returns the error.
-            let _result = thread.join();
-        }
+    /// Returns a handle that submits buffers to the session.
+    pub fn feed(&self) -> StreamFeed {
+        self.feed.clone()
     }
-}
 
-/// State of the thread.
-struct Session {
-    options: StreamSendOptions,
-    planned: PacketPlan,
-    link: Link,
-    inbox: Inbox,
-}
-
-impl Session {
-    fn run(&mut self) -> Result<StreamSendSummary, SendError> {
+    fn send(&mut self, observer: &mut dyn FnMut(StreamSendUpdate)) -> Result<StreamSendSummary, SendError> {
         let (PacketPlan { tsi, symbol_size, packet_bytes }, link) = (&self.planned, &mut self.link);
-        let session = &mut self.options.session;
+        let options = &mut self.options;
         // The schedule of the channels begins with the first buffer.
-        while !self.inbox.has_news() && !link.stop.is_stopped() {
-            link.wait(&session.link)?;
+        while !self.feed.has_news() && !link.stop.is_stopped() {
+            link.wait(&options.link)?;
         }
-        let path = Path { sender: link.socket.local_addr().ip(), group: session.link.group.ip(), tsi: *tsi };
-        let control = session.congestion_control.sender(*packet_bytes, path)?;
+        let path = Path { sender: link.socket.local_addr().ip(), group: options.link.group.ip(), tsi: *tsi };
+        let control = options.congestion_control.sender(*packet_bytes, path)?;
         let config =
-            SenderConfig::new(*tsi, *symbol_size).with_order(self.options.order).with_ntp_at_zero(ntp_now());
-        let signing = session.signing.as_ref().map(|key| key.signing(*tsi, false)).transpose();
+            SenderConfig::new(*tsi, *symbol_size).with_order(options.order).with_ntp_at_zero(ntp_now());
+        let signing = options.signing.as_ref().map(|key| key.signing(*tsi, false)).transpose();
         let mut machine = Sender::new(config, control)?.with_signing(signing?);
         let clock = Clock::start();
         let mut watch = Watch {
             stop: link.stop.clone(),
-            inbox: self.inbox.clone(),
+            feed: self.feed.clone(),
+            observer,
             progress: Progress::new(clock.now()),
-            rate: RateWatch::new(session.congestion_control.rate_max()),
-            is_warned: false,
+            rate: RateWatch::new(options.congestion_control.rate_max()),
             last: StreamSendProgress::default(),
         };
-        link.drive(&mut session.link, &mut machine, clock, &mut watch)?;
+        link.drive(&mut options.link, &mut machine, clock, &mut watch)?;
         Ok(StreamSendSummary { is_complete: !link.stop.is_stopped(), progress: watch.last })
     }
 }
 
-impl Drop for Session {
-    /// Releases threads that wait in `submit`, whatever ended this thread.
+impl Session for StreamSendSession {
+    type Update = StreamSendUpdate;
+    type Summary = StreamSendSummary;
+    type Error = SendError;
+
+    fn stop_handle(&self) -> StopHandle {
+        self.link.stop.clone()
+    }
+
+    fn run(&mut self, observer: &mut dyn FnMut(StreamSendUpdate)) -> Result<StreamSendSummary, SendError> {
+        let result = self.send(observer);
+        self.feed.end();
+        result
+    }
+
+    fn is_progress(update: &StreamSendUpdate) -> bool {
+        matches!(update, StreamSendUpdate::Progress(_))
+    }
+}
+
+impl Drop for StreamSendSession {
+    /// Releases threads that wait in `submit`, for a session that never ran to its end.
     fn drop(&mut self) {
-        self.inbox.end();
+        self.feed.end();
     }
 }
 
 /// Application of the machine: passes buffers on and reports progress.
-struct Watch {
+struct Watch<'a> {
     stop: StopHandle,
-    inbox: Inbox,
+    feed: StreamFeed,
+    observer: &'a mut dyn FnMut(StreamSendUpdate),
     progress: Progress,
     rate: RateWatch,
-    /// Whether the log has a warning that this machine cannot send the requested rate.
-    is_warned: bool,
     last: StreamSendProgress,
 }
 
-impl<C: SenderControl> Application<Sender<C>, SenderSocket> for Watch {
+impl<C: SenderControl> Application<Sender<C>, SenderSocket> for Watch<'_> {
     fn steer(&mut self, machine: &mut Sender<C>, _port: &mut SenderSocket, _now: Instant) {
         if self.stop.is_stopped() {
             machine.close();
         }
         if machine.wants()
-            && let Some(submission) = self.inbox.take()
+            && let Some(submission) = self.feed.take()
         {
-            // `Inbox::submit` has checked the buffer.
+            // `StreamFeed::submit` has checked the buffer.
             let _taken = machine.submit(submission);
         }
-        if self.inbox.is_finished() {
+        if self.feed.is_finished() {
             machine.end();
         }
     }
@@ -180,6 +147,10 @@ impl<C: SenderControl> Application<Sender<C>, SenderSocket> for Watch {
         match event {
             SenderEvent::Begun(_) | SenderEvent::Finished => {}
         }
+    }
+
+    fn link(&mut self, change: LinkChange) {
+        (self.observer)(StreamSendUpdate::LinkChanged(change));
     }
 
     fn observe(
@@ -194,26 +165,20 @@ impl<C: SenderControl> Application<Sender<C>, SenderSocket> for Watch {
             let stats = machine.stats();
             let rate_bits = self.progress.rate_bits(now, stats.bytes);
             let overload = machine.control().overload();
-            if let Some(limit) = self.rate.on_overload(overload)
-                && !self.is_warned
-            {
-                self.is_warned = true;
-                warn!(
-                    "this machine cannot send {} bit/s: it sends {} bit/s now; ask for less",
-                    limit.asked, limit.sent
-                );
+            if let Some(limit) = self.rate.on_overload(overload) {
+                (self.observer)(StreamSendUpdate::RateLimited(limit));
             }
             let limit = overload.map(|_| self.rate.limit());
             self.last = StreamSendProgress { elapsed: elapsed(now), rate_bits, stats, unsent, limit };
-            self.inbox.report(self.last);
+            (self.observer)(StreamSendUpdate::Progress(self.last));
         }
         (!is_over).then_some(self.progress.next())
     }
 }
 
-/// Queue of one buffer.
+/// Handle that submits buffers to a session, from any thread. One buffer waits.
 #[derive(Clone, Debug)]
-pub(super) struct Inbox {
+pub struct StreamFeed {
     shared: Arc<(Mutex<State>, Condvar)>,
     waker: Waker,
 }
@@ -225,11 +190,10 @@ struct State {
     is_finished: bool,
     /// The thread accepts no more buffers.
     is_ended: bool,
-    progress: StreamSendProgress,
 }
 
-impl Inbox {
-    pub(super) fn new(waker: Waker) -> Self {
+impl StreamFeed {
+    fn new(waker: Waker) -> Self {
         Self { shared: Arc::default(), waker }
     }
 
@@ -237,8 +201,17 @@ impl Inbox {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Submits a buffer, and waits until the buffer before has begun.
-    pub(super) fn submit(&self, submission: Submission) -> Result<(), StreamError> {
+    /// Submits the next buffer, most important byte first, to be sent in `time` after the time of the buffer
+    /// before. Returns once the buffer before has begun, so that the application has the time of a buffer for
+    /// making the next.
+    ///
+    /// If a buffer's time is over and no next buffer is there, the buffer is sent again until the next buffer
+    /// comes, so that receivers that join meanwhile collect the buffer.
+    ///
+    /// # Errors
+    /// If the buffer is invalid, or the stream has ended.
+    pub fn submit(&self, bytes: impl Into<Arc<[u8]>>, time: Duration) -> Result<(), StreamError> {
+        let submission = Submission { bytes: bytes.into(), time: time.into() };
         submission.check()?;
         let wait = |state, is_full: fn(&mut State) -> bool| {
             self.shared.1.wait_while(state, is_full).unwrap_or_else(PoisonError::into_inner)
@@ -254,14 +227,14 @@ impl Inbox {
         if state.next.is_some() { Err(StreamError::Ended) } else { Ok(()) }
     }
 
-    /// Ends the buffers.
-    pub(super) fn finish(&self) {
+    /// Ends the buffers: the session ends once the time of the last buffer is over.
+    pub fn finish(&self) {
         self.state().is_finished = true;
         self.waker.wake();
     }
 
     /// Takes the next buffer, if any.
-    pub(super) fn take(&self) -> Option<Submission> {
+    fn take(&self) -> Option<Submission> {
         let next = self.state().next.take();
         if next.is_some() {
             self.shared.1.notify_all();
@@ -270,28 +243,20 @@ impl Inbox {
     }
 
     /// Whether a buffer waits, or no buffer will come.
-    pub(super) fn has_news(&self) -> bool {
+    fn has_news(&self) -> bool {
         let state = self.state();
         state.next.is_some() || state.is_finished
     }
 
     /// Whether every buffer was taken and no more buffers will come.
-    pub(super) fn is_finished(&self) -> bool {
+    fn is_finished(&self) -> bool {
         let state = self.state();
         state.is_finished && state.next.is_none()
     }
 
     /// Refuses further buffers.
-    pub(super) fn end(&self) {
+    fn end(&self) {
         self.state().is_ended = true;
         self.shared.1.notify_all();
-    }
-
-    pub(super) fn report(&self, progress: StreamSendProgress) {
-        self.state().progress = progress;
-    }
-
-    pub(super) fn progress(&self) -> StreamSendProgress {
-        self.state().progress
     }
 }

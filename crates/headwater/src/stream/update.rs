@@ -7,6 +7,7 @@ use headwater_proto::control::{Reception, Status};
 use headwater_proto::stream::{Piece, Received, ReceiverStats, SenderStats, SubmitError};
 
 use crate::congestion_control::CongestionControl;
+use crate::net::LinkChange;
 use crate::send::RateLimit;
 
 /// Parameters of a sending stream at its start.
@@ -43,6 +44,17 @@ pub struct StreamSendProgress {
     pub limit: Option<RateLimit>,
 }
 
+/// Update of a sending stream to its observer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StreamSendUpdate {
+    /// Progress, about ten times a second.
+    Progress(StreamSendProgress),
+    /// The interface went down, disappeared, or came back.
+    LinkChanged(LinkChange),
+    /// The share of the requested rate that this machine can send has changed.
+    RateLimited(RateLimit),
+}
+
 /// Summary of a sending stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreamSendSummary {
@@ -58,14 +70,14 @@ pub enum StreamError {
     /// The buffer is invalid.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The stream was stopped, or the network failed; `finish` returns the error.
+    /// The stream was stopped, or the network failed; the end of the session returns the error.
     #[error("the stream has ended")]
     Ended,
 }
 
-/// Delivery of a receiving stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StreamDelivery {
+/// Update of a receiving stream to its observer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StreamReceiveUpdate {
     /// Buffer that is whole, whose time is over, or whose successor has begun.
     Buffer(Received),
     /// Late piece of the buffer delivered last. Only if pieces are wanted.
@@ -75,6 +87,10 @@ pub enum StreamDelivery {
         /// Piece of the buffer.
         piece: Piece,
     },
+    /// Progress, about ten times a second.
+    Progress(Box<StreamReceiveProgress>),
+    /// The interface went down, disappeared, or came back.
+    LinkChanged(LinkChange),
 }
 
 /// Progress of a receiving stream.
@@ -94,8 +110,6 @@ pub struct StreamReceiveProgress {
     pub control: Status,
     /// Datagrams that the kernel dropped, mostly because the receive buffer was full.
     pub kernel_drops: u64,
-    /// Deliveries lost because the application was too slow.
-    pub lost: u64,
 }
 
 /// Outcome of a receiving stream.

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use headwater::{
-    CongestionControl, ReceiveOptions, ReceiveSession, ReceiveSummary, ReceiveUpdate, SendError, SendOptions,
-    SendSession, StopHandle, prepare,
+    CongestionControl, LinkOptions, ListenOptions, ReceiveOptions, ReceiveSession, ReceiveSummary,
+    ReceiveUpdate, SendError, SendOptions, SendSession, Session, StopHandle, prepare,
 };
 
 /// A receiver that hears nothing for so long has failed. Long, because test machines are busy.
@@ -26,13 +26,28 @@ pub fn group() -> SocketAddr {
     format!("239.255.{process}.{}:{}", test % 100, 8_000 + process * 100 + test % 100).parse().unwrap()
 }
 
+/// Changes of options in a chain.
+pub trait Change: Sized {
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+}
+
+impl<T> Change for T {}
+
+pub fn loopback(group: SocketAddr) -> LinkOptions {
+    LinkOptions { interface: Some("lo".into()), ..LinkOptions::new(group) }
+}
+
 pub fn send_options(group: SocketAddr, rate: &str) -> SendOptions {
-    SendOptions::new(group, CongestionControl::Fixed { rate: rate.parse().unwrap() })
-        .with_interface(Some("lo".into()))
+    SendOptions::new(loopback(group), CongestionControl::Fixed { rate: rate.parse().unwrap() })
 }
 
 pub fn receive_options(group: SocketAddr, out: &Path) -> ReceiveOptions {
-    ReceiveOptions::new(group, out).with_interface(Some("lo".into())).with_timeout(Some(PATIENCE))
+    let listen = ListenOptions::new(group);
+    let listen = ListenOptions { interface: Some("lo".into()), timeout: Some(PATIENCE), ..listen };
+    ReceiveOptions::new(listen, out)
 }
 
 /// Bytes that are the same on each run and compress badly.

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use headwater::{
     Direction, IncompleteReason, Loss, ReceiveOutcome, ReceiveSession, ReceiveUpdate, Scheme, SendEnd,
-    SendError, SendOutcome, SendSession, SendUpdate, prepare,
+    SendError, SendOutcome, SendSession, SendUpdate, Session, TraceHook, prepare,
 };
 
 use crate::bed::{
-    Sending, content, group, names, receive, receive_ahead, receive_options, send_options, tree, write,
+    Change, Sending, content, group, names, receive, receive_ahead, receive_options, send_options, tree,
+    write,
 };
 
 #[test]
@@ -28,7 +29,7 @@ fn three_receivers_get_the_same_tree_early_late_and_with_loss() {
 
     let receiver = |name: &str, loss| {
         let out = folder.path().join(name);
-        let options = receive_options(group, &out).with_loss(loss);
+        let options = receive_options(group, &out).with(|options| options.listen.loss = loss);
         (out, ReceiveSession::open(options).unwrap())
     };
     let ten_percent = Loss { probability: 0.1, seed: 7 };
@@ -109,8 +110,9 @@ fn the_next_session_goes_on(scheme: Scheme, more: u64) {
     write(&file, &content(3_000_000, 5), 0o644);
     let (group, out) = (group(), folder.path().join("out"));
     let receiving = receive_ahead(receive_options(group, &out));
-    let options =
-        send_options(group, "10M").with_scheme(scheme).with_end(SendEnd::After(Duration::from_millis(400)));
+    let options = send_options(group, "10M")
+        .with(|options| options.scheme = scheme)
+        .with(|options| options.end = SendEnd::After(Duration::from_millis(400)));
     let sending = Sending::start(&file, options);
     let summary = receiving.join().unwrap();
     assert_eq!(summary.outcome, ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed));
@@ -120,7 +122,7 @@ fn the_next_session_goes_on(scheme: Scheme, more: u64) {
     assert_eq!(names(&out), [".headwater-work"]);
     assert_eq!(summary.kept, Some(out.join(".headwater-work")));
 
-    let sending = Sending::start(&file, send_options(group, "50M").with_scheme(scheme));
+    let sending = Sending::start(&file, send_options(group, "50M").with(|options| options.scheme = scheme));
     let summary = receive(receive_options(group, &out));
     sending.stop();
     assert_eq!(summary.outcome, ReceiveOutcome::Completed);
@@ -138,11 +140,12 @@ fn sessions_share_a_process_a_group_and_a_folder_without_mixing() {
     let ends = [11_u32, 22].map(|tsi| {
         let path = folder.path().join(format!("session-{tsi}"));
         write(&path, &content(400_000, tsi.into()), 0o644);
-        let receiving = receive_ahead(receive_options(group, &out).with_tsi(Some(tsi.into())));
+        let receiving =
+            receive_ahead(receive_options(group, &out).with(|options| options.listen.tsi = Some(tsi.into())));
         (path, tsi, receiving)
     });
     let ends = ends.map(|(path, tsi, receiving)| {
-        (Sending::start(&path, send_options(group, "20M").with_tsi(Some(tsi))), receiving)
+        (Sending::start(&path, send_options(group, "20M").with(|options| options.tsi = Some(tsi))), receiving)
     });
     for (sending, receiving) in ends {
         let summary = receiving.join().unwrap();
@@ -160,7 +163,10 @@ fn sessions_share_a_process_a_group_and_a_folder_without_mixing() {
 fn silence_ends_in_nothing_received() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("new/out");
-    let summary = receive(receive_options(group(), &out).with_timeout(Some(Duration::from_millis(150))));
+    let summary = receive(
+        receive_options(group(), &out)
+            .with(|options| options.listen.timeout = Some(Duration::from_millis(150))),
+    );
     assert_eq!(summary.outcome, ReceiveOutcome::NothingReceived);
     assert!(names(&out).is_empty());
 }
@@ -223,16 +229,20 @@ fn both_ends_trace_every_datagram() {
     let (group, out) = (group(), folder.path().join("out"));
     let (sent, sent_traces) = mpsc::channel();
     let (received, received_traces) = mpsc::channel();
-    let options = receive_options(group, &out).with_trace(Some(Box::new(move |packet| {
-        assert_eq!((packet.direction, packet.destination), (Direction::Received, group));
-        received.send((packet.source, packet.payload.to_vec())).unwrap();
-    })));
+    let options = receive_options(group, &out).with(|options| {
+        options.listen.trace = Some(TraceHook::new(move |packet| {
+            assert_eq!((packet.direction, packet.destination), (Direction::Received, group));
+            received.send((packet.source, packet.payload.to_vec())).unwrap();
+        }))
+    });
     let mut receiver = ReceiveSession::open(options).unwrap();
-    let options = send_options(group, "10M").with_tsi(Some(77)).with_trace(Some(Box::new(move |packet| {
-        assert_eq!((packet.direction, packet.destination), (Direction::Sent, group));
-        assert_eq!((packet.ttl, packet.dscp), (Some(1), Some(0)));
-        sent.send((packet.source, packet.payload.to_vec())).unwrap();
-    })));
+    let options = send_options(group, "10M").with(|options| options.tsi = Some(77)).with(|options| {
+        options.link.trace = Some(TraceHook::new(move |packet| {
+            assert_eq!((packet.direction, packet.destination), (Direction::Sent, group));
+            assert_eq!((packet.ttl, packet.dscp), (Some(1), Some(0)));
+            sent.send((packet.source, packet.payload.to_vec())).unwrap();
+        }))
+    });
     let sending = Sending::start(&file, options);
     let mut tsi = None;
     receiver

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::fs::symlink;
 
-use headwater::{IncompleteReason, ReceiveOutcome, ReceiveSession, ReceiveUpdate};
+use headwater::{IncompleteReason, ReceiveOutcome, ReceiveSession, ReceiveUpdate, Session};
 use headwater_wire::cci::WebrcCci;
 use headwater_wire::extensions::{Extensions, FdtExtension};
 use headwater_wire::fdt::{File, Instance, OtiAttributes};

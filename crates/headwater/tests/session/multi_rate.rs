@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use headwater::proto::control::Rules;
 use headwater::{
     CongestionControl, Direction, IncompleteReason, LayerOptions, ReceiveOutcome, ReceiveSummary, SendEnd,
-    SendError, SendOptions, SendOrder, SendOutcome, SendSession, SimOptions, prepare,
+    SendError, SendOptions, SendOrder, SendOutcome, SendSession, SimOptions, TraceHook, prepare,
 };
 
-use crate::bed::{Sending, content, group, receive, receive_ahead, receive_options, write};
+use crate::bed::{Change, Sending, content, group, loopback, receive, receive_ahead, receive_options, write};
 
 /// A session in which each receiver has its own rate: no option, no number but the group at the receivers.
 /// Says how many answers to questions for the round-trip time came to the slow one, too.
@@ -21,19 +22,23 @@ fn multi_rate(control: fn(LayerOptions) -> CongestionControl) -> (ReceiveSummary
     write(&file, &content(3_000_000, 7), 0o600);
     let group = group();
     let layers = LayerOptions::new().with_max_rate("40M".parse().unwrap());
-    let options = SendOptions::new(group, control(layers)).with_interface(Some("lo".into()));
+    let options = SendOptions::new(loopback(group), control(layers));
     let sending = Sending::start(&file, options);
     let (free, capped) = (folder.path().join("free"), folder.path().join("capped"));
     let answers = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&answers);
-    let cap = receive_options(group, &capped).with_max_rate(Some("2M".parse().unwrap())).with_trace(Some(
-        Box::new(move |packet| {
-            let is_answer = packet.direction == Direction::Received && packet.payload.starts_with(b"HWR");
-            counted.fetch_add(u64::from(is_answer), Ordering::Relaxed);
-        }),
-    ));
+    let cap = receive_options(group, &capped)
+        .with(|options| options.listen.max_rate = Some("2M".parse().unwrap()))
+        .with(|options| {
+            options.listen.trace = Some(TraceHook::new(move |packet| {
+                let is_answer = packet.direction == Direction::Received && packet.payload.starts_with(b"HWR");
+                counted.fetch_add(u64::from(is_answer), Ordering::Relaxed);
+            }))
+        });
     let slow = thread::spawn(move || receive(cap));
-    let quick = receive(receive_options(group, &free));
+    let mut published = receive_options(group, &free);
+    published.listen.rules = Rules::Published;
+    let quick = receive(published);
     let slow = slow.join().unwrap();
     sending.stop();
     for (summary, out) in [(&quick, &free), (&slow, &capped)] {
@@ -59,6 +64,9 @@ fn is_quicker(quick: &ReceiveSummary, slow: &ReceiveSummary) {
 fn each_receiver_has_its_own_rate_by_m2c() {
     let (quick, slow, answers) = multi_rate(CongestionControl::M2c);
     is_quicker(&quick, &slow);
+    // The published rules estimate nothing of the path.
+    assert_eq!(quick.progress.control.path, None);
+    assert!(slow.progress.control.path.is_some());
     // The first question is asked within 4 s of the first packet, the second 7 s after its answer or later.
     assert!((1..3).contains(&answers), "{answers} answers");
 }
@@ -84,14 +92,16 @@ fn a_session_of_sim_goes_as_fast_as_reports_allow() {
     write(&file, &content(3_000_000, 9), 0o600);
     let group = group();
     let control = CongestionControl::Sim(SimOptions::new().with_max_rate("10M".parse().unwrap()));
-    let sending = Sending::start(&file, SendOptions::new(group, control).with_interface(Some("lo".into())));
+    let sending = Sending::start(&file, SendOptions::new(loopback(group), control));
     let (one, other) = (folder.path().join("one"), folder.path().join("other"));
     let reports = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&reports);
-    let watched = receive_options(group, &one).with_trace(Some(Box::new(move |packet| {
-        let is_report = packet.direction == Direction::Sent && packet.payload.len() == 40;
-        counted.fetch_add(u64::from(is_report), Ordering::Relaxed);
-    })));
+    let watched = receive_options(group, &one).with(|options| {
+        options.listen.trace = Some(TraceHook::new(move |packet| {
+            let is_report = packet.direction == Direction::Sent && packet.payload.len() == 40;
+            counted.fetch_add(u64::from(is_report), Ordering::Relaxed);
+        }))
+    });
     let watched = thread::spawn(move || receive(watched));
     let summaries = [receive(receive_options(group, &other)), watched.join().unwrap()];
     sending.stop();
@@ -111,10 +121,13 @@ fn a_session_of_many_rates_is_described_and_closed_for_those_on_the_base_alone()
     write(&file, &content(50_000_000, 8), 0o600);
     let group = group();
     let layers = LayerOptions::new().with_base_rate("1M".parse().unwrap());
-    let options = SendOptions::new(group, CongestionControl::M2c(layers)).with_interface(Some("lo".into()));
+    let options = SendOptions::new(loopback(group), CongestionControl::M2c(layers));
     let cap = Some("1M".parse().unwrap());
-    let receiving = receive_ahead(receive_options(group, &folder.path().join("out")).with_max_rate(cap));
-    let sending = Sending::start(&file, options.with_end(SendEnd::After(Duration::from_secs(2))));
+    let receiving = receive_ahead(
+        receive_options(group, &folder.path().join("out")).with(|options| options.listen.max_rate = cap),
+    );
+    let sending =
+        Sending::start(&file, options.with(|options| options.end = SendEnd::After(Duration::from_secs(2))));
     let sent = sending.thread.join().unwrap().unwrap();
     assert_eq!(sent.outcome, SendOutcome::Completed);
     let summary = receiving.join().unwrap();
@@ -130,8 +143,7 @@ fn contradictions_of_a_session_of_many_rates_are_refused() {
     let file = folder.path().join("file");
     write(&file, b"x", 0o600);
     let refused = |layers: LayerOptions, change: fn(SendOptions) -> SendOptions| {
-        let options = SendOptions::new(group(), CongestionControl::M2c(layers));
-        let options = change(options.with_interface(Some("lo".into())));
+        let options = change(SendOptions::new(loopback(group()), CongestionControl::M2c(layers)));
         SendSession::open(prepare([&file]).unwrap(), options).unwrap_err()
     };
     let low = LayerOptions::new().with_max_rate("500k".parse().unwrap());
@@ -141,11 +153,14 @@ fn contradictions_of_a_session_of_many_rates_are_refused() {
     // SIM's rates follow reports: they begin at the base rate, and may stay there.
     for (max, is_open) in [("120k", true), ("119k", false)] {
         let control = CongestionControl::Sim(SimOptions::new().with_max_rate(max.parse().unwrap()));
-        let options = SendOptions::new(group(), control).with_interface(Some("lo".into()));
+        let options = SendOptions::new(loopback(group()), control);
         assert_eq!(SendSession::open(prepare([&file]).unwrap(), options).is_ok(), is_open, "{max}");
     }
-    let windows = refused(LayerOptions::new(), |options| options.with_order(Some(SendOrder::Window)));
+    let windows = refused(LayerOptions::new(), |options| {
+        options.with(|options| options.order = Some(SendOrder::Window))
+    });
     assert!(matches!(windows, SendError::NoWindows));
-    let passes = refused(LayerOptions::new(), |options| options.with_end(SendEnd::Passes(1)));
+    let passes =
+        refused(LayerOptions::new(), |options| options.with(|options| options.end = SendEnd::Passes(1)));
     assert!(matches!(passes, SendError::NoPasses));
 }

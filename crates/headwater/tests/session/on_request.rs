@@ -8,10 +8,10 @@ use headwater::proto::control::Value;
 use headwater::relay::{RelayOptions, RelaySession};
 use headwater::{
     IncompleteReason, RainbowOptions, ReceiveOptions, ReceiveOutcome, SendError, SendOptions, SendOutcome,
-    SendSession, prepare,
+    SendSession, Session, prepare,
 };
 
-use crate::bed::{PATIENCE, Sending, content, names, receive, tree, write};
+use crate::bed::{Change, PATIENCE, Sending, content, names, receive, tree, write};
 
 fn any() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -23,14 +23,16 @@ fn start(path: &std::path::Path, options: SendOptions) -> (Sending, SocketAddr) 
 }
 
 fn start_at(at: SocketAddr, path: &std::path::Path, options: SendOptions) -> (Sending, SocketAddr) {
-    let mut session = SendSession::open(prepare([path]).unwrap(), options.with_listen(vec![at])).unwrap();
+    let mut session =
+        SendSession::open(prepare([path]).unwrap(), options.with(|options| options.listen = vec![at]))
+            .unwrap();
     let (stop, source) = (session.stop_handle(), session.started().source);
     let thread = std::thread::spawn(move || session.run(&mut |_| {}));
     (Sending { stop, thread }, source)
 }
 
 fn asking(source: SocketAddr, via: Option<SocketAddr>, out: &std::path::Path) -> ReceiveOptions {
-    ReceiveOptions::asking(source, via, out).with_timeout(Some(PATIENCE))
+    ReceiveOptions::asking(source, via, out).with(|options| options.listen.timeout = Some(PATIENCE))
 }
 
 #[test]
@@ -40,10 +42,12 @@ fn a_rehearsal_takes_no_port_and_never_runs() {
     let bed = tempfile::tempdir().unwrap();
     let path = bed.path().join("file");
     write(&path, &content(3_000, 1), 0o644);
-    let options = || SendOptions::on_request(RainbowOptions::new()).with_listen(vec![at]);
+    let options = || SendOptions::on_request(RainbowOptions::new()).with(|options| options.listen = vec![at]);
     let refused = SendSession::open(prepare([&path]).unwrap(), options()).unwrap_err();
     assert!(matches!(refused, SendError::Open(_)), "{refused}");
-    let mut session = SendSession::open(prepare([&path]).unwrap(), options().with_rehearsal(true)).unwrap();
+    let mut session =
+        SendSession::open(prepare([&path]).unwrap(), options().with(|options| options.is_rehearsal = true))
+            .unwrap();
     assert_eq!((session.started().listen, session.started().group), (vec![at], at));
     assert!(matches!(session.run(&mut |_| {}), Err(SendError::Rehearsal)));
 }
@@ -56,7 +60,8 @@ fn a_folder_comes_from_the_source_and_by_way_of_a_relay() {
     write(&folder.join("small/one"), &content(700, 2), 0o600);
     write(&folder.join("small/none"), &[], 0o644);
     let (sending, source) = start(&folder, SendOptions::on_request(RainbowOptions::new()));
-    let mut relay = RelaySession::open(RelayOptions::default().with_listen(vec![any()])).unwrap();
+    let mut relay =
+        RelaySession::open(RelayOptions::default().with(|options| options.listen = vec![any()])).unwrap();
     let (via, end) = (relay.local_addrs()[0], relay.stop_handle());
     let relaying = std::thread::spawn(move || relay.run(&mut |_| {}).unwrap());
     for (name, via) in [("direct", None), ("relayed", Some(via))] {
@@ -95,8 +100,9 @@ fn packets_that_no_usual_path_takes_are_refused() {
     let file = bed.path().join("file");
     write(&file, &content(10_000, 5), 0o644);
     for (at, fits) in [("0.0.0.0:0", false), ("127.0.0.1:0", true)] {
-        let options = SendOptions::on_request(RainbowOptions::new()).with_symbol_size(Some(8_000));
-        let options = options.with_listen(vec![at.parse().unwrap()]);
+        let options =
+            SendOptions::on_request(RainbowOptions::new()).with(|options| options.symbol_size = Some(8_000));
+        let options = options.with(|options| options.listen = vec![at.parse().unwrap()]);
         let session = SendSession::open(prepare([&file]).unwrap(), options);
         assert_eq!(session.is_ok(), fits, "{at}");
         assert!(fits || matches!(session, Err(SendError::Mtu { mtu: 1_500, .. })));
@@ -137,7 +143,7 @@ fn who_asks_nobody_gives_up_in_time() {
     let bed = tempfile::tempdir().unwrap();
     // Port 9 discards, if anything is there.
     let options = ReceiveOptions::asking("127.0.0.1:9".parse().unwrap(), None, bed.path());
-    let summary = receive(options.with_timeout(Some(Duration::from_secs(1))));
+    let summary = receive(options.with(|options| options.listen.timeout = Some(Duration::from_secs(1))));
     assert_eq!(summary.outcome, ReceiveOutcome::NothingReceived);
     for nobody in ["0.0.0.0:7288", "127.0.0.1:0", "239.1.2.3:7288"] {
         let options = ReceiveOptions::asking(nobody.parse().unwrap(), None, bed.path());

@@ -7,12 +7,14 @@ use std::thread;
 
 use headwater::{
     Loss, ReceiveOutcome, ReceiveSession, RepairPlace, Scheme, SendEnd, SendError, SendOrder, SendOutcome,
-    SendSession, SendUpdate, prepare,
+    SendSession, SendUpdate, Session, TraceHook, prepare,
 };
 
 use headwater_wire::{PayloadId, alc};
 
-use crate::bed::{Sending, content, group, names, receive_ahead, receive_options, send_options, tree, write};
+use crate::bed::{
+    Change, Sending, content, group, names, receive_ahead, receive_options, send_options, tree, write,
+};
 
 #[test]
 fn every_code_brings_a_file_whole() {
@@ -22,10 +24,12 @@ fn every_code_brings_a_file_whole() {
         write(&file, &content(300_001, 5), 0o640);
         let (group, out) = (group(), folder.path().join("out"));
         let mut receiver = ReceiveSession::open(
-            receive_options(group, &out).with_loss(Some(Loss { probability: 0.05, seed: 1 })),
+            receive_options(group, &out)
+                .with(|options| options.listen.loss = Some(Loss { probability: 0.05, seed: 1 })),
         )
         .unwrap();
-        let sending = Sending::start(&file, send_options(group, "20M").with_scheme(scheme));
+        let sending =
+            Sending::start(&file, send_options(group, "20M").with(|options| options.scheme = scheme));
         let summary = receiver.run(&mut |_| {}).unwrap();
         sending.stop();
         assert_eq!(summary.outcome, ReceiveOutcome::Completed, "{scheme}");
@@ -40,7 +44,9 @@ fn a_single_pass_ends_by_itself_and_needs_no_memory_for_encoding() {
     write(&file, &content(100_000, 5), 0o644);
     let (group, out) = (group(), folder.path().join("out"));
     let receiving = receive_ahead(receive_options(group, &out));
-    let options = send_options(group, "10M").with_end(SendEnd::Passes(1)).with_memory_limit(Some(1));
+    let options = send_options(group, "10M")
+        .with(|options| options.end = SendEnd::Passes(1))
+        .with(|options| options.memory_limit = Some(1));
     let mut session = SendSession::open(prepare([&file]).unwrap(), options).unwrap();
     let mut passes = Vec::new();
     let summary = session
@@ -60,7 +66,9 @@ fn content_that_needs_more_memory_than_allowed_is_refused() {
     let file = folder.path().join("file");
     write(&file, &content(100_000, 5), 0o644);
     let open = |scheme| {
-        let options = send_options(group(), "10M").with_memory_limit(Some(99_999)).with_scheme(scheme);
+        let options = send_options(group(), "10M")
+            .with(|options| options.memory_limit = Some(99_999))
+            .with(|options| options.scheme = scheme);
         SendSession::open(prepare([&file]).unwrap(), options)
     };
     assert!(matches!(open(Scheme::RaptorQ), Err(SendError::Memory { .. })));
@@ -76,7 +84,7 @@ fn long_blocks_are_cut_where_memory_is_short() {
     let file = folder.path().join("file");
     write(&file, &content(40_000_000, 5), 0o644);
     for (limit, blocks, is_in_memory) in [(64 << 20, 6, false), (100 << 20, 6, true), (128 << 20, 2, true)] {
-        let options = send_options(group(), "10M").with_memory_limit(Some(limit));
+        let options = send_options(group(), "10M").with(|options| options.memory_limit = Some(limit));
         let session = SendSession::open(prepare([&file]).unwrap(), options).unwrap();
         assert_eq!(session.plan().objects()[0].partition.blocks(), blocks, "{limit}");
         assert_eq!(matches!(session.repair_place(), RepairPlace::Memory { .. }), is_in_memory, "{limit}");
@@ -98,19 +106,22 @@ fn content_beyond_the_memory_limit_arrives_by_repair_symbols_on_disk() {
         write(&file, &content(bytes, 5), 0o644);
         fs::create_dir(&temporary).unwrap();
         let group = group();
-        let receive = receive_options(group, &out).with_loss(Some(Loss { probability: 0.2, seed: 1 }));
+        let receive = receive_options(group, &out)
+            .with(|options| options.listen.loss = Some(Loss { probability: 0.2, seed: 1 }));
         let mut receiver = ReceiveSession::open(receive).unwrap();
         let (sent, symbols) = mpsc::channel();
         let options = send_options(group, rate)
-            .with_scheme(scheme)
-            .with_order(Some(order))
-            .with_memory_limit(Some(limit))
-            .with_temporary_folder(Some(temporary.clone()))
-            .with_trace(Some(Box::new(move |packet| {
-                let (header, _) = alc::parse(packet.payload).unwrap();
-                let toi = header.toi.filter(|toi| *toi > 0);
-                let _stopped = toi.map(|toi| sent.send((toi, header.payload_id.unwrap())));
-            })));
+            .with(|options| options.scheme = scheme)
+            .with(|options| options.order = Some(order))
+            .with(|options| options.memory_limit = Some(limit))
+            .with(|options| options.temporary_folder = Some(temporary.clone()))
+            .with(|options| {
+                options.link.trace = Some(TraceHook::new(move |packet| {
+                    let (header, _) = alc::parse(packet.payload).unwrap();
+                    let toi = header.toi.filter(|toi| *toi > 0);
+                    let _stopped = toi.map(|toi| sent.send((toi, header.payload_id.unwrap())));
+                }))
+            });
         let mut session = SendSession::open(prepare([&file]).unwrap(), options).unwrap();
         let RepairPlace::Disk { bytes: stored, .. } = session.repair_place() else { panic!("{scheme}") };
         let permille = if order == SendOrder::Spread { 1_000 } else { 470 };
@@ -145,7 +156,8 @@ fn a_disk_without_room_for_repair_symbols_is_told_before_anything_is_read() {
     // 15 TB that take no room: more than a test machine has.
     fs::File::create(&file).unwrap().set_len(15_000_000_000_000).unwrap();
     let open = |temporary: &Path| {
-        let options = send_options(group(), "10M").with_temporary_folder(Some(temporary.to_owned()));
+        let options = send_options(group(), "10M")
+            .with(|options| options.temporary_folder = Some(temporary.to_owned()));
         SendSession::open(prepare([&file]).unwrap(), options)
     };
     let error = open(folder.path()).unwrap_err();
@@ -166,14 +178,19 @@ fn ldpc_carries_files_of_every_size() {
         for (index, bytes) in [0, 1, 1_409, 300_000, 2_000_001].into_iter().enumerate() {
             fs::write(source.path().join(format!("file{index}")), content(bytes, index as u64)).unwrap();
         }
-        let options = receive_options(group, out.path()).with_loss(Some(Loss { probability: 0.05, seed: 3 }));
+        let options = receive_options(group, out.path())
+            .with(|options| options.listen.loss = Some(Loss { probability: 0.05, seed: 3 }));
         let receiving = receive_ahead(options);
-        let options = send_options(group, "40M").with_scheme(scheme).with_memory_limit(memory);
+        let options = send_options(group, "40M")
+            .with(|options| options.scheme = scheme)
+            .with(|options| options.memory_limit = memory);
         let session = SendSession::open(prepare([source.path()]).unwrap(), options).unwrap();
         let is_on_disk = matches!(session.repair_place(), RepairPlace::Disk { .. });
         assert_eq!(is_on_disk, memory.is_some(), "{:?}", session.repair_place());
         drop(session);
-        let options = send_options(group, "40M").with_scheme(scheme).with_memory_limit(memory);
+        let options = send_options(group, "40M")
+            .with(|options| options.scheme = scheme)
+            .with(|options| options.memory_limit = memory);
         let sending = Sending::start(source.path(), options);
         let summary = receiving.join().unwrap();
         sending.stop();
@@ -198,7 +215,9 @@ fn ldpc_is_sent_in_spread_order_only() {
     let source = tempfile::tempdir().unwrap();
     fs::write(source.path().join("file"), content(10_000, 1)).unwrap();
     let open = |order| {
-        let options = send_options(group(), "2G").with_scheme(Scheme::LdpcTriangle).with_order(order);
+        let options = send_options(group(), "2G")
+            .with(|options| options.scheme = Scheme::LdpcTriangle)
+            .with(|options| options.order = order);
         SendSession::open(prepare([source.path().join("file")]).unwrap(), options)
     };
     assert!(open(None).is_ok());

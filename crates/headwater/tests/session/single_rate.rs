@@ -7,17 +7,19 @@ use headwater::pgm::{LeSbccModule, LeSbccOptions};
 use headwater::proto::Rate;
 use headwater::proto::control::Value;
 use headwater::{
-    CongestionControl, Loss, ReceiveOutcome, Scheme, SendEnd, SendOptions, SendSession, prepare,
+    CongestionControl, Loss, ReceiveOutcome, Scheme, SendEnd, SendOptions, SendSession, Session, prepare,
 };
 
-use crate::bed::{Sending, content, group, receive, receive_ahead, receive_options, send_options, write};
+use crate::bed::{
+    Change, Sending, content, group, loopback, receive, receive_ahead, receive_options, send_options, write,
+};
 
 #[test]
 fn rates_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     write(&file, &content(400_000, 5), 0o644);
-    let options = send_options(group(), "8M").with_end(SendEnd::Passes(2));
+    let options = send_options(group(), "8M").with(|options| options.end = SendEnd::Passes(2));
     let rate = Rate::from_kilobits(8_000);
     let mut session = SendSession::open(prepare([&file]).unwrap(), options).unwrap();
     let summary = session.run(&mut |_| {}).unwrap();
@@ -32,8 +34,8 @@ fn at_high_rates_a_call_sends_many_datagrams() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, content(3_000_000, 5)).unwrap();
-    let options = send_options(group(), "1G").with_scheme(Scheme::NoCode);
-    let options = options.with_end(SendEnd::After(Duration::from_millis(200)));
+    let options = send_options(group(), "1G").with(|options| options.scheme = Scheme::NoCode);
+    let options = options.with(|options| options.end = SendEnd::After(Duration::from_millis(200)));
     let mut session = SendSession::open(prepare([&file]).unwrap(), options).unwrap();
     let segmentation = session.started().segmentation;
     let sent = session.run(&mut |_| {}).unwrap();
@@ -56,12 +58,12 @@ fn files_over_pgm_at_a_rate_by_le_sbcc_reach_all_receivers() {
             .with_min_rate(Some("3M".parse().unwrap()))
             .with_max_rate("8M".parse().unwrap());
         let control = CongestionControl::LeSbcc(le_sbcc);
-        let options = SendOptions::new(group, control).with_interface(Some("lo".into()));
+        let options = SendOptions::new(loopback(group), control);
         let out = |name: &str| folder.path().join(format!("{name}-{}", control.name()));
         let (early, lossy, late) = (out("early"), out("lossy"), out("late"));
         let receiving = receive_ahead(receive_options(group, &early));
         let loss = Some(Loss { probability: 0.05, seed: 4 });
-        let losing = receive_ahead(receive_options(group, &lossy).with_loss(loss));
+        let losing = receive_ahead(receive_options(group, &lossy).with(|options| options.listen.loss = loss));
         let sending = Sending::start(&file, options);
         let (first, second) = (receiving.join().unwrap(), losing.join().unwrap());
         let third = receive(receive_options(group, &late));

@@ -17,11 +17,10 @@
 //! [`Client`] and [`BcfsSource`] are not machines: the application's machine embeds a client or a source,
 //! passes datagrams in, and sends the returned datagrams. Both have no queues, and allocate only on
 //! construction. [`BreadcrumbRouter`] is the router between source and clients, and [`relay`] runs that
-//! router on any host. [`express`] and [`repair`] are two services on top.
+//! router on any host.
 
-pub mod express;
+mod challenge;
 pub mod relay;
-pub mod repair;
 mod router;
 mod source;
 #[cfg(test)]
@@ -31,6 +30,8 @@ use core::net::SocketAddr;
 
 use headwater_wire::bcfs::{Header, Kind};
 
+pub(crate) use challenge::Challenger;
+pub use challenge::{CHALLENGES_PER_SECOND, ChallengeCounters};
 pub use headwater_wire::bcfs::{HEADER_BYTES_MAX, Label, Level};
 pub(crate) use router::table::{HashKey, address_words, hash};
 pub use router::{
@@ -38,6 +39,7 @@ pub use router::{
 };
 pub use source::{Asked, BcfsSource, ReplyTo, ReturnPath};
 
+use crate::admission::Word;
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::time::Duration;
 
@@ -82,6 +84,10 @@ pub struct Client {
     source: SocketAddr,
     upstream: SocketAddr,
     bindings: Bindings,
+    /// Word of the next hop, zeros before the first; `None` if requests carry no word.
+    word: Option<Word>,
+    /// Refused request, to be repeated with the new word.
+    refused: Option<Header>,
     ignored: u64,
 }
 
@@ -104,7 +110,34 @@ impl Client {
     /// itself. The client accepts unicast replies from `upstream` only, and multicast replies from any
     /// sender, since the last router may reply to a group.
     pub fn new(source: SocketAddr, upstream: SocketAddr) -> Self {
-        Self { source: canonical(source), upstream, bindings: Bindings::default(), ignored: 0 }
+        Self {
+            source: canonical(source),
+            upstream,
+            bindings: Bindings::default(),
+            word: None,
+            refused: None,
+            ignored: 0,
+        }
+    }
+
+    /// Begins the body of each request and null with the word of the next hop, as relays and sources with
+    /// challenges demand. Default: no word, as in the paper.
+    #[must_use]
+    pub const fn with_words(mut self) -> Self {
+        self.word = Some([0; 8]);
+        self
+    }
+
+    /// Whether requests have to wait for a word: words are in use, and no challenge has come.
+    pub fn lacks_word(&self) -> bool {
+        self.word == Some(Word::default())
+    }
+
+    /// Returns a refused request, written again with the word of the challenge. The content of the request is
+    /// lost. To be polled after each [`Client::receive`].
+    pub fn poll_refused(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        let header = Header { kind: Kind::Request, ..self.refused.take()? };
+        Some(self.send(&header, &[], buffer))
     }
 
     /// Listens to all labels that equal `label` in the bits set in `mask`.
@@ -120,12 +153,37 @@ impl Client {
     /// [`REQUEST_BODY_BYTES_MAX`]; longer bodies are truncated.
     pub fn request(&self, label: Label, level: Level, body: Option<&[u8]>, buffer: &mut [u8]) -> Transmit {
         let kind = if body.is_some() { Kind::Request } else { Kind::Null };
-        let bytes = write(&Header::new(kind, self.source, label, level), body.unwrap_or(&[]), buffer);
+        self.send(&Header::new(kind, self.source, label, level), body.unwrap_or(&[]), buffer)
+    }
+
+    fn send(&self, header: &Header, body: &[u8], buffer: &mut [u8]) -> Transmit {
+        let bytes = match &self.word {
+            Some(word) => challenge::write_worded(header, word, body, buffer),
+            None => write(header, body, buffer),
+        };
         Transmit { destination: Destination::Unicast(self.upstream), bytes, ecn: Ecn::NotCapable }
     }
 
+    /// Takes the word of a challenge of the next hop; returns whether the datagram is one. A word of another
+    /// value than the last means that the next hop has refused the request, unless the challenge is a
+    /// renewal. A request for no reply, of level 0, is not repeated.
+    pub fn take_challenge(&mut self, datagram: &Datagram<'_>) -> bool {
+        let Some((header, word)) = challenge::parse(datagram) else { return false };
+        let is_ours = header.source == self.source && datagram.source == self.upstream;
+        if is_ours && self.word.is_some_and(|known| known != word) {
+            self.word = Some(word);
+            self.refused = (!header.is_renewal && header.level > Level::ZERO).then_some(header);
+        }
+        is_ours
+    }
+
     /// Returns the reply in a datagram, if from this source and for a bound label.
+    ///
+    /// A challenge of the next hop is taken, and returns `None`.
     pub fn receive<'a>(&mut self, datagram: &Datagram<'a>) -> Option<Reply<'a>> {
+        if self.take_challenge(datagram) {
+            return None;
+        }
         let reply = self.reply(datagram);
         self.ignored += u64::from(reply.is_none());
         reply

@@ -4,9 +4,10 @@ use core::net::SocketAddr;
 
 use headwater_wire::bcfs::{Header, Kind, Label, Level};
 
-use super::REFRESH;
 use super::canonical;
 use super::{Bindings, TooManyBindings};
+use super::{ChallengeCounters, Challenger, REFRESH};
+use crate::admission::AdmissionKey;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 use crate::time::Instant;
 
@@ -50,8 +51,8 @@ pub struct Asked<'a> {
     pub body: &'a [u8],
 }
 
-/// Receives requests and sends replies. Requests are not authenticated, and replies are longer than requests:
-/// the driver must limit the request rate of each peer.
+/// Receives requests and sends replies. Replies are longer than requests: a source that strangers reach needs
+/// [`BcfsSource::with_challenges`], and its driver must limit the request rate of each peer.
 #[derive(Debug)]
 pub struct BcfsSource {
     identity: Option<SocketAddr>,
@@ -59,6 +60,7 @@ pub struct BcfsSource {
     bindings: Bindings,
     /// Last reply, by the low bits of the label.
     replied: Vec<Option<Replied>>,
+    challenger: Option<Challenger>,
     ignored: u64,
 }
 
@@ -80,8 +82,27 @@ impl BcfsSource {
             reply_to,
             bindings: Bindings::default(),
             replied: vec![None; REMEMBERED],
+            challenger: None,
             ignored: 0,
         }
+    }
+
+    /// Receives requests only from addresses that return the word of a challenge. `key` must be secret.
+    /// Default: `None`, any address, as in the paper.
+    #[must_use]
+    pub fn with_challenges(mut self, key: Option<AdmissionKey>) -> Self {
+        self.challenger = key.map(Challenger::new);
+        self
+    }
+
+    /// Returns the next challenge. To be polled after each [`BcfsSource::receive`], until `None`.
+    pub fn poll_challenge(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        self.challenger.as_mut()?.poll(buffer)
+    }
+
+    /// Returns the counters of challenges.
+    pub fn challenges(&self) -> ChallengeCounters {
+        self.challenger.as_ref().map(|challenger| *challenger.counters()).unwrap_or_default()
     }
 
     /// Listens to all labels that equal `label` in the bits set in `mask`.
@@ -142,17 +163,21 @@ impl BcfsSource {
         self.ignored
     }
 
-    fn asked<'a>(&self, now: Instant, datagram: &Datagram<'a>) -> Option<Asked<'a>> {
+    fn asked<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Option<Asked<'a>> {
         let (header, body) = Header::parse(datagram.payload).ok()?;
         let is_null = match header.kind {
             Kind::Request => false,
             Kind::Null => true,
-            Kind::Reply => return None,
+            Kind::Reply | Kind::Challenge => return None,
         };
         let is_ours = self.identity.is_none_or(|identity| identity == header.source);
         if !is_ours || !self.bindings.matches(header.label) {
             return None;
         }
+        let body = match &mut self.challenger {
+            Some(challenger) => challenger.admit(now, datagram.source, &header, body)?,
+            None => body,
+        };
         let path = ReturnPath { peer: datagram.source, source: header.source };
         Some(Asked {
             path,

@@ -6,7 +6,8 @@
 //! `headwater` crate starts senders.
 //!
 //! A [`Description`] is a control with the value of each [`Parameter`]: the facts that a receiver must know
-//! and that the FDT carries (`docs/reference/wire/fdt.md`). All parameters of a control are required.
+//! and that the FDT carries (`docs/reference/wire/fdt.md`). All parameters of a control are required. Parameters
+//! that each receiver chooses for itself stand apart, and no session describes them ([`ReceiverOptions`]).
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ pub const M2C: Control = Control {
     help: "Each receiver takes what its own path fairly carries beside TCP",
     network: Network::Groups,
     parameters: &dynamic_parameters(866_000, 5_000_000_000, 60),
+    receiver_parameters: &[RECEIVER_MAX_RATE, RTT, RULES],
     constructors: Some(Constructors {
         channels: dynamic_channels,
         sender: dynamic_sender,
@@ -48,6 +50,7 @@ pub const WEBRC: Control = Control {
     help: "The same aim, by RFC 3738",
     network: Network::Groups,
     parameters: &dynamic_parameters(750_000, 10_000_000_000, 30),
+    receiver_parameters: &[RECEIVER_MAX_RATE, RULES],
     constructors: Some(Constructors {
         channels: dynamic_channels,
         sender: dynamic_sender,
@@ -71,6 +74,7 @@ pub const FLID_DL: Control = Control {
         parameter("leave-ns", Unit::Nanoseconds, 1, u64::MAX, 8_000_000_000),
         parameter("deaf-slots", Unit::Number, 0, u16::MAX as u64, 9),
     ],
+    receiver_parameters: &[RECEIVER_MAX_RATE],
     constructors: Some(Constructors {
         channels: flid_channels,
         sender: flid_sender,
@@ -123,6 +127,7 @@ const COMMON: Control = Control {
     network: Network::Group,
     cci: CciForm::Webrc,
     parameters: &[],
+    receiver_parameters: &[],
     constructors: None,
 };
 
@@ -139,6 +144,8 @@ pub struct Control {
     pub cci: CciForm,
     /// Parameters in the FDT, in the order in which they are written.
     pub parameters: &'static [Parameter],
+    /// Parameters that each receiver chooses, in the order of the command's options.
+    pub receiver_parameters: &'static [Parameter],
     constructors: Option<Constructors>,
 }
 
@@ -206,12 +213,14 @@ pub enum Unit {
     Nanoseconds,
     /// A number without a unit; flags are 0 or 1.
     Number,
+    /// Index of a word of [`Rules::NAMES`].
+    Rules,
 }
 
-/// One parameter of a control in the FDT.
+/// One parameter of a control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Name in the FDT.
+    /// Name in the FDT; of a parameter of receivers, the command's option.
     pub name: &'static str,
     /// Unit of the value.
     pub unit: Unit,
@@ -219,7 +228,7 @@ pub struct Parameter {
     pub least: u64,
     /// Largest value that a receiver accepts.
     pub most: u64,
-    /// Value of a sender that is given no other.
+    /// Value of an end that is given no other.
     pub default: u64,
 }
 
@@ -243,6 +252,13 @@ const MAX_RATE: Parameter = parameter("max-rate", Unit::BitsPerSecond, 1, u64::M
 const RATIO: Parameter = parameter("ratio-ppm", Unit::Millionths, 1, 10_000_000, 0);
 /// TSD.
 const SLOT: Parameter = parameter("slot-ns", Unit::Nanoseconds, 1, u64::MAX, 0);
+
+/// Cap on the rate of one receiver; the largest value is no cap.
+pub const RECEIVER_MAX_RATE: Parameter = parameter("max-rate", Unit::BitsPerSecond, 1, u64::MAX, u64::MAX);
+/// Round-trip time to the sender without queueing; 0 is measured.
+pub const RTT: Parameter = parameter("rtt", Unit::Nanoseconds, 0, u64::MAX, 0);
+/// Rules by which a receiver changes its rate.
+pub const RULES: Parameter = parameter("rules", Unit::Rules, 0, Rules::NAMES.len() as u64 - 1, 0);
 
 /// Most parameters of a control.
 const PARAMETERS_MAX: usize = 9;
@@ -282,7 +298,7 @@ pub struct ReceiverOptions {
     pub max_rate: Option<Rate>,
     /// Round-trip time to the sender without queueing.
     pub rtt_hint: Option<Duration>,
-    /// Rules of M2C or WEBRC.
+    /// Rules by which the receiver changes its rate ([`RULES`]).
     pub rules: Rules,
     /// Measurement of that time by unicast.
     pub prober: Option<ProberConfig>,

@@ -1,6 +1,9 @@
 //! Agreement of the table with the controls' own defaults and with the user's documentation.
 
 use super::*;
+use crate::control::Arrival;
+use crate::layering::path::SENDER;
+use crate::machine::{ChannelId, Ecn};
 
 const COMMAND: &str = include_str!("../../../../docs/reference/command.md");
 
@@ -38,6 +41,52 @@ fn each_control_is_found_by_its_name_and_its_defaults_are_in_bounds() {
     }
     assert_eq!(Control::of_fdt(FIXED.name), None, "an FDT names no fixed rate");
     assert_eq!(Control::of_fdt(LE_SBCC_TFRC.name), None, "an FDT names LE-SBCC alone");
+}
+
+/// The rules of a receiver, made as sockets make it.
+#[test]
+fn each_control_with_rules_heeds_them() {
+    for control in CONTROLS.iter().filter(|control| control.constructors.is_some()) {
+        let description = Description::new(control);
+        let receiver = |rules| {
+            let options = ReceiverOptions { rules, ..ReceiverOptions::default() };
+            description.receiver(&options).unwrap()
+        };
+        let estimates = Rules::NAMES.map(|(_, rules)| begun(&description, receiver(rules)));
+        let has_rules = control.receiver_parameters.contains(&RULES);
+        let expected = if *control == M2C { [true, false] } else { [false; 2] };
+        assert_eq!(estimates, expected, "{}", control.name);
+        assert_eq!(has_rules, [M2C, WEBRC].contains(control), "{}", control.name);
+    }
+    let default = Rules::NAMES[usize::try_from(RULES.default).unwrap()];
+    assert_eq!(default.1, Rules::default());
+    assert!(
+        Rules::NAMES.iter().all(|(name, rules)| Rules::of(name) == Some(*rules) && rules.name() == *name)
+    );
+}
+
+/// Gives a receiver the first packets of its sender. Returns whether the receiver estimates the path, as
+/// only the rules that the papers lack do.
+fn begun(description: &Description, mut receiver: ReceiverEnd) -> bool {
+    let mut sender = description.sender(Instant::ZERO).unwrap();
+    receiver.start(Instant::ZERO);
+    for _ in 0..100 {
+        let Some(now) = sender.next_departure() else { break };
+        if let Some(departure) =
+            sender.departure(now).filter(|departure| departure.channel == ChannelId::BASE)
+        {
+            let arrival = Arrival {
+                source: SENDER.into(),
+                channel: departure.channel,
+                cci: &departure.cci,
+                ecn: Ecn::NotCapable,
+                bytes: 1_424,
+            };
+            receiver.arrived(now, &arrival);
+        }
+        sender.departed(now, 1_424);
+    }
+    receiver.status(Instant::ZERO).path.is_some()
 }
 
 /// The table under "Rates" of docs/reference/command.md.

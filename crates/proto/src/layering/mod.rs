@@ -14,6 +14,7 @@ pub(crate) mod clock;
 mod config;
 pub(crate) mod held;
 #[cfg(test)]
+#[path = "tests/path.rs"]
 pub(crate) mod path;
 mod sender;
 pub mod sequencer;

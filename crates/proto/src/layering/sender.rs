@@ -7,6 +7,7 @@ use super::Layering;
 use super::ceiling::Ceiling;
 use super::channels::{DynamicChannels, Slot, Wave};
 use super::spacing::Spacing;
+use crate::admission::AdmissionKey;
 use crate::auth::lead;
 use crate::control::{Departure, Overload, SenderControl};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
@@ -280,6 +281,10 @@ impl SenderControl for DynamicSender {
 
     fn timeout(&mut self, now: Instant) {
         self.give_up(now);
+    }
+
+    fn set_admission_key(&mut self, key: AdmissionKey) {
+        self.answers.set_key(key);
     }
 
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {

@@ -2,8 +2,9 @@
 
 use core::net::IpAddr;
 
-use super::receivers::Receivers;
+use super::dismissal::Dismissals;
 use super::receivers::RoundTrip;
+use super::receivers::{Receivers, UNPROVEN};
 use super::{Epoch, LeSbccConfig, Module, Samples};
 use crate::control::Value;
 use crate::measure::throughput_with_timeout;
@@ -16,13 +17,22 @@ const FADING_ROUND_TRIPS: f64 = 100.0;
 /// Maximum rate of the TFRC module before the first loss event, in packets per second (Thapliyal et al., TFRC
 /// module).
 const START_PACKETS_PER_SEC: f64 = 1_000.0;
+/// Floor of the rate with dismissal: this part of the maximum rate, or [`FLOOR_MAX`] if lower.
+const FLOOR_SHARE: u64 = 50;
+const FLOOR_MAX: Rate = Rate::from_kilobits(200);
+/// The rate is at the floor below this multiple of the floor: between two reductions the rate grows.
+const AT_FLOOR: f64 = 2.0;
+/// NAKs of unproven addresses hold the rate below this share of the maximum rate for as long as a receiver
+/// holds the rate at the floor. By short round trips, forged NAKs keep the rate far above the floor and far
+/// below the path's.
+const UNPROVEN_SHARE: f64 = 0.25;
 /// Number of halvings in the search for a loss event rate: precise to a part in 10^12.
 const SEARCH_STEPS: u32 = 48;
 
 /// A receiver's indication that a packet is missing.
 #[derive(Clone, Copy, Debug)]
 pub struct Indication {
-    /// Source address of the NAK.
+    /// Source address of the NAK; [`UNPROVEN`] if the address is unproven where addresses have to be.
     pub receiver: IpAddr,
     /// Time of the packet's last transmission; time of the first transmission while a repair is under way
     /// that cannot be missing yet.
@@ -60,6 +70,8 @@ pub struct ChainCounters {
     pub passed: u64,
     /// Output of ATF: reductions of the rate, or new intervals of TFRC.
     pub reductions: u64,
+    /// Receivers dismissed.
+    pub dismissed: u64,
 }
 
 /// Chain of stages from loss indications to a rate.
@@ -80,6 +92,9 @@ pub struct Chain {
     next_increase: Instant,
     next_fading: Instant,
     intervals: Intervals,
+    dismissals: Dismissals,
+    /// Reductions before the last start.
+    reductions_before: u64,
     /// Whether a departure found nothing to send since the last increase.
     is_idle: bool,
     counters: ChainCounters,
@@ -107,6 +122,8 @@ impl Chain {
             silence_end: now,
             epoch_end: now,
             intervals: Intervals::default(),
+            dismissals: Dismissals::default(),
+            reductions_before: 0,
             is_idle: false,
             counters: ChainCounters::default(),
         };
@@ -130,6 +147,26 @@ impl Chain {
     /// Returns the configured maximum rate, if any.
     pub const fn max_rate(&self) -> Option<Rate> {
         self.config.max_rate
+    }
+
+    /// Whether receivers can be dismissed.
+    pub const fn dismisses(&self) -> bool {
+        self.config.dismisses
+    }
+
+    /// Whether the NAKs of a receiver set no rate.
+    pub fn is_dismissed(&self, now: Instant, receiver: IpAddr) -> bool {
+        self.config.dismisses && self.dismissals.contains(now, receiver)
+    }
+
+    /// Returns the configured minimum rate; with dismissal, at least the lesser of 200 kbit/s and a fiftieth
+    /// of the maximum rate.
+    pub fn least_rate(&self) -> Option<Rate> {
+        let floor = || {
+            let share = self.config.max_rate.map(|rate| rate.as_bits() / FLOOR_SHARE);
+            share.and_then(Rate::from_bits).map_or(FLOOR_MAX, |share| share.min(FLOOR_MAX))
+        };
+        self.config.min_rate.or_else(|| self.config.dismisses.then(floor))
     }
 
     /// Returns the end of the pause after a reduction, before which nothing may be sent.
@@ -161,6 +198,9 @@ impl Chain {
         visit("loss_events", Value::Count(events));
         visit("passed", Value::Count(passed));
         visit("reductions", Value::Count(reductions));
+        if self.config.dismisses {
+            visit("dismissed", Value::Count(self.counters.dismissed));
+        }
         visit("receivers", Value::Count(self.receivers.len() as u64));
         if let Some((address, share)) = self.receivers.worst() {
             visit("worst", Value::Address(address));
@@ -201,6 +241,8 @@ impl Chain {
             Samples::Noticed => indication.noticed,
             Samples::Sent => Some(indication.sent),
         };
+        // An unproven address may forge the sample.
+        let began = began.filter(|_| indication.receiver != UNPROVEN);
         let sample = began.map(|began| now.since(began).min(self.config.rtt_max));
         let sample = sample.filter(|sample| self.is_round_trip(indication, *sample));
         if let Some(sample) = sample.filter(|sample| self.rtt.sample(*sample)) {
@@ -287,7 +329,7 @@ impl Chain {
     /// Whether pauses keep the average rate above the configured minimum rate. Pauses take up to half of the
     /// time, after a reduction by half.
     fn may_pause(&self) -> bool {
-        self.config.min_rate.is_none_or(|least| self.rate >= 4.0 * bytes_per_second(least))
+        self.least_rate().is_none_or(|least| self.rate >= 4.0 * bytes_per_second(least))
     }
 
     fn close_interval(&mut self) {
@@ -334,11 +376,33 @@ impl Chain {
             self.receivers.fade();
             self.next_fading = now + Duration::from_secs_f64(FADING_ROUND_TRIPS * self.rtt.srtt());
         }
+        if self.config.dismisses {
+            self.watch_floor(now);
+        }
         if self.next_increase <= now {
             self.increase(now);
             self.is_idle = false;
             self.next_increase = now + self.increase_period();
         }
+    }
+
+    /// Dismisses the worst receiver if that receiver has long held the rate at the floor, and starts again.
+    fn watch_floor(&mut self, now: Instant) {
+        let floor = self.least_rate().map_or(0.0, bytes_per_second);
+        let share = self.config.max_rate.map_or(0.0, |most| UNPROVEN_SHARE * bytes_per_second(most));
+        let held = if self.receivers.is_worst(UNPROVEN) { share } else { 0.0 };
+        let is_at_floor = self.rate <= held.max(AT_FLOOR * floor);
+        if !self.dismissals.is_due(now, is_at_floor, self.counters.reductions) {
+            return;
+        }
+        let Some(worst) = self.receivers.forget_worst() else { return };
+        self.dismissals.dismiss(now, worst);
+        self.counters.dismissed += 1;
+        self.reductions_before = self.counters.reductions;
+        self.start = Start::heard_already();
+        (self.silence_end, self.epoch_end) = (now, now);
+        self.intervals = Intervals::default();
+        self.record(now);
     }
 
     fn increase(&mut self, now: Instant) {
@@ -361,7 +425,7 @@ impl Chain {
 
     /// Whether the rate doubles.
     fn is_starting(&self) -> bool {
-        self.config.doubles_at_start && self.counters.reductions == 0
+        self.config.doubles_at_start && self.counters.reductions == self.reductions_before
     }
 
     fn record(&mut self, now: Instant) {
@@ -383,7 +447,7 @@ impl Chain {
     /// per second if slower.
     fn set_rate(&mut self, rate: f64) {
         let floor = f64::from(self.config.segment_bytes) / self.rtt.timeout().max(1.0);
-        let floor = self.config.min_rate.map_or(floor, |least| floor.max(bytes_per_second(least)));
+        let floor = self.least_rate().map_or(floor, |least| floor.max(bytes_per_second(least)));
         let most = self.config.max_rate.map_or(f64::MAX, bytes_per_second);
         self.rate = rate.max(floor).min(most);
     }
@@ -428,6 +492,11 @@ impl Start {
         if self.end.is_none() && is_higher && self.rates.len() < RATES_MAX {
             self.rates.push((now, rate));
         }
+    }
+
+    /// Start of a session that receivers have answered.
+    pub(super) fn heard_already() -> Self {
+        Self { is_heard: true, ..Self::default() }
     }
 
     /// Records a receiver's answer to the first packet. Returns the answer time that applies to the

@@ -23,7 +23,8 @@
 //! of a packet. State is at most [`LeSbccConfig::with_receivers_max`] receivers of [`RECEIVER_BYTES_MAX`]
 //! bytes.
 //!
-//! A receiver that claims to lose every packet looks like a receiver behind a dead link. Either receiver
+//! With [`LeSbccConfig::with_dismissal`], a receiver that holds the rate at a floor is dismissed. Otherwise,
+//! a receiver that claims to lose every packet looks like a receiver behind a dead link. Either receiver
 //! brings the rate down to the floor, and no lower. An operator may set a higher floor
 //! ([`LeSbccConfig::with_min_rate`]).
 //!
@@ -32,12 +33,13 @@
 //! configured.
 
 mod chain;
+mod dismissal;
 mod receivers;
 #[cfg(test)]
 mod tests;
 
 pub use chain::{Chain, ChainCounters, Indication, Intervals, Stage};
-pub use receivers::{RECEIVER_BYTES_MAX, Receivers, RoundTrip};
+pub use receivers::{RECEIVER_BYTES_MAX, Receivers, RoundTrip, UNPROVEN};
 
 use crate::rate::Rate;
 use crate::time::Duration;
@@ -107,6 +109,7 @@ pub struct LeSbccConfig {
     pub(super) epoch: Epoch,
     pub(super) module: Module,
     pub(super) samples: Samples,
+    pub(super) dismisses: bool,
 }
 
 impl LeSbccConfig {
@@ -130,7 +133,18 @@ impl LeSbccConfig {
             epoch: Epoch::Code,
             module: Module::Aimd,
             samples: Samples::Noticed,
+            dismisses: false,
         }
+    }
+
+    /// Whether one receiver cannot hold all others at a very low rate. The rate then stays above
+    /// [`Chain::least_rate`]; a receiver that holds the rate there for 10 s is dismissed for 5 minutes, and
+    /// the rate doubles again as at the start. NAKs of unproven addresses count as those of one receiver.
+    /// Default: no, as in the paper.
+    #[must_use]
+    pub fn with_dismissal(mut self, dismisses: bool) -> Self {
+        self.dismisses = dismisses;
+        self
     }
 
     /// Sets the initial round-trip time, at least 1 ms. Default: 200 ms.

@@ -37,6 +37,8 @@ struct Receiver {
 
 /// The unspecified address, from which no datagram comes.
 const OTHERS: u128 = 0;
+/// Receiver that stands for all receivers of unproven addresses, and for all beyond the table's bound.
+pub const UNPROVEN: IpAddr = IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED);
 
 /// Receivers with recent loss events. An indication takes constant time, regardless of the number of
 /// receivers.
@@ -138,6 +140,26 @@ impl Receivers {
     pub fn worst(&self) -> Option<(IpAddr, f64)> {
         let address = core::net::Ipv6Addr::from_bits(self.worst).to_canonical();
         (self.worst != OTHERS && !self.is_empty()).then_some((address, self.most / self.sum))
+    }
+
+    /// Forgets the receiver with most recent loss events, and returns the receiver; `None` before the first
+    /// event.
+    pub(super) fn forget_worst(&mut self) -> Option<IpAddr> {
+        let index = self.find(self.worst)?;
+        let worst = core::net::Ipv6Addr::from_bits(self.worst).to_canonical();
+        self.forget(index);
+        self.most = 0.0;
+        for receiver in &self.receivers {
+            if receiver.count > self.most {
+                (self.most, self.worst) = (receiver.count, receiver.key);
+            }
+        }
+        Some(if worst.is_unspecified() { UNPROVEN } else { worst })
+    }
+
+    /// Whether `receiver` has most recent loss events.
+    pub(super) fn is_worst(&self, receiver: IpAddr) -> bool {
+        !self.is_empty() && self.worst == key(receiver)
     }
 
     /// Returns the faded number of loss events of a receiver.

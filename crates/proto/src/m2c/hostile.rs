@@ -1,12 +1,15 @@
 //! Faults between a sender and a receiver, and their effects.
 
 use headwater_wire::cci::WebrcCci;
+use rand::Rng;
 
 use super::*;
 use crate::control::{PathStatus, ReceiverControl};
 use crate::layering::path::{BYTES, Run, at, measure};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender};
+use crate::machine::Ecn;
 use crate::rate::Rate;
+use crate::rng::Seed;
 use crate::time::{Duration, Instant};
 
 fn layers(max: u64) -> DynamicConfig {
@@ -131,6 +134,73 @@ fn forged_losses_make_no_levels_left() {
     let path = path_of(&mut run);
     assert_eq!(path.levels_left, 0, "losses alone are no overload: {path:?}");
     is_unharmed(&mut run, 130, 190);
+}
+
+#[test]
+fn a_clock_that_jumps_is_followed() {
+    // Seconds by which the receiver's clock jumps. A host that was suspended falls behind.
+    for jump in [0.4, 3.0, 70.0, 4_000.0] {
+        for is_ahead in [true, false] {
+            let receiver = Receiver::new(layers(4_000), ReceiverConfig::new()).unwrap();
+            let mut run = Run::new(layers(4_000), receiver, 1_000, 4, 5);
+            let jump = Duration::from_secs_f64(jump);
+            run.path.ahead = if is_ahead { Duration::ZERO } else { jump };
+            run.start();
+            run.until(at(60_000));
+            run.path.ahead = if is_ahead { jump } else { Duration::ZERO };
+            let (rate, loss) = measure(&mut run, 120, 180);
+            let jump = jump.as_secs_f64();
+            assert!(
+                rate > 800.0 && loss < 0.15,
+                "{rate:.0} kbit/s, loss {loss:.3}, jump of {jump} s, ahead: {is_ahead}"
+            );
+        }
+    }
+}
+
+#[test]
+fn forged_marks_cost_no_more_than_honest_losses() {
+    let mut run = settled();
+    let base = run.sender.channels().dynamic_channels();
+    for tenth in 600..1_200_u64 {
+        run.until(at(100 * tenth));
+        let channels = run.sender.channels();
+        // A copy of the last packet of the base channel, with a mark.
+        let slot = channels.slot_at(run.now);
+        let packet =
+            run.now.since(channels.slot_start(slot)).as_nanos() * channels.base_per_slot() / 5_000_000_000;
+        let cci = WebrcCci {
+            slot: channels.slot_index(slot),
+            channel: base,
+            sequence: u32::try_from(packet.saturating_sub(1)).unwrap(),
+        };
+        run.give_with(0, cci, Ecn::CongestionExperienced);
+    }
+    let path = path_of(&mut run);
+    assert_eq!(path.levels_left, 0, "marks alone are no overload: {path:?}");
+    is_unharmed(&mut run, 130, 190);
+}
+
+#[test]
+fn packets_of_chance_end_and_fill_nothing() {
+    for seed in 0..4 {
+        let mut run = settled();
+        let mut draws = Seed(seed).stream("forged", 0);
+        let channels = run.sender.channels().dynamic_channels();
+        for step in 0..6_000 {
+            run.until(at(60_000 + 10 * step));
+            let (place, sequence) = (draws.next_u64(), draws.next_u64());
+            // Half of the packets claim the present slot.
+            let now = run.sender.channels().slot_index(run.sender.channels().slot_at(run.now));
+            let slot = if place.is_multiple_of(2) { now } else { (place >> 16) as u16 };
+            let channel = u16::try_from((place >> 32) % u64::from(channels + 2)).unwrap();
+            let sequence = u32::try_from(sequence % 65_536).unwrap();
+            let ecn = if place & 4 == 0 { Ecn::NotCapable } else { Ecn::CongestionExperienced };
+            run.give_with(u16::from(place & 8 == 0), WebrcCci { slot, channel, sequence }, ecn);
+            assert!(run.held() <= usize::from(channels) + 1);
+        }
+        is_unharmed(&mut run, 180, 240);
+    }
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Receiver {
     /// Returns the place of a packet in the schedule, if plausible at this time.
     fn place(&mut self, now: Instant, cci: WebrcCci) -> Option<Place> {
         let session = self.session.as_ref()?;
-        let place = session.clock.place(session.slot(), cci)?;
+        let place = session.clock.place(session.levels.slot, cci)?;
         let is_timely = session.clock.is_timely(now, &place);
         if is_timely {
             self.astray = 0;
@@ -127,7 +127,7 @@ impl Receiver {
     /// Leaves all channels except the base; the next base packet restarts the clock.
     fn forget(&mut self) {
         let Some(session) = self.session.take() else { return };
-        for channel in session.channels() {
+        for channel in session.levels.channels(&session.clock.channels) {
             self.wishes.push(Membership::Leave(channel));
         }
         self.base = Holes::default();
@@ -182,8 +182,10 @@ impl Receiver {
 
     /// Advances to a new slot: leaves the lowest channels, which are silent now.
     fn turn(&mut self, slot: Slot) {
-        let Some(session) = self.session.as_mut().filter(|session| slot > session.slot()) else { return };
-        while let Some((channel, lost)) = session.quiescent(slot) {
+        let Some(session) = self.session.as_mut().filter(|session| slot > session.levels.slot) else {
+            return;
+        };
+        while let Some((channel, lost)) = session.levels.quiescent(&session.clock.channels, slot) {
             self.reception.lost += lost;
             self.wishes.push(Membership::Leave(channel));
         }
@@ -248,17 +250,17 @@ impl ReceiverControl for Receiver {
             fair_rate: Rate::of_packets(fair_rate, self.layers.packet_bytes()),
             rtt: Some(Duration::from_secs_f64(rtt)),
             loss_event_rate,
-            path: session.path_status(self.layers.packet_bytes()),
+            path: session.path_status(shifted(now), self.layers.packet_bytes()),
             ..control::Status::default()
         }
     }
 
     fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
         let Some(prober) = self.prober.as_mut() else { return false };
-        let queueing = self.session.as_ref().map_or(0.0, |session| session.delay.queueing_last());
+        let queueing = self.session.as_ref().map_or(0.0, |session| session.path.delay.queueing_last());
         let is_answer = prober.answered(now, datagram, queueing);
         if let Some(session) = self.session.as_mut() {
-            session.asked = prober.rtt();
+            session.path.asked = prober.rtt();
         }
         is_answer
     }
@@ -268,15 +270,17 @@ impl ReceiverControl for Receiver {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let joining = self.session.as_ref().and_then(Session::patience);
+        let joining = self.session.as_ref().and_then(|session| session.levels.patience());
         let question = self.prober.as_ref().and_then(Prober::poll_timeout);
         joining.map(unshifted).into_iter().chain(question).min()
     }
 
     fn timeout(&mut self, now: Instant) {
         let now = shifted(now);
-        if let Some(session) =
-            self.session.as_mut().filter(|session| session.patience().is_some_and(|until| until <= now))
+        if let Some(session) = self
+            .session
+            .as_mut()
+            .filter(|session| session.levels.patience().is_some_and(|until| until <= now))
         {
             session.abandon(now, &mut self.wishes);
         }

@@ -2,15 +2,19 @@
 
 mod delay;
 mod holes;
+mod line;
 mod meter;
 mod overload;
 mod tfrc;
+mod waits;
 
 pub use delay::RoundTrip;
 pub(crate) use delay::seconds;
 pub use delay::{JoinLatency, OneWayDelay};
 pub use holes::SequenceTracker;
 pub use holes::{Found, Holes};
+pub(crate) use line::WeightedLine;
 pub use meter::RateMeter;
 pub use overload::Overload;
 pub use tfrc::{LossIntervals, interval_at, throughput, throughput_with_timeout};
+pub use waits::Waits;

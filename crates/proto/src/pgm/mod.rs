@@ -26,6 +26,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod transmit_window;
+mod words;
 pub mod zmq;
 
 use headwater_wire::pgm::PgmPacketError;

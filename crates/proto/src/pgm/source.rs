@@ -1,15 +1,18 @@
 //! The sending end.
 
+use core::net::IpAddr;
 use std::collections::VecDeque;
 
-use headwater_wire::pgm::{Body, Fragment, NAK_LIST_MAX, Options, Packet, PgmReport};
+use headwater_wire::pgm::{Body, Fragment, NAK_LIST_MAX, Options, Packet, PgmReport, PgmWord};
 
 use super::Malformed;
 use super::config::{Answers, Mode, SourceConfig};
 use super::roll_call::RollCall;
 use super::transmit_window::TransmitWindow;
+use super::words::NakWords;
+use crate::admission::AdmissionKey;
 use crate::control::{Overload, Value};
-use crate::le_sbcc::{Chain, Indication};
+use crate::le_sbcc::{Chain, Indication, UNPROVEN};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
 use crate::pacing::{BURST, Pacer, RateCap};
 use crate::rate::Rate;
@@ -49,6 +52,8 @@ pub struct Refused {
     pub future: u64,
     /// NAKs for packets that are no longer kept.
     pub past: u64,
+    /// NAKs of dismissed receivers.
+    pub dismissed: u64,
 }
 
 /// Counters of a source.
@@ -100,6 +105,8 @@ pub struct PgmSource {
     ncfs_made: usize,
     spm: Spm,
     roll_call: Option<RollCall>,
+    /// Words of receivers; `None` if NAKs count by their source address alone.
+    words: Option<NakWords>,
     /// Departure time of the first packet that receivers answer: data, or an SPM.
     began: Option<Instant>,
     is_finishing: bool,
@@ -136,11 +143,27 @@ impl PgmSource {
             ncfs_made: 0,
             spm: Spm { sequence: 0, next: now, heartbeat: 0, last: None },
             roll_call: (config.roll_call && config.mode == Mode::Pgm).then(RollCall::new),
+            words: None,
             began: None,
             is_finishing: false,
             is_sent_told: false,
             counters: SourceCounters::default(),
         }
+    }
+
+    /// Counts NAKs without a valid word as those of one receiver, if the control dismisses receivers. `key`
+    /// must be secret.
+    pub(super) fn set_admission_key(&mut self, key: AdmissionKey) {
+        self.words = self.chain().is_some_and(Chain::dismisses).then(|| NakWords::new(key));
+    }
+
+    /// Returns the next answer that carries a word to a receiver.
+    pub(super) fn poll_word(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        let (to, word) = self.words.as_mut()?.pop()?;
+        let options = Options { word: Some(word), ..Options::default() };
+        let packet = Packet { options, ..self.packet(Body::Spmr) };
+        let bytes = packet.emit(buffer).ok()?;
+        Some(Transmit { destination: Destination::Unicast(to), bytes, ecn: Ecn::NotCapable })
     }
 
     /// Takes a message, and splits a message longer than a packet into several packets. Returns false and
@@ -231,6 +254,9 @@ impl PgmSource {
         visit("confirmations", Value::Count(counters.ncfs));
         visit("asked_future", Value::Count(counters.refused.future));
         visit("asked_past", Value::Count(counters.refused.past));
+        if self.words.is_some() {
+            visit("asked_dismissed", Value::Count(counters.refused.dismissed));
+        }
         visit("foreign", Value::Count(counters.refused.foreign));
         visit("malformed", Value::Count(counters.refused.malformed.total()));
     }
@@ -334,13 +360,16 @@ impl PgmSource {
                 self.nak(now, datagram, &report, &packet.options);
             }
             Body::Nak(_) => self.counters.refused.foreign += 1,
-            Body::Spmr => self.spmr(now),
+            Body::Spmr => self.spmr(now, datagram, packet.options.word),
             _ => self.counters.refused.malformed.misplaced += 1,
         }
     }
 
     /// Handles an SPMR: a receiver hears the source, and the receiver's host knows the path to the source.
-    fn spmr(&mut self, now: Instant) {
+    fn spmr(&mut self, now: Instant, datagram: &Datagram<'_>, word: Option<PgmWord>) {
+        if let (Some(words), Some(_)) = (&mut self.words, word) {
+            words.answer(now, datagram.source);
+        }
         if let (SourceControl::LeSbcc(chain), Some(began)) = (&mut self.control, self.began) {
             chain.heard(now.since(began));
         }
@@ -350,6 +379,7 @@ impl PgmSource {
     }
 
     fn nak(&mut self, now: Instant, datagram: &Datagram<'_>, report: &PgmReport, options: &Options) {
+        let Some(receiver) = self.nak_receiver(now, datagram, options.word) else { return };
         let mut confirmed = Options::default();
         let mut first = None;
         let list = options.nak_list.as_slice();
@@ -359,7 +389,7 @@ impl PgmSource {
         let is_missing = |sequence| sequence == report.sequence || list.contains(&sequence);
         for sequence in core::iter::once(report.sequence).chain(list.iter().copied()) {
             let is_noticed = cut != Some(&sequence) && !is_missing(sequence.wrapping_add(1));
-            if !self.asked(now, datagram, sequence, is_noticed) {
+            if !self.asked(now, receiver, sequence, is_noticed) {
                 continue;
             }
             match first {
@@ -374,10 +404,34 @@ impl PgmSource {
         self.ncfs.push_back(Packet { options: confirmed, ..self.packet(Body::Ncf(report)) });
     }
 
+    /// Returns the receiver that a NAK counts for; `None` for the NAKs of a dismissed receiver, which are
+    /// neither counted nor confirmed.
+    fn nak_receiver(
+        &mut self,
+        now: Instant,
+        datagram: &Datagram<'_>,
+        word: Option<PgmWord>,
+    ) -> Option<IpAddr> {
+        let ip = datagram.source.ip();
+        let (Some(words), SourceControl::LeSbcc(chain)) = (&mut self.words, &self.control) else {
+            return Some(ip);
+        };
+        let is_proven = word.is_some_and(|word| words.check(now, datagram.source, &word.word));
+        let receiver = if is_proven { ip } else { UNPROVEN };
+        if !chain.is_dismissed(now, receiver) {
+            return Some(receiver);
+        }
+        self.counters.refused.dismissed += 1;
+        if is_proven {
+            words.tell_dismissed(now, datagram.source);
+        }
+        None
+    }
+
     /// Handles a NAK for a packet: reports the loss to the control, and schedules a repair. `is_noticed`
     /// tells whether the following packet, rather than a later packet, revealed the loss. Returns whether to
     /// confirm the NAK.
-    fn asked(&mut self, now: Instant, datagram: &Datagram<'_>, sequence: u32, is_noticed: bool) -> bool {
+    fn asked(&mut self, now: Instant, receiver: IpAddr, sequence: u32, is_noticed: bool) -> bool {
         let spacing = self.repair_spacing();
         let answer = self.chain().map_or(0.0, |chain| chain.round_trip().spacing());
         let answer = Duration::from_secs_f64(answer);
@@ -416,7 +470,7 @@ impl PgmSource {
         if let SourceControl::LeSbcc(chain) = &mut self.control
             && !is_answer
         {
-            chain.indication(now, &Indication { receiver: datagram.source.ip(), sent, noticed });
+            chain.indication(now, &Indication { receiver, sent, noticed });
             self.follow_rate(now);
         }
         !is_confirmed

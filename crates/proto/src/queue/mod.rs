@@ -12,15 +12,13 @@
 //! | [`QueueConfig::Priority`] | marks a session's top group only: SIM (Gorinsky et al. 2008) |
 //! | [`QueueConfig::Policer`] | a token bucket without a queue of its own |
 //! | [`QueueConfig::Codel`] | RFC 8289, with ECN; decides when packets leave ([`Discipline::dequeue`]) |
-//!
-//! [`loss`] has the models of random and scripted loss, applied behind the queue.
 
 mod codel;
-pub mod loss;
 mod policer;
 mod priority;
 mod red;
 #[cfg(test)]
+#[path = "tests/statistics.rs"]
 mod statistics;
 
 use rand::Rng;
@@ -30,7 +28,6 @@ use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
 pub use codel::{Codel, CodelConfig, Head};
-pub use loss::{GilbertElliott, Loss, LossConfig};
 pub use policer::{Policer, PolicerConfig};
 pub use priority::{Marking, Priority, PriorityConfig, RANK_BITS_DEFAULT, SESSIONS_MAX, THRESHOLD_DEFAULT};
 pub use red::{Red, RedConfig, Thresholds, Weight};

@@ -13,12 +13,15 @@ use std::collections::VecDeque;
 use headwater_wire::rtt::Message;
 use rand::Rng;
 
+use crate::admission::{AdmissionKey, PrefixLimiter};
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::rng::{Seed, Stream};
 use crate::time::{Duration, Instant};
 
 /// Maximum number of queued answers; further questions stay unanswered.
 const WAITING_MAX: usize = 32;
+/// Burst of answers to one network.
+const NETWORK_BURST: u32 = 4;
 /// Interval at which the pause adapts to the rate of questions.
 const PERIOD: Duration = Duration::from_secs(10);
 /// Minimum and maximum of the pause announced in answers, in seconds.
@@ -27,10 +30,12 @@ const PAUSE_MAX: u16 = 3_600;
 
 /// Answers to round-trip questions, at a limited rate.
 ///
-/// No state about receivers is kept. Memory: 32 queued answers.
+/// No state about receivers is kept. Memory: 32 queued answers, and 32 kB of limits by network.
 #[derive(Clone, Debug)]
 pub struct Answers {
     per_second: u32,
+    /// Limits by network; `None` without a key.
+    networks: Option<PrefixLimiter>,
     waiting: VecDeque<(SocketAddr, u64)>,
     /// Number of answers permitted now, and the time of the last update.
     credit: f64,
@@ -55,6 +60,7 @@ impl Answers {
     pub fn new(per_second: u32) -> Self {
         Self {
             per_second,
+            networks: None,
             waiting: VecDeque::new(),
             credit: f64::from(per_second),
             credited: Instant::ZERO,
@@ -62,6 +68,12 @@ impl Answers {
             asked: 0,
             period_began: Instant::ZERO,
         }
+    }
+
+    /// Limits the answers to each network to 20 a second, so that questions from one network leave answers
+    /// for others. `key` must be secret. Without a call, all networks share one limit.
+    pub fn set_key(&mut self, key: AdmissionKey) {
+        self.networks = Some(PrefixLimiter::new(key, NETWORK_BURST));
     }
 
     /// Processes a datagram sent to the sender; anything but a question is ignored.
@@ -75,7 +87,9 @@ impl Answers {
         let earned = now.since(self.credited).as_secs_f64() * f64::from(self.per_second);
         self.credit = (self.credit + earned).min(f64::from(self.per_second));
         self.credited = now;
-        if self.credit >= 1.0 && self.waiting.len() < WAITING_MAX {
+        let has_room = self.credit >= 1.0 && self.waiting.len() < WAITING_MAX;
+        let ip = datagram.source.ip();
+        if has_room && self.networks.as_mut().is_none_or(|networks| networks.admits(now, ip)) {
             self.credit -= 1.0;
             self.waiting.push_back((datagram.source, nonce));
         }
@@ -305,6 +319,24 @@ mod tests {
             pause = pause_s;
         }
         assert_eq!(pause, PAUSE_MIN);
+    }
+
+    #[test]
+    fn a_flood_of_one_network_leaves_answers_for_others() {
+        let mut answers = Answers::default();
+        answers.set_key([5; 32]);
+        let mut served = 0;
+        for ms in 0..10_000_u64 {
+            let source = SocketAddr::from(([198, 51, 100, u8::try_from(ms % 250).unwrap()], 4_242));
+            let payload = question(ms);
+            answers
+                .asked(at(ms), &Datagram { source, channel: None, ecn: Ecn::NotCapable, payload: &payload });
+            while answers.poll_transmit(&mut [0; 64]).is_some() {}
+            if ms % 100 == 50 {
+                served += u32::from(ask(&mut answers, at(ms), &question(ms)).is_some());
+            }
+        }
+        assert_eq!(served, 100, "ten questions a second");
     }
 
     #[test]

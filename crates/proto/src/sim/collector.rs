@@ -7,11 +7,15 @@ use headwater_wire::sim::SimReport;
 
 use super::is_later;
 use super::schedule::{clock, duration, tenths};
+use crate::admission::network;
 use crate::machine::InterfaceId;
 use crate::time::{Duration, Instant};
 
 /// Maximum number of writers of reports that are remembered; reports of further writers are refused.
 pub const CHILDREN_MAX: usize = 1 << 16;
+/// Maximum number of writers of a network (/24 of IPv4, /56 of IPv6), if writers are limited: a host with
+/// many addresses counts as few receivers.
+pub const NETWORK_WRITERS_MAX: usize = 8;
 /// Number of consecutive missed requests after which a writer is forgotten: a receiver that left, or an
 /// aggregator that fell silent.
 const MISSED_MAX: u8 = 4;
@@ -31,8 +35,8 @@ pub enum Refused {
     /// The report echoes a packet that was never sent or was sent more than 4 s before the request, or claims
     /// a longer hold than the time since the echoed packet.
     Absurd,
-    /// There are already [`CHILDREN_MAX`] writers, or as many reports that stand for another request than the
-    /// answered request.
+    /// There are already [`CHILDREN_MAX`] writers, or [`NETWORK_WRITERS_MAX`] of the writer's network, or
+    /// [`CHILDREN_MAX`] reports that stand for another request than the answered request.
     Crowded,
 }
 
@@ -78,6 +82,8 @@ struct Request {
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
     session: u32,
+    /// Whether a network has at most [`NETWORK_WRITERS_MAX`] writers.
+    limits_networks: bool,
     request: Option<Request>,
     /// The previous request.
     previous: Option<Request>,
@@ -100,6 +106,7 @@ impl Collector {
     pub fn new(session: u32, groups: u16) -> Self {
         Self {
             session,
+            limits_networks: false,
             request: None,
             previous: None,
             tallies: vec![None; groups.into()],
@@ -111,6 +118,19 @@ impl Collector {
             is_settled: false,
             settled: 0,
         }
+    }
+
+    /// Limits the writers of a network to [`NETWORK_WRITERS_MAX`]. Default: no limit, as in simulations.
+    pub fn limit_networks(&mut self) {
+        self.limits_networks = true;
+    }
+
+    /// Whether the network of a new writer has as many writers as it may have. Writers of an interface are
+    /// in the order of their addresses.
+    fn is_network_full(&self, (interface, from): Writer) -> bool {
+        let [first, last] = network(from.ip());
+        let range = (interface, SocketAddr::new(first, 0))..=(interface, SocketAddr::new(last, u16::MAX));
+        self.limits_networks && self.children.range(range).nth(NETWORK_WRITERS_MAX - 1).is_some()
     }
 
     /// Returns the number and the start of the request under way.
@@ -199,7 +219,7 @@ impl Collector {
         report: &SimReport,
     ) -> Result<(), Refused> {
         if !self.children.contains_key(&writer) {
-            if self.children.len() == CHILDREN_MAX {
+            if self.children.len() == CHILDREN_MAX || !is_router && self.is_network_full(writer) {
                 return Err(Refused::Crowded);
             }
             self.children.insert(writer, Child::default());

@@ -33,6 +33,7 @@ pub struct RouterConfig {
     groups: u16,
     routers: Vec<InterfaceId>,
     trust: Trust,
+    limits_networks: bool,
 }
 
 impl RouterConfig {
@@ -44,7 +45,15 @@ impl RouterConfig {
             groups: groups.clamp(1, super::GROUPS_MAX),
             routers: Vec::new(),
             trust: Trust::Nobody,
+            limits_networks: false,
         }
+    }
+
+    /// Whether a network has at most 8 writers of reports. Default: no.
+    #[must_use]
+    pub const fn with_network_limit(mut self, limits: bool) -> Self {
+        self.limits_networks = limits;
+        self
     }
 
     /// Sets the interfaces that lead to other aggregation routers only; reports from these interfaces speak
@@ -108,9 +117,13 @@ pub struct AggregationRouter {
 impl AggregationRouter {
     /// Creates a router without children. The router's identifier in reports is drawn from `seed`.
     pub fn new(config: RouterConfig, seed: Seed) -> Self {
+        let mut collector = Collector::new(config.session, config.groups);
+        if config.limits_networks {
+            collector.limit_networks();
+        }
         Self {
             id: seed.stream("sim/router", 0).next_u32(),
-            collector: Collector::new(config.session, config.groups),
+            collector,
             upstream: None,
             rtt: RTT_FIRST,
             peak: None,

@@ -9,6 +9,7 @@ use super::rates::Rates;
 use super::schedule::Lane;
 use super::schedule::clock;
 use super::{RTT_KEPT, SimConfig};
+use crate::admission::AdmissionKey;
 use crate::control::{Departure, Overload, SenderControl};
 use crate::layering::Layering;
 use crate::layering::spacing::{HEADROOM, Spacing};
@@ -205,6 +206,10 @@ impl SimSender {
 }
 
 impl SenderControl for SimSender {
+    fn set_admission_key(&mut self, _key: AdmissionKey) {
+        self.collector.limit_networks();
+    }
+
     fn channels(&self) -> u16 {
         self.config.groups
     }

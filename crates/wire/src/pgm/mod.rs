@@ -23,6 +23,7 @@ use crate::bytes::{Writer, be16};
 pub use body::{Body, Kind, PgmReport};
 pub use options::{
     CongestionData, CongestionFeedback, Fragment, NAK_LIST_MAX, NakList, OPTIONS_MAX, Options, Parity,
+    PgmWord,
 };
 
 /// Bytes of the header that all packets have.

@@ -33,6 +33,9 @@ const FIN: u8 = 0x0E;
 const RST: u8 = 0x0F;
 const CONGESTION_DATA: u8 = 0x12;
 const CONGESTION_FEEDBACK: u8 = 0x13;
+/// Ours: `docs/reference/wire/pgm.md`. RFC 3208 leaves the number free.
+const WORD: u8 = 0x70;
+const WORD_DISMISSED: u8 = 1;
 
 /// A part of a message that takes several packets (section 9.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +86,15 @@ pub struct CongestionFeedback {
     pub receiver: IpAddr,
 }
 
+/// Proof that a receiver's address receives. OPT_WORD of our senders and receivers; other ends skip it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PgmWord {
+    /// The word; zeros ask for one.
+    pub word: [u8; 8],
+    /// Of a sender: the NAKs of this receiver set no rate for some minutes.
+    pub is_dismissed: bool,
+}
+
 /// Options of a packet. At most one of each kind; the last one counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
@@ -108,6 +120,8 @@ pub struct Options {
     pub congestion_data: Option<CongestionData>,
     /// OPT_PGMCC_FEEDBACK.
     pub congestion_feedback: Option<CongestionFeedback>,
+    /// OPT_WORD.
+    pub word: Option<PgmWord>,
 }
 
 impl NakList {
@@ -221,6 +235,13 @@ impl Options {
                 let (timestamp, (receiver, loss_rate)) = (word()?, address(&mut reader)?);
                 self.congestion_feedback = Some(CongestionFeedback { timestamp, loss_rate, receiver });
             }
+            WORD => {
+                let (high, low) = (word()?.to_be_bytes(), word()?.to_be_bytes());
+                let mut both = [0; 8];
+                both[..4].copy_from_slice(&high);
+                both[4..].copy_from_slice(&low);
+                self.word = Some(PgmWord { word: both, is_dismissed: bits[1] & WORD_DISMISSED != 0 });
+            }
             _ => return Ok(false),
         }
         if reader.rest.is_empty() { Ok(true) } else { Err(None) }
@@ -272,6 +293,10 @@ impl Options {
         let feedback = self.congestion_feedback.map(|said| {
             EncodedOption::Congestion(CONGESTION_FEEDBACK, said.timestamp, said.receiver, said.loss_rate)
         });
+        let word = self.word.map(|PgmWord { word: [a, b, c, d, e, f, g, h], is_dismissed }| {
+            let words = [u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]), 0];
+            EncodedOption::Words(WORD, if is_dismissed { WORD_DISMISSED } else { 0 }, words, 2)
+        });
         let all = [
             fragment,
             list,
@@ -284,6 +309,7 @@ impl Options {
             reset,
             data,
             feedback,
+            word,
         ];
         all.into_iter().flatten()
     }

@@ -1,7 +1,7 @@
 //! Messages of the Breadcrumb Forwarding Service.
 use std::net::SocketAddr;
 
-use headwater_wire::bcfs::{ExchangeError, Header, Kind, Label, Level};
+use headwater_wire::bcfs::{ExchangeError, Header, Kind, Label, Level, WORD_BYTES, word_mut};
 use headwater_wire::lct;
 use proptest::prelude::*;
 
@@ -12,6 +12,9 @@ const NULL: &str = "485742 11 0000000a 0001 20 04 1c77 0000 c0000201";
 const REPLY: &str = "485742 12 fffffffe 0002 1f 06 1c77 0000 20010db8000000000000000000000001";
 const ANY: &str = "485742 10 0000000a 0001 20 04 1c77 0001 c0000201";
 const AFTER_LOSS: &str = "485742 12 fffffffe 0002 1f 06 1c77 0002 20010db8000000000000000000000001";
+const CHALLENGE: &str = "485742 13 0000000a 0001 20 04 1c77 0001 c0000201";
+const RENEWAL: &str = "485742 13 0000000a 0001 20 04 1c77 0005 c0000201";
+const WORD: &str = "0123456789abcdef";
 const BODY: &str = "0123456789";
 
 fn ipv4() -> SocketAddr {
@@ -35,12 +38,17 @@ fn messages_are_these_bytes() {
     let reply = Header { hops: 31, ..Header::new(Kind::Reply, ipv6(), Label(0xFFFF_FFFE), Level(2)) };
     let any = Header { is_any: true, ..request };
     let after_loss = Header { follows_loss: true, ..reply };
+    let challenge = Header { kind: Kind::Challenge, ..any };
+    let renewal = Header { is_renewal: true, ..challenge };
     for (header, digits, body) in [
         (request, REQUEST, BODY),
         (null, NULL, ""),
         (reply, REPLY, BODY),
         (any, ANY, BODY),
         (after_loss, AFTER_LOSS, BODY),
+        (challenge, CHALLENGE, WORD),
+        (renewal, RENEWAL, WORD),
+        (null, NULL, "0123456789abcdef0000000000000000"),
     ] {
         assert_eq!(emitted(&header), hex(digits));
         let (datagram, body) = (hex(&format!("{digits}{body}")), hex(body));
@@ -62,7 +70,8 @@ fn other_datagrams_are_refused_with_the_reason() {
     };
     assert_eq!(changed(2, b'T'), Some(ExchangeError::Magic), "TFMCC");
     assert_eq!(changed(3, 0x20), Some(ExchangeError::Version(2)));
-    assert_eq!(changed(3, 0x13), Some(ExchangeError::Kind(3)));
+    assert_eq!(changed(3, 0x13), Some(ExchangeError::Length(20)), "a challenge has a word");
+    assert_eq!(changed(3, 0x14), Some(ExchangeError::Kind(4)));
     assert_eq!(changed(11, 5), Some(ExchangeError::Family(5)));
     assert_eq!(changed(11, 6), Some(ExchangeError::Length(20)), "IPv6 takes 32");
     for (digits, lens) in [(REQUEST, 3..20), (REPLY, 3..32)] {
@@ -73,9 +82,18 @@ fn other_datagrams_are_refused_with_the_reason() {
     assert_eq!(
         Header::parse(&hex(&format!("{NULL}00"))),
         Err(ExchangeError::Length(21)),
-        "a null has no body"
+        "a null has no content"
     );
     assert!(lct::Packet::new_checked(hex(REQUEST).as_slice()).is_err(), "no receiver of LCT takes it");
+}
+
+#[test]
+fn the_word_of_a_request_is_written_in_place() {
+    let mut worded = hex(&format!("{REQUEST}00000000000000000000000000000000"));
+    *word_mut(&mut worded).expect("a body of 16 bytes") = *b"12345678";
+    assert_eq!(Header::parse(&worded).expect("a request").1, b"12345678\0\0\0\0\0\0\0\0");
+    assert_eq!(word_mut(&mut hex(&format!("{REQUEST}{WORD}"))), None, "too short a body");
+    assert_eq!(word_mut(&mut [0; 40]), None);
 }
 
 #[test]
@@ -100,12 +118,14 @@ proptest! {
 
     #[test]
     fn what_is_written_is_read(
-        source in any::<SocketAddr>(), kind in 0..3_usize, (label, level, hops) in any::<(u32, u16, u8)>(),
+        source in any::<SocketAddr>(), kind in 0..4_usize, (label, level, hops) in any::<(u32, u16, u8)>(),
         mut body in prop::collection::vec(any::<u8>(), 0..40),
     ) {
-        let kind = [Kind::Request, Kind::Null, Kind::Reply][kind];
-        if kind == Kind::Null {
-            body.clear();
+        let kind = [Kind::Request, Kind::Null, Kind::Reply, Kind::Challenge][kind];
+        match kind {
+            Kind::Null => body.clear(),
+            Kind::Challenge => body.resize(WORD_BYTES, 0),
+            Kind::Request | Kind::Reply => {}
         }
         // Without what is not carried.
         let source = SocketAddr::new(source.ip().to_canonical(), source.port());

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 
 use headwater_wire::pgm::{
     Body, CongestionData, CongestionFeedback, Fragment, Gsi, NAK_LIST_MAX, NakList, Options, Packet, Parity,
-    PgmPacketError, PgmReport,
+    PgmPacketError, PgmReport, PgmWord,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -176,6 +176,14 @@ fn unknown_options_are_skipped_unless_the_packet_is_void_without() {
 }
 
 #[test]
+fn the_option_of_a_word_is_these_bytes() {
+    let word = Some(PgmWord { word: *b"\x01\x23\x45\x67\x89\xAB\xCD\xEF", is_dismissed: true });
+    let bytes = emitted(&up(Body::Spmr, Options { word, ..Options::default() }));
+    assert_eq!(bytes[16..], hex("00 04 0010 f0 0c 00 01 0123456789abcdef"));
+    assert_eq!(Packet::parse(&bytes).expect("a packet").options.word, word);
+}
+
+#[test]
 fn a_buffer_that_is_too_short_is_left_alone() {
     let packet = down(Body::Odata { sequence: 1, trail: 1, data: b"x" }, Options::default());
     let mut buffer = [0; 24];
@@ -210,6 +218,7 @@ prop_compose! {
         (syn, fin, reset) in (any::<bool>(), any::<bool>(), of(0..64u8)),
         data in of((any::<u32>(), address())),
         feedback in of((any::<u32>(), any::<u16>(), address())),
+        word in of(any::<([u8; 8], bool)>()),
     ) -> Options {
         let parity = parity.map(|(pro_active, on_demand, group_size)| Parity { pro_active, on_demand, group_size });
         let congestion_feedback = feedback
@@ -220,6 +229,7 @@ prop_compose! {
             join, parity, parity_group, group_size, syn, fin, reset,
             congestion_data: data.map(|(timestamp, acker)| CongestionData { timestamp, acker }),
             congestion_feedback,
+            word: word.map(|(word, is_dismissed)| PgmWord { word, is_dismissed }),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::net::IpAddr;
 
-use headwater_proto::queue::Loss;
+use crate::network::Loss;
 use headwater_proto::{Duration, Ecn, Instant, Seed};
 
 use super::core::{Core, DirectDelivery};

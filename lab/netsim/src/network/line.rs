@@ -76,7 +76,9 @@ impl<T> Line<T> {
 
 #[cfg(test)]
 mod tests {
-    use headwater_proto::queue::{LossConfig, QueueConfig};
+    use headwater_proto::queue::QueueConfig;
+
+    use super::super::LossConfig;
     use headwater_proto::{Duration, Rate};
 
     use super::*;

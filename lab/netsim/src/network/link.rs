@@ -12,16 +12,13 @@
 
 use std::collections::VecDeque;
 
-use headwater_proto::queue::{
-    DropReason, GroupAddress, Head, LossConfig, Occupancy, Offered, ParameterError, Verdict,
-};
+use headwater_proto::queue::{DropReason, GroupAddress, Head, Occupancy, Offered, ParameterError, Verdict};
 use headwater_proto::rng::Stream;
 use headwater_proto::{Duration, Ecn, Instant, Rate};
 
-use super::LinkConfig;
-use super::LinkCounters;
 use super::policy::Policy;
 use super::wire::{Impairments, Wire};
+use super::{LinkConfig, LinkCounters, LossConfig};
 use crate::engine::PacketIndex;
 use crate::network::NodeId;
 

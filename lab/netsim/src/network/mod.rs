@@ -28,13 +28,17 @@ mod builder;
 pub(crate) mod host;
 mod line;
 pub(crate) mod link;
+mod loss;
 pub(crate) mod policy;
 pub(crate) mod routing;
+#[cfg(test)]
+#[path = "../../../../crates/proto/src/queue/tests/statistics.rs"]
+mod statistics;
 pub(crate) mod wire;
 
 use std::net::Ipv4Addr;
 
-use headwater_proto::queue::{DropReason, GroupAddress, Loss, LossConfig, QueueConfig};
+use headwater_proto::queue::{DropReason, GroupAddress, QueueConfig};
 use headwater_proto::{ChannelId, Duration, Rate};
 
 pub(crate) use builder::Routers;
@@ -42,6 +46,7 @@ pub use builder::{BuildError, Builder, Names};
 pub use host::{Delay, HostConfig};
 pub use line::{Line, LineArrival};
 pub use link::DropCause;
+pub use loss::{GilbertElliott, Loss, LossConfig};
 pub use wire::{Impairments, LossFilter};
 
 /// 232.0.0.1, the address of group 0.

@@ -1,7 +1,9 @@
 //! Faults of a wire behind the queue: losses, and for fault tests delays, duplicates and changed bits.
 
 use headwater_proto::Duration;
-use headwater_proto::queue::{Loss, ParameterError};
+use headwater_proto::queue::ParameterError;
+
+use super::Loss;
 use headwater_proto::rng::{Coin, Stream};
 
 use crate::chance::uniform_duration;

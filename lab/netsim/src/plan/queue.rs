@@ -1,9 +1,9 @@
 //! The queues and loss models of a plan.
 
-use headwater_proto::queue::loss::GilbertElliott;
+use crate::network::{GilbertElliott, LossConfig};
 use headwater_proto::queue::{
-    CodelConfig, Limit, LossConfig, Marking, ParameterError, PolicerConfig, PriorityConfig, QueueConfig,
-    RedConfig, THRESHOLD_DEFAULT, Thresholds, Weight,
+    CodelConfig, Limit, Marking, ParameterError, PolicerConfig, PriorityConfig, QueueConfig, RedConfig,
+    THRESHOLD_DEFAULT, Thresholds, Weight,
 };
 use headwater_proto::{Duration, Rate, Size};
 

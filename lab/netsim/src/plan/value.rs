@@ -215,8 +215,8 @@ impl FromNode for Rules {
             Value::Text(text) => text.as_str(),
             _ => "",
         };
-        let found = Self::NAMES.iter().find(|(name, _)| *name == word).map(|(_, rules)| *rules);
-        told(context, &node.span, found.ok_or_else(|| "write \"default\" or \"published\"".to_owned()))
+        let found = Self::of(word);
+        told(context, &node.span, found.ok_or_else(|| "write \"revised\" or \"published\"".to_owned()))
     }
 }
 

@@ -11,12 +11,13 @@
 
 mod bare;
 
+use crate::network::LossConfig;
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
     DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, End, FileToSend,
     MemorySource, PlanConfig, RelativePath, SessionPlan,
 };
-use headwater_proto::queue::{LossConfig, QueueConfig};
+use headwater_proto::queue::QueueConfig;
 use headwater_proto::{ChannelId, Duration, Instant, Rate, Seed, fixed};
 use rand::Rng;
 

@@ -138,7 +138,7 @@ fn what_cannot_be_built_is_named() {
     });
     assert_eq!(message, "link 'l' leads from 'a' to itself; a link joins two nodes");
     let message = build(&|network, [a, b]| {
-        let lossy = config.clone().with_loss(headwater_proto::queue::LossConfig::Bernoulli(1.5));
+        let lossy = config.clone().with_loss(headwater_netsim::network::LossConfig::Bernoulli(1.5));
         network.link("l", a, b, config.clone(), lossy);
     });
     assert!(message.starts_with("link 'l/back': loss is 1.5"), "{message}");

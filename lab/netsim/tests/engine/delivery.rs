@@ -3,12 +3,12 @@
 use headwater_fec::{Order, Scheme};
 use headwater_netsim::agent::{Hosted, KnownStore, Originals, Ports, UDP_HEADER_BYTES};
 use headwater_netsim::engine::Run;
+use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{AgentId, Builder, Event, FlowId, Impairments, LinkConfig, LinkId, Session};
 use headwater_proto::delivery::{
     DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, End, FileToSend,
     MemorySource, MemoryStore, PlanConfig, ReceiverEvent, RelativePath, SessionPlan, Store,
 };
-use headwater_proto::queue::LossConfig;
 use headwater_proto::{Duration, Instant, Rate, Seed, fixed};
 use rand::Rng;
 
@@ -100,7 +100,7 @@ fn assert_whole(run: &Run, agent: AgentId, content: &[u8]) {
 fn receivers_end_whole_under_loss_whenever_they_come() {
     let content = content(300_000);
     let link = LinkConfig::new(Rate::from_kilobits(10_000), Duration::from_millis(5));
-    let gilbert = headwater_proto::queue::loss::GilbertElliott::simple(0.2, 8.0);
+    let gilbert = headwater_netsim::network::GilbertElliott::simple(0.2, 8.0);
     let lasts = [
         link.clone(),
         link.clone().with_loss(LossConfig::Bernoulli(0.05)),

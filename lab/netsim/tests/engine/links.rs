@@ -1,12 +1,11 @@
 //! Store and forward, queues that count what waits, capacities that change.
 
 use headwater_netsim::engine::Run;
+use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{
     AgentId, Builder, Event, FlowId, Impairments, LinkConfig, LinkCounters, LinkId, LossFilter,
 };
-use headwater_proto::queue::{
-    CodelConfig, Limit, LossConfig, PolicerConfig, QueueConfig, RedConfig, Thresholds, Weight,
-};
+use headwater_proto::queue::{CodelConfig, Limit, PolicerConfig, QueueConfig, RedConfig, Thresholds, Weight};
 use headwater_proto::{Duration, Instant, Rate, Seed};
 
 use crate::script::{Log, Sends, byte_per_micro, micros, millis};

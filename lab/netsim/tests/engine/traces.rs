@@ -5,9 +5,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use headwater_netsim::agent::{Cbr, Sink};
+use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{AgentId, Builder, Impairments, LinkConfig, LinkId};
 use headwater_netsim::trace::{AgentEvent, LinkEvent, Observer, OnLink};
-use headwater_proto::queue::{LossConfig, QueueConfig};
+use headwater_proto::queue::QueueConfig;
 use headwater_proto::{Duration, Instant, Rate, Seed};
 
 use crate::script::millis;

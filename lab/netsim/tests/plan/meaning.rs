@@ -1,9 +1,10 @@
 //! What plans mean.
 
+use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{Delay, HostConfig, LossFilter};
 use headwater_netsim::plan::flow::{FlowKind, Receivers};
 use headwater_netsim::plan::timetable::What;
-use headwater_proto::queue::{CodelConfig, Limit, LossConfig, PolicerConfig, QueueConfig};
+use headwater_proto::queue::{CodelConfig, Limit, PolicerConfig, QueueConfig};
 use headwater_proto::{Duration, Rate};
 
 use crate::{DUMBBELL, STAR, parse, spoilt};

@@ -55,7 +55,7 @@ fn published_rules_repeat_earlier_results_to_the_bit() {
     for (control, digest) in DIGESTS {
         let text = PLAN.replace("\"m2c\"", &format!("\"{control}\""));
         assert_eq!(outcome(&text).trace, digest, "{control}");
-        let default = outcome(&text.replace("\"published\"", "\"default\"")).trace;
+        let default = outcome(&text.replace("\"published\"", "\"revised\"")).trace;
         assert_eq!(outcome(&text.replace("rules = \"published\"\n", "")).trace, default, "{control}");
         assert_eq!(
             default == digest,
@@ -68,7 +68,7 @@ fn published_rules_repeat_earlier_results_to_the_bit() {
 #[test]
 fn rules_have_two_names() {
     let error = parse(&spoilt(PLAN, "\"published\"", "\"publshed\"")).err().unwrap().to_string();
-    assert!(error.contains("write \"default\" or \"published\""), "{error}");
+    assert!(error.contains("write \"revised\" or \"published\""), "{error}");
     let error = parse(&spoilt(PLAN, "\"m2c\"", "\"rlc\"")).err().unwrap().to_string();
     assert!(error.contains("'rules' means nothing to rlc"), "{error}");
 }

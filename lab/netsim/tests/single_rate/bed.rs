@@ -7,10 +7,11 @@ use headwater_baselines::{pgmcc, tfmcc};
 use headwater_netsim::agent::{Hosted, Ports, TcpConnection};
 use headwater_netsim::chance::uniform_duration;
 use headwater_netsim::engine::Run;
+use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{AgentId, Builder, FlowId, LinkConfig, NodeId};
 use headwater_netsim::tcp::{AckPolicy, Data, Profile};
 use headwater_proto::pgm::PgmSession;
-use headwater_proto::queue::{LossConfig, QueueConfig};
+use headwater_proto::queue::QueueConfig;
 use headwater_proto::{Duration, Instant, Machine, Rate, Seed};
 use headwater_wire::pgm::Gsi;
 

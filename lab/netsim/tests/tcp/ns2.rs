@@ -2,9 +2,9 @@
 //!
 //! ns-2's numbers are the output of `lab/experiments/validation/ns2_tcp.tcl`.
 
+use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{LinkConfig, LossFilter};
 use headwater_netsim::tcp::{AckPolicy, Config, Profile, Variant};
-use headwater_proto::queue::LossConfig;
 use headwater_proto::{Duration, Rate};
 
 use super::bed::{Bed, assert_between, at};

@@ -2,8 +2,8 @@
 //! (`lab/notebook/netsim-validation.md`).
 
 use headwater_netsim::network::LinkConfig;
+use headwater_netsim::network::LossConfig;
 use headwater_netsim::tcp::{AckPolicy, Config, Profile, Variant};
-use headwater_proto::queue::LossConfig;
 use headwater_proto::{Duration, Rate};
 
 use super::bed::{Bed, assert_between, at};

@@ -2,9 +2,10 @@
 
 use headwater_netsim::agent::{Cbr, OnOff, Period, Shape, ShortFlows, ShortFlowsConfig, Sink, SizeOf};
 use headwater_netsim::engine::Destination;
+use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{AgentId, Builder, FlowId, LinkConfig, NodeId};
 use headwater_netsim::tcp::Profile;
-use headwater_proto::queue::{LossConfig, QueueConfig};
+use headwater_proto::queue::QueueConfig;
 use headwater_proto::{Duration, Rate, Seed};
 
 use super::bed::{assert_between, at};

@@ -1,8 +1,9 @@
 //! Loss on a wire: its rate and its runs, and that it sits behind the queue.
 
 use headwater_netsim::network::LinkConfig;
+use headwater_netsim::network::{GilbertElliott, LossConfig};
 use headwater_proto::Duration;
-use headwater_proto::queue::{GilbertElliott, LossConfig, QueueConfig};
+use headwater_proto::queue::QueueConfig;
 
 use crate::sources::{Gap, OneLink, RATE, SERVICE, Sizes};
 use crate::statistics::assert_fits;

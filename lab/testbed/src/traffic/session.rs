@@ -228,7 +228,8 @@ impl SessionFlow {
             let rate = limit("--max-rate", member.limits.max_rate.map(|rate| rate.as_bits().to_string()));
             let rtt =
                 limit("--rtt", member.limits.rtt_hint.map(|rtt| format!("{}us", rtt.as_nanos() / 1_000)));
-            words.extend(rate.into_iter().chain(rtt).flatten());
+            let rules = limit("--rules", member.limits.rules.map(|rules| rules.name().to_owned()));
+            words.extend(rate.into_iter().chain(rtt).chain(rules).flatten());
         }
         let name = format!("{}-receive-{place}", self.flow.name);
         self.receivers[place].program = Some(site.start(member.node, &name, words, false)?);

@@ -4,7 +4,6 @@
 
 mod port;
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use headwater_proto::Seed;
@@ -15,7 +14,8 @@ use self::port::Ports;
 use crate::congestion_control::SIM_GROUPS_DEFAULT;
 use crate::driver::{DriverError, Hooks, TraceHook, drive};
 use crate::net::{ChannelsError, InterfaceError, OpenError, Poller};
-use crate::relay::{RelayProgress, Watch, relay_setters};
+use crate::relay::{RelayProgress, Watch};
+use crate::session::Session;
 use crate::system;
 use crate::threads::{StopHandle, stoppable};
 
@@ -48,7 +48,7 @@ pub enum SimRelayError {
 /// Progress of a relay of SIM.
 pub type SimRelayProgress = RelayProgress<RelayCounters>;
 
-/// Relay of SIM with open sockets.
+/// Relay of SIM with open sockets. Runs until the session is stopped, and reports progress each second.
 #[derive(Debug)]
 pub struct SimRelaySession {
     options: SimRelayOptions,
@@ -73,6 +73,8 @@ impl SimRelaySession {
         }
         let shapes = options.links.iter().map(|link| link.shape).collect();
         let config = RelayConfig::new(counts.0, options.groups_max, shapes, Seed(system::random_u64()))
+            .with_pruning(true)
+            .with_network_limit(true)
             .with_relays(options.relays.clone());
         let relay = Relay::new(config, headwater_proto::Instant::ZERO)?;
         let ports = Ports::open(&options)?;
@@ -84,20 +86,18 @@ impl SimRelaySession {
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.ports.local_addrs()
     }
+}
 
-    /// Returns a handle that stops the relay from any thread.
-    pub fn stop_handle(&self) -> StopHandle {
+impl Session for SimRelaySession {
+    type Update = SimRelayProgress;
+    type Summary = SimRelayProgress;
+    type Error = SimRelayError;
+
+    fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
 
-    /// Relays until the session is stopped, and reports progress each second.
-    ///
-    /// # Errors
-    /// If a socket failed.
-    pub fn run(
-        &mut self,
-        observer: &mut dyn FnMut(SimRelayProgress),
-    ) -> Result<SimRelayProgress, SimRelayError> {
+    fn run(&mut self, observer: &mut dyn FnMut(SimRelayProgress)) -> Result<SimRelayProgress, SimRelayError> {
         let hooks = Hooks {
             trace: self.options.trace.as_mut(),
             loss: None,
@@ -107,6 +107,10 @@ impl SimRelaySession {
         let mut watch = Watch::new(self.stop.clone(), Relay::counters, observer);
         drive(&mut self.relay, &mut self.ports, &mut self.poller, watch.clock, hooks, &mut watch)?;
         Ok(watch.last)
+    }
+
+    fn is_progress(_update: &SimRelayProgress) -> bool {
+        true
     }
 }
 
@@ -123,17 +127,30 @@ pub struct SimLink {
 }
 
 /// Options of a relay of SIM.
+#[derive(Debug)]
 pub struct SimRelayOptions {
-    pub(super) groups: Vec<SocketAddr>,
-    pub(super) links: Vec<SimLink>,
-    pub(super) upstream: Option<String>,
-    pub(super) source: Option<IpAddr>,
-    pub(super) groups_max: u16,
-    pub(super) relays: Vec<IpAddr>,
-    pub(super) port: u16,
-    pub(super) ttl: u8,
-    pub(super) dscp: u8,
-    pub(super) trace: Option<TraceHook>,
+    /// Bottom groups of the sessions.
+    pub groups: Vec<SocketAddr>,
+    /// Links below.
+    pub links: Vec<SimLink>,
+    /// Interface toward the senders, by name or address. Default: the interface of the route to the groups.
+    pub upstream: Option<String>,
+    /// Source of the sessions: the sender, or the relay above. Default: the first source heard.
+    pub source: Option<IpAddr>,
+    /// Maximum groups of a session, 1 to [`headwater_proto::sim::GROUPS_MAX`]. Default:
+    /// [`SIM_GROUPS_DEFAULT`].
+    pub groups_max: u16,
+    /// Relays below: a report of a relay stands for many receivers. Default: no relay, so that each report
+    /// counts as one receiver.
+    pub relays: Vec<IpAddr>,
+    /// UDP port. Default: [`SIM_RELAY_PORT`].
+    pub port: u16,
+    /// Number of routers that packets to the groups may pass, plus 1. Default: 1.
+    pub ttl: u8,
+    /// Differentiated services code point of sent packets, 0 to 63. Default: 0.
+    pub dscp: u8,
+    /// Hook called for each datagram sent or received. Default: no hook.
+    pub trace: Option<TraceHook>,
 }
 
 impl SimRelayOptions {
@@ -151,62 +168,5 @@ impl SimRelayOptions {
             dscp: 0,
             trace: None,
         }
-    }
-
-    /// Interface toward the senders, by name or address. Default: the interface of the route to the groups.
-    #[must_use]
-    pub fn with_upstream(mut self, interface: Option<String>) -> Self {
-        self.upstream = interface;
-        self
-    }
-
-    /// Source of the sessions: the sender, or the relay above. Default: the first source heard.
-    #[must_use]
-    pub const fn with_source(mut self, source: Option<IpAddr>) -> Self {
-        self.source = source;
-        self
-    }
-
-    /// Maximum groups of a session, 1 to [`headwater_proto::sim::GROUPS_MAX`]. Default:
-    /// [`SIM_GROUPS_DEFAULT`].
-    #[must_use]
-    pub const fn with_groups_max(mut self, groups: u16) -> Self {
-        self.groups_max = groups;
-        self
-    }
-
-    /// Relays below: a report of a relay stands for many receivers. Default: no relay, so that each report
-    /// counts as one receiver.
-    #[must_use]
-    pub fn with_relays(mut self, relays: Vec<IpAddr>) -> Self {
-        self.relays = relays;
-        self
-    }
-
-    /// UDP port. Default: [`SIM_RELAY_PORT`].
-    #[must_use]
-    pub const fn with_port(mut self, port: u16) -> Self {
-        self.port = port;
-        self
-    }
-
-    /// Number of routers that packets to the groups may pass, plus 1. Default: 1.
-    #[must_use]
-    pub const fn with_ttl(mut self, ttl: u8) -> Self {
-        self.ttl = ttl;
-        self
-    }
-
-    relay_setters!();
-}
-
-impl fmt::Debug for SimRelayOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SimRelayOptions")
-            .field("groups", &self.groups)
-            .field("links", &self.links)
-            .field("upstream", &self.upstream)
-            .field("relays", &self.relays)
-            .finish_non_exhaustive()
     }
 }

@@ -14,16 +14,18 @@
 //! |---|---|
 //! | flood of requests from an address | [`RelayConfig::with_requests_per_second`] |
 //! | flood of labels | see [`BreadcrumbRouter`] |
-//! | flood from spoofed addresses | [`RelayConfig::with_neighbours`]; known neighbours stay |
+//! | flood from spoofed addresses | [`RelayConfig::with_challenges`]; known neighbours stay |
+//! | requests that forge a victim's address | the same: challenges are shorter than the requests |
 //! | requests for random sources, to fill the table | 1 new source a second from an address |
 //! | requests for a false source, to flood a victim | 20 requests a second to a host without a reply |
 //! | forged replies | accepted only from addresses that the relay requests from |
 //! | requests for many sources, to fill the cache | 16 sources; a source silent for a second is evicted |
 //! | loop of relays | hop count of messages: see [`BreadcrumbRouter`] |
 //!
-//! A spoofed address takes an entry of the neighbour table for 10 s; meanwhile, new addresses wait. The limit
-//! of new sources applies once half the table is used, and only a source that replies keeps its entry. The
-//! limit of requests to a host applies until a reply from the source's port. Unless configured, the relay
+//! With challenges, an address without a valid word has no breadcrumb, no place in the neighbour table and no
+//! reply. Without challenges, a spoofed address takes a place for 10 s; meanwhile, new addresses wait. The
+//! limit of new sources applies once half the table is used, and only a source that replies keeps its entry.
+//! The limit of requests to a host applies until a reply from the source's port. Unless configured, the relay
 //! sends no requests to groups, and no requests from other hosts to loopback; [`RelayConfig::with_sources`]
 //! restricts the sources. An attacker that spoofs the address of a source, or of a relay above, can forge
 //! replies.
@@ -33,22 +35,24 @@ mod neighbours;
 use core::convert::Infallible;
 use core::net::{IpAddr, SocketAddr};
 
-use headwater_wire::bcfs::{Header, Kind};
+use headwater_wire::bcfs::{Header, Kind, word_mut};
 use serde::Serialize;
 
 pub use crate::egress::{EgressCounters, EgressShape, WAITING_MAX};
 
 use neighbours::Neighbours;
 
-use super::canonical;
+use super::challenge::write_worded;
 use super::{BreadcrumbRouter, RouterConfig, RouterCounters};
+use super::{ChallengeCounters, Challenger, canonical};
+use crate::admission::AdmissionKey;
 use crate::egress::Egress;
 use crate::machine::{
-    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Input, InterfaceId, Machine, Output, RouterOutput, Transmit,
+    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, InterfaceId, Machine, Output, RouterOutput, Transmit,
 };
 use crate::queue::ParameterError;
 use crate::rng::Seed;
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 
 /// Counters of a relay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -59,6 +63,8 @@ pub struct RelayCounters {
     pub egress: EgressCounters,
     /// Messages refused by the relay, by reason; messages dropped by the router are counted in `router`.
     pub refused: Refused,
+    /// Challenges of addresses without a valid word.
+    pub challenges: ChallengeCounters,
     /// Number of known neighbours.
     pub neighbours: usize,
     /// Number of breadcrumbs.
@@ -88,6 +94,7 @@ pub struct Relay {
     router: BreadcrumbRouter<Neighbours>,
     egress: Egress,
     refused: Refused,
+    challenger: Option<Challenger>,
     /// Output buffer of the router.
     room: Box<[u8]>,
 }
@@ -103,6 +110,7 @@ impl Relay {
             egress: Egress::new(config.shape, config.seed)?,
             router: BreadcrumbRouter::new(config.router, neighbours),
             refused: Refused::default(),
+            challenger: config.challenge_key.map(Challenger::new),
             room: vec![0; DATAGRAM_BYTES_MAX].into(),
         })
     }
@@ -113,28 +121,50 @@ impl Relay {
             router: *self.router.counters(),
             egress: *self.egress.counters(),
             refused: self.refused,
+            challenges: self.challenger.as_ref().map(|challenger| *challenger.counters()).unwrap_or_default(),
             neighbours: self.router.routes().len(),
             entries: self.router.entries(),
         }
     }
 
     fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        match self.ingress(now, datagram) {
-            Ok(ingress) => self.route(now, ingress, datagram),
+        let Ok((header, body)) = Header::parse(datagram.payload) else {
+            self.refused.malformed += 1;
+            return;
+        };
+        let from = unmapped(datagram.source);
+        if header.kind == Kind::Challenge {
+            self.challenged(now, from, &header, body);
+            return;
+        }
+        match self.ingress(now, from, &header, body) {
+            Ok(Some(ingress)) => self.route(now, ingress, datagram),
+            Ok(None) => {}
             Err(reason) => *reason += 1,
         }
     }
 
-    /// Returns the interface that a message arrives on, or the counter of the refusal.
-    fn ingress(&mut self, now: Instant, datagram: &Datagram<'_>) -> Result<InterfaceId, &mut u64> {
+    /// Returns the interface that a message arrives on, or the counter of the refusal; `None` if the sender
+    /// has shown no word.
+    fn ingress(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<Option<InterfaceId>, &mut u64> {
         let refused = &mut self.refused;
-        let Ok((header, _)) = Header::parse(datagram.payload) else { return Err(&mut refused.malformed) };
-        let (from, neighbours) = (unmapped(datagram.source), self.router.routes_mut());
+        let neighbours = self.router.routes_mut();
         if header.kind == Kind::Reply {
-            return neighbours.replies(now, from).ok_or(&mut refused.stranger);
+            return neighbours.replies(now, from).map(Some).ok_or(&mut refused.stranger);
         }
         if !neighbours.allows(from, header.source) {
             return Err(&mut refused.source);
+        }
+        if let Some(challenger) = &mut self.challenger
+            && challenger.admit(now, from, header, body).is_none()
+        {
+            return Ok(None);
         }
         let Some(place) = neighbours.place(now, from) else { return Err(&mut refused.no_neighbour) };
         if !neighbours.may_send(now, place) {
@@ -144,7 +174,25 @@ impl Relay {
         if !neighbours.has_above(now, place, above) {
             return Err(&mut refused.no_neighbour);
         }
-        Ok(neighbours.asks_by(place))
+        Ok(Some(neighbours.asks_by(place)))
+    }
+
+    /// Takes the word of a relay above or of a source, and repeats the refused request. The request's content
+    /// is not known any more.
+    fn challenged(&mut self, now: Instant, from: SocketAddr, header: &Header, word: &[u8]) {
+        let neighbours = self.router.routes_mut();
+        let is_above = neighbours.above(header.source) == from;
+        let word = word.try_into().ok().filter(|_| is_above);
+        let Some((word, (above, is_new))) = word.and_then(|word| Some((word, neighbours.learn(from, word)?)))
+        else {
+            self.refused.stranger += 1;
+            return;
+        };
+        if is_new && !header.is_renewal {
+            let header = Header { kind: Kind::Request, ..*header };
+            let bytes = write_worded(&header, &word, &[], &mut self.room);
+            self.send_up(now, above, bytes, Ecn::NotCapable);
+        }
     }
 
     fn route(&mut self, now: Instant, ingress: InterfaceId, datagram: &Datagram<'_>) {
@@ -166,7 +214,7 @@ impl Relay {
                     self.egress.release(packet);
                 }
                 Output::Router(RouterOutput::Transmit { egress, transmit }) => {
-                    self.send_up(now, egress, transmit);
+                    self.send_up(now, egress, transmit.bytes, transmit.ecn);
                 }
                 Output::Router(RouterOutput::Pass { .. })
                 | Output::Transmit(_)
@@ -182,13 +230,20 @@ impl Relay {
 
     /// Sends a request at once. Requests are small and bypass the queue: the buffer limit leaves room for
     /// requests regardless of queued replies.
-    fn send_up(&mut self, now: Instant, egress: InterfaceId, transmit: Transmit) {
+    fn send_up(&mut self, now: Instant, egress: InterfaceId, bytes: usize, ecn: Ecn) {
         if !self.router.routes_mut().may_be_asked(now, egress) {
             self.refused.unproven += 1;
             return;
         }
-        let Some(packet) = self.egress.hold(&self.room[..transmit.bytes], 2 * WAITING_MAX) else { return };
-        self.egress.send_at_once(packet, egress, transmit.ecn);
+        let message = &mut self.room[..bytes];
+        // The word in front is this relay's own; the next hop demands another.
+        if self.challenger.is_some()
+            && let Some(word) = word_mut(message)
+        {
+            *word = self.router.routes().word(egress);
+        }
+        let Some(packet) = self.egress.hold(message, 2 * WAITING_MAX) else { return };
+        self.egress.send_at_once(packet, egress, ecn);
         self.egress.release(packet);
     }
 }
@@ -215,6 +270,9 @@ impl Machine for Relay {
     }
 
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Infallible>> {
+        if let Some(transmit) = self.challenger.as_mut().and_then(|challenger| challenger.poll(buffer)) {
+            return Some(Output::Transmit(transmit));
+        }
         loop {
             let copy = self.egress.next(now)?;
             let bytes = self.egress.write(&copy, buffer);
@@ -268,6 +326,7 @@ pub struct RelayConfig {
     pub(super) requests_per_second: u32,
     pub(super) shape: Option<EgressShape>,
     pub(super) seed: Seed,
+    pub(super) challenge_key: Option<AdmissionKey>,
 }
 
 impl RelayConfig {
@@ -283,7 +342,16 @@ impl RelayConfig {
             requests_per_second: REQUESTS_PER_SECOND,
             shape: None,
             seed,
+            challenge_key: None,
         }
+    }
+
+    /// Accepts requests only from addresses that return the word of a challenge, and sends such words to the
+    /// relays and sources above. `key` must be secret. Default: `None`, any address, as in the paper.
+    #[must_use]
+    pub const fn with_challenges(mut self, key: Option<AdmissionKey>) -> Self {
+        self.challenge_key = key;
+        self
     }
 
     /// Sets the key of the router's hash (see [`RouterConfig::with_hash_key`]) and the seed.
@@ -349,31 +417,5 @@ impl RelayConfig {
     pub const fn with_shape(mut self, shape: Option<EgressShape>) -> Self {
         self.shape = shape;
         self
-    }
-}
-
-/// Rate with a burst allowance.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limit {
-    spacing: Duration,
-    burst: Duration,
-}
-
-impl Limit {
-    /// Creates a limit of `per_second` messages a second, with bursts of `burst` messages.
-    pub(crate) const fn new(per_second: u32, burst: u32) -> Self {
-        let per_second = if per_second == 0 { 1 } else { per_second };
-        let spacing = Duration::from_nanos(1_000_000_000 / per_second as u64);
-        Self { spacing, burst: spacing.saturating_mul(burst as u64) }
-    }
-
-    /// Whether a message conforms; a conforming message is counted. `due` is the time of the next message of
-    /// a flow at exactly this rate.
-    pub(crate) fn admits(self, now: Instant, due: &mut Instant) -> bool {
-        if *due > now + self.burst {
-            return false;
-        }
-        *due = (*due).max(now) + self.spacing;
-        true
     }
 }

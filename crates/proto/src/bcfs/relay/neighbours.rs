@@ -4,8 +4,8 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
 
-use super::Limit;
 use super::{MulticastLink, RelayConfig, Upstream};
+use crate::admission::{Limit, Word};
 use crate::bcfs::{EXPIRY, Routes};
 use crate::machine::{Destination, InterfaceId};
 use crate::time::{Duration, Instant};
@@ -31,6 +31,8 @@ struct Neighbour {
     /// State of the limits of requests and of named sources.
     sends_due: Instant,
     names_due: Instant,
+    /// Word that this relay has to return to the neighbour; zeros before the first challenge.
+    word: Word,
 }
 
 /// Neighbour table. Interfaces are numbered with the links of many receivers first, then a place for each
@@ -141,6 +143,20 @@ impl Neighbours {
         Some(self.interface(place))
     }
 
+    /// Records the word that a neighbour above demands. Returns the neighbour's interface, if known, and
+    /// whether the word differs from the last.
+    pub(super) fn learn(&mut self, address: SocketAddr, word: Word) -> Option<(InterfaceId, bool)> {
+        let place = *self.by_address.get(&address)?;
+        let known = core::mem::replace(&mut self.places[place].word, word);
+        Some((self.interface(place), known != word))
+    }
+
+    /// Returns the word that the neighbour of an interface demands.
+    pub(super) fn word(&self, id: InterfaceId) -> Word {
+        let place = (id.0 as usize).wrapping_sub(self.links.len());
+        self.places.get(place).map_or([0; 8], |neighbour| neighbour.word)
+    }
+
     /// Returns the interface of a neighbour's requests.
     pub(super) fn asks_by(&self, place: usize) -> InterfaceId {
         let address = self.places[place].address;
@@ -175,7 +191,8 @@ impl Neighbours {
     }
 
     fn make(&mut self, now: Instant, address: SocketAddr) -> Option<usize> {
-        let neighbour = Neighbour { address, used: now, replied: None, sends_due: now, names_due: now };
+        let neighbour =
+            Neighbour { address, used: now, replied: None, sends_due: now, names_due: now, word: [0; 8] };
         let place = if self.places.len() < self.bound {
             self.places.push(neighbour);
             self.places.len() - 1

@@ -32,7 +32,7 @@ pub(crate) mod table;
 use core::convert::Infallible;
 use core::net::SocketAddr;
 
-use headwater_wire::bcfs::{HEADER_BYTES_MAX, HOPS, Header, Kind, Level};
+use headwater_wire::bcfs::{HEADER_BYTES_MAX, HOPS, Header, Kind, Level, WORDED_BODY_BYTES_MIN};
 use serde::Serialize;
 
 use recent::{Number, Recent};
@@ -167,6 +167,8 @@ impl<R: Routes> BreadcrumbRouter<R> {
         match header.kind {
             Kind::Reply => self.reply(now, ways, &header, datagram),
             Kind::Request | Kind::Null => self.request(now, ways, &header, body, datagram.source),
+            // A challenge is between two hops.
+            Kind::Challenge => self.counters.dropped.malformed += 1,
         }
     }
 
@@ -190,7 +192,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
         }
         match header.kind {
             Kind::Null => self.counters.nulls += 1,
-            Kind::Request | Kind::Reply => self.counters.requests += 1,
+            Kind::Request | Kind::Reply | Kind::Challenge => self.counters.requests += 1,
         }
         let place = self.place(now, ways.ingress, &wanted);
         let Before { top, refreshed, hops } = self.table.ask(now, place, ways.ingress, header.level);
@@ -212,7 +214,8 @@ impl<R: Routes> BreadcrumbRouter<R> {
         if may_have_died || now.since(refreshed) > self.config.refresh {
             self.counters.refreshed += 1;
             let null = Header { kind: Kind::Null, level: self.table.top(place), ..onward };
-            self.send_up(now, place, ways, &null, &[]);
+            // With words, a null has room for one.
+            self.send_up(now, place, ways, &null, body.get(..WORDED_BODY_BYTES_MIN).unwrap_or(&[]));
         }
     }
 

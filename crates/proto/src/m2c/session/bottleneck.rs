@@ -5,6 +5,7 @@
 //! bottleneck's rate mu. Least squares over such pairs give both; the schedule supplies g without a
 //! timestamp.
 
+use crate::measure::WeightedLine;
 use crate::time::Instant;
 
 /// Memory of the sums, in seconds.
@@ -54,21 +55,11 @@ pub(super) struct Bottleneck {
     /// Arrival of the last pair.
     added: Instant,
     pairs: u32,
-    sums: Sums,
+    /// Arrival gaps over departure gaps, in seconds.
+    line: WeightedLine,
     estimate: Option<Estimate>,
     /// D: queueing delay at which packets are lost, in seconds, once known.
     depth: Option<f64>,
-}
-
-/// Weighted sums of departure gaps g and arrival gaps a, in seconds.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    weight: f64,
-    g: f64,
-    a: f64,
-    gg: f64,
-    ga: f64,
-    aa: f64,
 }
 
 impl Bottleneck {
@@ -85,8 +76,8 @@ impl Bottleneck {
             let kept = libm::exp(-now.since(self.added).as_secs_f64() / MEMORY);
             self.added = now;
             self.pairs = self.pairs.saturating_add(1);
-            self.sums.add(kept, g, now.since(came).as_secs_f64());
-            self.estimate = self.sums.line().filter(|_| self.pairs >= PAIRS);
+            self.line.add(kept, 1.0, g, now.since(came).as_secs_f64());
+            self.estimate = Estimate::of(&self.line).filter(|_| self.pairs >= PAIRS);
         }
     }
 
@@ -131,6 +122,13 @@ impl Bottleneck {
 }
 
 impl Estimate {
+    /// Returns the estimate; `None` if departures are too even, or arrivals make no sense.
+    fn of(pairs: &WeightedLine) -> Option<Self> {
+        let line = pairs.rising(SPREAD).filter(|line| line.intercept > 0.0)?;
+        let (rate, deviation) = (1.0 / line.intercept, line.deviation / line.intercept);
+        Some(Self { rate, slope: line.slope, deviation })
+    }
+
     /// z: others' part. Packets lost by chance behind the bottleneck took its time.
     pub(in crate::m2c) fn others(&self, chance: f64) -> f64 {
         (self.slope - chance / (1.0 - chance)).max(0.0)
@@ -138,35 +136,5 @@ impl Estimate {
 
     fn is_within(&self, chance: f64, limits: &Limits) -> bool {
         self.others(chance) < limits.others && self.deviation < limits.deviation
-    }
-}
-
-impl Sums {
-    fn add(&mut self, kept: f64, g: f64, a: f64) {
-        let add = |sum: &mut f64, value: f64| *sum = *sum * kept + value;
-        add(&mut self.weight, 1.0);
-        add(&mut self.g, g);
-        add(&mut self.a, a);
-        add(&mut self.gg, g * g);
-        add(&mut self.ga, g * a);
-        add(&mut self.aa, a * a);
-    }
-
-    /// Returns the line through the pairs; `None` if departures are too even, or arrivals make no sense.
-    fn line(&self) -> Option<Estimate> {
-        let mean = |sum: f64| sum / self.weight;
-        let (g, a) = (mean(self.g), mean(self.a));
-        let variance = mean(self.gg) - g * g;
-        if variance <= SPREAD * mean(self.gg) {
-            return None;
-        }
-        let covariance = mean(self.ga) - g * a;
-        let slope = (covariance / variance).clamp(0.0, 1.0);
-        let packet = a - slope * g;
-        if packet <= 0.0 {
-            return None;
-        }
-        let rest = mean(self.aa) - a * a - 2.0 * slope * covariance + slope * slope * variance;
-        Some(Estimate { rate: 1.0 / packet, slope, deviation: libm::sqrt(rest.max(0.0)) / packet })
     }
 }

@@ -1,6 +1,8 @@
 //! Rule 5: losses by chance. A drop-tail queue loses packets where queues are long, and a policer loses the
 //! more, the more is subscribed. Other losses (radio links, faulty cables) tell nothing about congestion.
 
+use crate::measure::WeightedLine;
+
 /// Memory in packets' time, in seconds.
 const MEMORY: f64 = 20.0;
 /// Minimum number of packets before a part is known.
@@ -17,11 +19,7 @@ const ERRORS: f64 = 2.0;
 /// Packets that met a short queue: regression of "lost" on the logarithm of the rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chance {
-    packets: f64,
-    lost: f64,
-    x: f64,
-    xx: f64,
-    x_lost: f64,
+    line: WeightedLine,
     /// Further losses that chance explains.
     credit: f64,
     /// Losses that were put down to chance.
@@ -32,18 +30,12 @@ impl Chance {
     /// Adds packets that met a short queue, `seconds` after the previous packets, at a rate of logarithm `x`.
     pub(super) fn add(&mut self, seconds: f64, x: f64, lost: bool, packets: f64) {
         let kept = libm::exp(-seconds / MEMORY);
-        let y = if lost { packets } else { 0.0 };
-        let add = |sum: &mut f64, value: f64| *sum = *sum * kept + value;
-        add(&mut self.packets, packets);
-        add(&mut self.lost, y);
-        add(&mut self.x, packets * x);
-        add(&mut self.xx, packets * x * x);
-        add(&mut self.x_lost, y * x);
+        self.line.add(kept, packets, x, f64::from(u8::from(lost)));
     }
 
     /// p0: part of packets lost by chance.
     pub(super) fn part(&self) -> f64 {
-        if self.packets < PACKETS { 0.0 } else { self.lost / self.packets }
+        if self.line.weight < PACKETS { 0.0 } else { self.line.y / self.line.weight }
     }
 
     /// Adds the credit of a packet.
@@ -67,18 +59,7 @@ impl Chance {
 
     /// Whether more is lost at higher rates, as behind a policer.
     fn grows_with_rate(&self) -> bool {
-        let n = self.packets;
-        if n < PACKETS {
-            return false;
-        }
-        let xx = self.xx - self.x * self.x / n;
-        if xx <= 1e-6 * n {
-            return false;
-        }
-        let xy = self.x_lost - self.x * self.lost / n;
-        let yy = self.lost - self.lost * self.lost / n;
-        let slope = xy / xx;
-        let error = libm::sqrt((yy - slope * xy).max(0.0) / (n - 2.0) / xx);
-        slope > SLOPE_MAX + ERRORS * error
+        let slope = self.line.slope(1e-6).filter(|_| self.line.weight >= PACKETS);
+        slope.is_some_and(|(slope, error)| slope > SLOPE_MAX + ERRORS * error)
     }
 }

@@ -72,6 +72,8 @@ pub(super) struct Follow {
     /// Current half epoch, and the tallies at the start of the current and the two previous half epochs.
     half: u64,
     tallies: [Tally; 3],
+    /// All packets of the session.
+    pub(super) tally: Tally,
 }
 
 /// Levels joined because other receivers have them, on trial until the bottleneck is known to carry them.
@@ -164,15 +166,17 @@ impl Session {
         if half != self.follow.half {
             let [last, before, _] = self.follow.tallies;
             self.follow.half = half;
-            self.follow.tallies = [self.tally, last, before];
+            self.follow.tallies = [self.follow.tally, last, before];
         }
-        let level = self.level();
+        let level = self.levels.count();
         // Packets of levels left a moment ago may still pass, and say nothing about other receivers.
-        let is_idle = self.joining.is_none() && self.follow.joined.is_none() && now >= self.leaving;
-        if self.mode != Mode::CongestionAvoidance || !is_idle || level >= self.top() {
+        let is_idle =
+            self.levels.joining.is_none() && self.follow.joined.is_none() && now >= self.levels.leaving;
+        if self.mode != Mode::CongestionAvoidance || !is_idle || level >= self.levels.top {
             return;
         }
-        let above = (self.clock.channels.wave_at(level + 1, self.slot).number, self.top() - level);
+        let above =
+            (self.clock.channels.wave_at(level + 1, self.levels.slot).number, self.levels.top - level);
         let rate = self.rate_of(level, now);
         self.follow.shadow.record(&self.clock.channels, above, rate, (left, delay));
     }
@@ -180,13 +184,13 @@ impl Session {
     /// Joins levels that other receivers have, and leaves levels that prove not to be carried. Called after
     /// each packet. Returns whether a follow is in progress.
     pub(super) fn follow(&mut self, now: Instant, wishes: &mut Wishes) -> bool {
-        if self.mode != Mode::CongestionAvoidance || self.joining.is_some() {
+        if self.mode != Mode::CongestionAvoidance || self.levels.joining.is_some() {
             return false;
         }
-        let queueing = self.delay.queueing_last();
+        let queueing = self.path.delay.queueing_last();
         if let Some(joined) = &mut self.follow.joined {
             let levels = joined.levels;
-            match joined.record(now, self.tally, queueing) {
+            match joined.record(now, self.follow.tally, queueing) {
                 None => return true,
                 Some(true) => self.follow.succeed(),
                 Some(false) => {
@@ -200,21 +204,21 @@ impl Session {
     }
 
     fn join_carried(&mut self, now: Instant, wishes: &mut Wishes) -> bool {
-        if now < self.follow.next || now < self.hold {
+        if now < self.follow.next || now < self.decisions.hold {
             return false;
         }
-        let level = self.level();
-        let next = self.clock.channels.wave_at(level + 1, self.slot).number;
+        let level = self.levels.count();
+        let next = self.clock.channels.wave_at(level + 1, self.levels.slot).number;
         let found = self.follow.shadow.carried();
         if found > 0 {
             self.follow.goal = next + found as u64;
         }
-        let part = self.tally.part_since(self.follow.tallies[2]);
+        let part = self.follow.tally.part_since(self.follow.tallies[2]);
         if self.follow.goal <= next || part < LEAST {
             return false;
         }
         let ahead = u16::try_from(self.follow.goal - next).unwrap_or(u16::MAX);
-        let highest = level.saturating_add(ahead).min(self.top());
+        let highest = level.saturating_add(ahead).min(self.levels.top);
         let most = self.follow.step() * self.rate_of(level, now);
         let is_within = |target: &u16| *target == level + 1 || self.rate_of(*target, now) <= most;
         let target = (level + 1..=highest).take_while(is_within).last().unwrap_or(level);
@@ -224,15 +228,15 @@ impl Session {
             return false;
         }
         let part = if self.follow.carried > 0 { self.follow.part } else { part };
-        let before = self.meter.rate(now);
+        let before = self.path.meter.rate(now);
         let joined = Joined {
             levels: target - level,
             before,
             hoped: before * hoped / held,
             part,
-            peak: self.delay.queueing_peak(),
+            peak: self.path.delay.queueing_peak(),
             since: now,
-            tally: self.tally,
+            tally: self.follow.tally,
             packets: 0,
         };
         let follow = Follow { joined: Some(joined), part, ..self.follow };

@@ -15,7 +15,7 @@ const JOIN_SPACING: Duration = Duration::from_millis(50);
 /// Minimum timeout of a join.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Rate that fast start joins in the first step: RFC 3390's four packets in an assumed round trip.
-const FIRST_RATE: f64 = 4.0 / super::RTT_INITIAL;
+const FIRST_RATE: f64 = 4.0 / super::path::RTT_INITIAL;
 /// Maximum rate factor of each later step of fast start; a single level is always allowed.
 pub(super) const FAST_FACTOR: f64 = 2.4;
 /// Part kept of the rate at which fast start ended: the resulting queue drains before the next receivers
@@ -43,7 +43,10 @@ impl Session {
         if self.follow(now, wishes) {
             return;
         }
-        if opens && self.resumes && now.since(self.lost).saturating_mul(2) >= self.clock.channels.epoch() {
+        if opens
+            && self.decisions.resumes
+            && now.since(self.losses.last).saturating_mul(2) >= self.clock.channels.epoch()
+        {
             self.resume(now);
         }
         let may_join = match self.mode {
@@ -52,12 +55,12 @@ impl Session {
             Mode::SlowStart => self.judge(now, left, wishes) && self.may_join(now),
             Mode::CongestionAvoidance => self.may_avoid(now, opens),
         };
-        if !may_join || self.joining.is_some() {
+        if !may_join || self.levels.joining.is_some() {
             return;
         }
-        let (level, target) = (self.level(), self.target(now));
+        let (level, target) = (self.levels.count(), self.target(now));
         if level == target {
-            self.wished = None;
+            self.decisions.wished = None;
             if self.mode == Mode::FastStart {
                 self.settle(now, self.rate_of(level, now), wishes);
             }
@@ -68,8 +71,8 @@ impl Session {
 
     /// Rule 5: returns whether to continue fast start, or slow start, which also reacts to queues.
     fn judge(&mut self, now: Instant, left: Instant, wishes: &mut Wishes) -> bool {
-        let held = self.rate_of(self.level(), now);
-        let verdict = self.start.judge(now, delay(now, left), held, self.rtt());
+        let held = self.held_rate(now);
+        let verdict = self.start.judge(now, delay(now, left), held, self.path.rtt());
         if let Verdict::Settle(rate) = verdict {
             self.settle(now, rate, wishes);
         } else if self.start.doubts() {
@@ -80,17 +83,15 @@ impl Session {
 
     /// Whether nothing was joined yet: no measurement is available.
     fn is_first(&self) -> bool {
-        self.level() == 0 && self.joins.mean().is_none() && !self.start.doubts()
+        self.levels.count() == 0 && self.path.joins.mean().is_none() && !self.start.doubts()
     }
 
     /// Settles at `rate` packets per second, the capacity of the path. Leaves levels above that rate.
     pub(super) fn settle(&mut self, now: Instant, rate: f64, wishes: &mut Wishes) {
         self.abandon(now, wishes);
-        self.delay.settle();
-        let rtt = self.rtt();
-        self.window = (rate * rtt).max(self.clock.channels.base_rate() * rtt);
-        self.mean = self.window;
-        self.threshold = self.window;
+        self.path.delay.settle();
+        let rtt = self.path.rtt();
+        self.window.settle((rate * rtt).max(self.clock.channels.base_rate() * rtt));
         let is_start = self.mode == Mode::FastStart;
         // A start that ends at the receiver's or the sender's limit leaves no queue to drain.
         let most = if is_start && self.start.doubts() { START_ROOM * rate } else { self.sustained(rtt) };
@@ -98,14 +99,14 @@ impl Session {
             self.started(now);
         }
         self.mode = Mode::CongestionAvoidance;
-        self.lost = now;
-        self.hold = now + self.clock.channels.epoch().saturating_mul(2);
-        self.resumes = is_start && self.start.doubts();
+        self.losses.last = now;
+        self.decisions.hold = now + self.clock.channels.epoch().saturating_mul(2);
+        self.decisions.resumes = is_start && self.start.doubts();
         if is_start {
             self.remember_crowd(now);
         }
-        self.intervals.reset(interval_at(rtt, rate));
-        while self.level() > 0 && self.rate_of(self.level(), now) > most {
+        self.losses.intervals.reset(interval_at(rtt, rate));
+        while self.levels.count() > 0 && self.held_rate(now) > most {
             self.leave_highest(now, wishes);
         }
     }
@@ -113,9 +114,9 @@ impl Session {
     /// If the queue is empty half an epoch after the end of fast start, or later, resumes with slow start:
     /// the limit was not real.
     fn resume(&mut self, now: Instant) {
-        self.resumes = false;
+        self.decisions.resumes = false;
         if self.mode == Mode::CongestionAvoidance && self.is_empty_of_late(now) {
-            self.threshold = f64::INFINITY;
+            self.window.threshold = f64::INFINITY;
             self.mode = Mode::SlowStart;
             self.start.begin(now);
         }
@@ -124,7 +125,7 @@ impl Session {
     /// Cancels the pending joins.
     pub(in crate::m2c) fn abandon(&mut self, now: Instant, wishes: &mut Wishes) {
         self.follow.unanswered(now);
-        let Some(joining) = self.joining.take() else { return };
+        let Some(joining) = self.levels.joining.take() else { return };
         for _ in 0..joining.levels {
             self.leave_highest(now, wishes);
         }
@@ -134,41 +135,38 @@ impl Session {
     /// missing packets are not losses.
     pub(in crate::m2c) fn limit(&mut self, now: Instant, ceiling: Option<u16>, wishes: &mut Wishes) {
         let highest = self.clock.channels.levels() - 1;
-        self.top = ceiling.map_or(highest, |ceiling| ceiling.min(highest));
-        if self.waves.len() > self.top.into() {
+        self.levels.top = ceiling.map_or(highest, |ceiling| ceiling.min(highest));
+        if self.levels.waves.len() > self.levels.top.into() {
             self.follow.end();
         }
-        while self.waves.len() > self.top.into() {
-            self.joining = self
-                .joining
-                .map(|joining| Joining { levels: joining.levels - 1, ..joining })
-                .filter(|joining| joining.levels > 0);
+        while self.levels.waves.len() > self.levels.top.into() {
+            self.levels.keep_joining(|joining| joining.levels - 1);
             self.leave_highest(now, wishes);
         }
     }
 
     pub(super) fn leave_highest(&mut self, now: Instant, wishes: &mut Wishes) {
-        let Some(wave) = self.waves.pop_back() else { return };
+        let Some(wave) = self.levels.waves.pop_back() else { return };
         wishes.push(Membership::Leave(self.clock.channels.channel_of(wave.number)));
         self.follow.forget();
-        self.leaving = now + LEAVE_TIME;
-        self.stray = now;
+        self.levels.leaving = now + LEAVE_TIME;
+        self.levels.stray = now;
     }
 
     /// Returns the maximum rate that the window allows. A level decays by P until the next join, and its mean
     /// over that time equals the window's rate.
     pub(super) fn sustained(&self, rtt: f64) -> f64 {
-        self.mean / rtt / self.clock.channels.mean_of_decay()
+        self.window.mean / rtt / self.clock.channels.mean_of_decay()
     }
 
     /// Rule 3: returns the highest level that may be joined now, or the current level.
     fn target(&self, now: Instant) -> u16 {
-        let level = self.level();
-        let rtt = self.rtt();
+        let level = self.levels.count();
+        let rtt = self.path.rtt();
         let allowed = match self.mode {
             Mode::FastStart if self.is_first() => FIRST_RATE,
             Mode::FastStart => FAST_FACTOR * self.rate_of(level, now),
-            Mode::SlowStart => self.window / rtt,
+            Mode::SlowStart => self.window.size / rtt,
             Mode::CongestionAvoidance if self.own_rate().is_some() => f64::INFINITY,
             Mode::CongestionAvoidance => self.lead(now) * self.sustained(rtt),
         };
@@ -181,21 +179,21 @@ impl Session {
             let is_step = is_single && self.mode == Mode::FastStart;
             rate <= self.rate_max() && (is_within || is_step)
         };
-        (level + 1..=self.top()).take_while(|next| is_allowed(*next)).last().unwrap_or(level)
+        (level + 1..=self.levels.top).take_while(|next| is_allowed(*next)).last().unwrap_or(level)
     }
 
     /// Rule 3, after fast start: returns whether the last join or loss had time to take effect.
     fn may_join(&self, now: Instant) -> bool {
-        let rtt = self.rtt();
+        let rtt = self.path.rtt();
         let spacing = rtt.max(JOIN_SPACING.as_secs_f64());
-        let has_shown = self.was_empty(now) || now.since(self.lost).as_secs_f64() >= rtt;
-        now.since(self.first).as_secs_f64() >= spacing && has_shown
+        let has_shown = self.was_empty(now) || now.since(self.losses.last).as_secs_f64() >= rtt;
+        now.since(self.levels.first).as_secs_f64() >= spacing && has_shown
     }
 
     /// In congestion avoidance, receivers of a session decide at the same packets, and so join together. A
     /// receiver that waits for room joins as soon as there is room.
     fn may_avoid(&self, now: Instant, opens: bool) -> bool {
-        (opens || self.wished.is_some()) && now >= self.hold && self.may_join(now)
+        (opens || self.decisions.wished.is_some()) && now >= self.decisions.hold && self.may_join(now)
     }
 
     fn is_room(&mut self, now: Instant) -> bool {
@@ -209,26 +207,26 @@ impl Session {
     /// Returns whether the queue is at most half as long as its recent peak: a further level would
     /// immediately fill the rest. If many flows keep the queue full, the wait ends after half a sub-slot.
     fn has_room(&mut self, now: Instant) -> bool {
-        let wished = *self.wished.get_or_insert(now);
+        let wished = *self.decisions.wished.get_or_insert(now);
         let patience = AVERAGED * self.clock.channels.sub_slot_seconds();
-        let has_room = self.delay.queueing_last() <= ROOM * self.delay.queueing_peak();
+        let has_room = self.path.delay.queueing_last() <= ROOM * self.path.delay.queueing_peak();
         has_room || now.since(wished).as_secs_f64() >= patience
     }
 
     /// Joins all levels up to `target`.
     pub(super) fn join(&mut self, now: Instant, target: u16, wishes: &mut Wishes) {
-        self.wished = None;
+        self.decisions.wished = None;
         self.follow.end();
         let channels = &self.clock.channels;
-        let level = self.level();
+        let level = self.levels.count();
         // A channel may be nearly silent: the timeout includes the time until its next packet.
         let packet = channels.departure(target, now, 0);
-        let patience = JOIN_TIMEOUT.max(Duration::from_secs_f64(self.joins.bound().unwrap_or(0.0)));
+        let patience = JOIN_TIMEOUT.max(Duration::from_secs_f64(self.path.joins.bound().unwrap_or(0.0)));
         let until = packet.max(now) + patience;
-        self.joining = Some(Joining { since: now, until, levels: usize::from(target - level) });
+        self.levels.joining = Some(Joining { since: now, until, levels: usize::from(target - level) });
         for next in level + 1..=target {
-            let wave = channels.wave_at(next, self.slot);
-            self.waves.push_back(Held { number: wave.number, holes: Holes::default() });
+            let wave = channels.wave_at(next, self.levels.slot);
+            self.levels.waves.push_back(Held { number: wave.number, holes: Holes::default() });
             wishes.push(Membership::Join(channels.channel_of(wave.number)));
         }
     }

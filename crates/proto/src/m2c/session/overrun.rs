@@ -41,14 +41,14 @@ impl Session {
         if self.overrun.left.is_some_and(|left| now < left + LEAVES) {
             return;
         }
-        let held = self.rate_of(self.level(), now);
-        let read = self.meter.rate(now).min(held);
+        let held = self.held_rate(now);
+        let read = self.path.meter.rate(now).min(held);
         let most = (ROOM * read).max(KEPT * held).max(self.clock.channels.base_rate());
         self.overrun.rate_max = Some(most);
         self.overrun.retry.settle(now);
         self.overrun.left = Some(now);
         self.settle(now, most, wishes);
-        while self.level() > 0 && self.rate_of(self.level(), now) > most {
+        while self.levels.count() > 0 && self.held_rate(now) > most {
             self.leave_highest(now, wishes);
         }
     }
@@ -58,7 +58,7 @@ impl Session {
         let Some(most) = self.overrun.rate_max else { return };
         if self.overrun.retry.is_due(now) {
             let more = most / self.clock.channels.ratio();
-            self.overrun.rate_max = (more < self.rate_of(self.top(), now)).then_some(more);
+            self.overrun.rate_max = (more < self.rate_of(self.levels.top, now)).then_some(more);
         }
     }
 }

@@ -38,8 +38,8 @@ impl Queue {
 impl Session {
     /// Records a packet that revealed `lost` losses.
     pub(super) fn watch(&mut self, now: Instant, lost: u64) {
-        let packet = 1.0 / self.rate_of(self.level(), now);
-        if self.delay.queueing_last() <= EMPTY.max(packet) {
+        let packet = 1.0 / self.held_rate(now);
+        if self.path.delay.queueing_last() <= EMPTY.max(packet) {
             self.queue.empty = now;
         }
         if lost > 0 {
@@ -55,14 +55,14 @@ impl Session {
     /// Returns whether the packet that left at `left` is the first of an epoch.
     pub(super) fn turn_epoch(&mut self, now: Instant, left: Instant) -> bool {
         let epoch = self.clock.channels.epoch_at(left);
-        if epoch <= self.epoch {
+        if epoch <= self.decisions.epoch {
             // A packet with an epoch far ahead must not block later packets.
-            if epoch + 1 < self.epoch {
-                self.epoch = epoch;
+            if epoch + 1 < self.decisions.epoch {
+                self.decisions.epoch = epoch;
             }
             return false;
         }
-        self.epoch = epoch;
+        self.decisions.epoch = epoch;
         if now.since(self.queue.lost) > self.epochs(1) {
             self.queue.lossy = now;
         } else if now.since(self.queue.lossy) >= CROWDED {
@@ -77,26 +77,28 @@ impl Session {
         now < self.queue.crowded
             && self.shows_queues()
             && now.since(self.queue.empty) <= self.epochs(2)
-            && now.since(self.first) > self.epochs(OWN)
+            && now.since(self.levels.first) > self.epochs(OWN)
     }
 
     /// Returns whether the queue was empty within the last epoch, after the end of the start and after the
     /// last loss.
     pub(super) fn is_empty_of_late(&self, now: Instant) -> bool {
-        self.shows_queues() && self.queue.empty > self.lost && now.since(self.queue.empty) < self.epochs(1)
+        self.shows_queues()
+            && self.queue.empty > self.losses.last
+            && now.since(self.queue.empty) < self.epochs(1)
     }
 
     /// Whether a queue was observed recently. Behind a policer, or with random losses, no queue ever appears,
     /// and an empty queue is no evidence.
     fn shows_queues(&self) -> bool {
-        self.delay.queueing_peak() > 2.0 * EMPTY
+        self.path.delay.queueing_peak() > 2.0 * EMPTY
     }
 
     /// Returns the factor by which joins may exceed the window. If an empty queue fills although this
     /// receiver did nothing, other receivers of the session have just joined.
     pub(super) fn lead(&self, now: Instant) -> f64 {
         let is_filling = now.since(self.queue.lost) <= self.epochs(1)
-            || self.delay.queueing_last() > ROOM * self.delay.queueing_peak();
+            || self.path.delay.queueing_last() > ROOM * self.path.delay.queueing_peak();
         if self.was_empty(now) && is_filling { LED } else { 1.0 }
     }
 

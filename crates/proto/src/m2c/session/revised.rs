@@ -4,11 +4,9 @@
 use super::Session;
 use super::bottleneck::Bottleneck;
 use super::chance::Chance;
-use super::waits::Waits;
-use crate::control::{PathStatus, Wishes};
+use crate::control::Wishes;
 use crate::m2c::receiver::Mode;
-use crate::measure::Overload;
-use crate::rate::Rate;
+use crate::measure::{Overload, Waits};
 use crate::time::{Duration, Instant};
 
 /// Number of remembered loss events.
@@ -79,9 +77,9 @@ impl Session {
     /// Records a packet for the rules. Returns whether the revealed losses, the last of which left at
     /// `lost_left`, are chance.
     pub(super) fn observe(&mut self, now: Instant, left: Instant, lost: u64, lost_left: Instant) -> bool {
-        let rate = self.rate_of(self.level(), now);
-        let rtt = self.rtt();
-        let (wait, peak) = (self.delay.queueing_last(), self.delay.queueing_peak());
+        let rate = self.held_rate(now);
+        let rtt = self.path.rtt();
+        let (wait, peak) = (self.path.delay.queueing_last(), self.path.delay.queueing_peak());
         let Some(revised) = &mut self.revised else { return false };
         revised.waits.record(left, wait);
         revised.bottleneck.record(now, left, wait, rate);
@@ -111,9 +109,9 @@ impl Session {
     /// Rules 1, 2 and 4: returns whether a loss of a packet that left at `left` is a new event, and whether
     /// it cuts the window.
     pub(super) fn on_event(&mut self, now: Instant, left: Instant, rtt: f64) -> Option<bool> {
-        let rate = self.rate_of(self.level(), now);
-        let wait = self.delay.queueing_last();
-        let (window, sub_slot) = (self.window, self.clock.channels.sub_slot_seconds());
+        let rate = self.held_rate(now);
+        let wait = self.path.delay.queueing_last();
+        let (window, sub_slot) = (self.window.size, self.clock.channels.sub_slot_seconds());
         let Some(revised) = &mut self.revised else { return Some(true) };
         if revised.is_same_event(left, rtt) {
             return None;
@@ -157,12 +155,12 @@ impl Session {
     pub(super) fn is_queue_short(&self, now: Instant) -> bool {
         let Some(revised) = &self.revised else { return false };
         let most = (Self::target_queue(revised) / 2.0).max(JOIN_WAIT);
-        self.delay.queueing_last() <= most.max(JOIN_PACKETS / self.rate_of(self.level(), now))
+        self.path.delay.queueing_last() <= most.max(JOIN_PACKETS / self.held_rate(now))
     }
 
     /// Records that a join took effect.
     pub(super) fn expect_queue(&mut self, now: Instant) {
-        let rate = self.rate_of(self.level(), now);
+        let rate = self.held_rate(now);
         if let Some(revised) = &mut self.revised {
             revised.expected = Some((now, rate));
         }
@@ -170,10 +168,10 @@ impl Session {
 
     /// Rule 4: if the queue of a join is missing, the bottleneck carries more than estimated: searches again.
     pub(super) fn search_missing_queue(&mut self, now: Instant) {
-        let decay = -libm::log(self.clock.channels.ratio()) / self.clock.channels.sub_slot_seconds();
-        let wait = self.delay.queueing_last();
+        let wait = self.path.delay.queueing_last();
         let Some(revised) = &mut self.revised else { return };
         let Some((since, joined)) = revised.expected else { return };
+        let decay = -libm::log(self.clock.channels.ratio()) / self.clock.channels.sub_slot_seconds();
         let time = now.since(since).as_secs_f64();
         let Some(found) = revised.bottleneck.estimate().filter(|_| time <= EXPECTED_TIME) else {
             revised.expected = None;
@@ -185,8 +183,8 @@ impl Session {
         }
         revised.expected = None;
         revised.bottleneck.forget();
-        self.delay.settle();
-        self.threshold = f64::INFINITY;
+        self.path.delay.settle();
+        self.window.threshold = f64::INFINITY;
         if self.mode == Mode::CongestionAvoidance {
             self.start.begin(now);
         }
@@ -196,10 +194,10 @@ impl Session {
     /// Rules 6 and 7: leaves levels that the path does not carry. Returns whether levels were left.
     pub(super) fn descend(&mut self, now: Instant, wishes: &mut Wishes) -> bool {
         let is_alone = self.own_rate().is_some();
-        let (held, rtt) = (self.rate_of(self.level(), now), self.rtt());
+        let (held, rtt) = (self.held_rate(now), self.path.rtt());
         let is_above = self.mode == Mode::CongestionAvoidance
             && !is_alone
-            && self.joining.is_none()
+            && self.levels.joining.is_none()
             && held > ABOVE * self.sustained(rtt);
         let Some(revised) = &mut self.revised else { return false };
         if let Some(came) = revised.overloaded.take() {
@@ -211,7 +209,7 @@ impl Session {
         }
         if !is_above {
             revised.above = None;
-        } else if now.since(*revised.above.get_or_insert(now)) >= ABOVE_TIME && self.level() > 0 {
+        } else if now.since(*revised.above.get_or_insert(now)) >= ABOVE_TIME && self.levels.count() > 0 {
             if let Some(revised) = &mut self.revised {
                 revised.above = None;
             }
@@ -223,38 +221,19 @@ impl Session {
 
     fn fall_to(&mut self, now: Instant, rate: f64, wishes: &mut Wishes) {
         self.abandon(now, wishes);
-        let before = self.level();
-        while self.level() > 0 && self.rate_of(self.level(), now) > rate {
+        let before = self.levels.count();
+        while self.levels.count() > 0 && self.held_rate(now) > rate {
             self.leave_highest(now, wishes);
         }
-        let left = u64::from(before - self.level());
-        let rtt = self.rtt();
-        self.window = (rate * rtt).max(self.clock.channels.base_rate() * rtt);
-        self.mean = self.window;
-        self.threshold = self.window;
+        let left = u64::from(before - self.levels.count());
+        let rtt = self.path.rtt();
+        self.window.settle((rate * rtt).max(self.clock.channels.base_rate() * rtt));
         self.mode = Mode::CongestionAvoidance;
-        self.resumes = false;
-        self.intervals.reset(crate::measure::interval_at(rtt, rate));
+        self.decisions.resumes = false;
+        self.losses.intervals.reset(crate::measure::interval_at(rtt, rate));
         if let Some(revised) = &mut self.revised {
             revised.overload.relieve(now, left);
         }
-    }
-
-    /// Returns the estimate of the path, with packets of `packet_bytes`.
-    pub(in crate::m2c) fn path_status(&self, packet_bytes: u16) -> Option<PathStatus> {
-        let revised = self.revised.as_ref()?;
-        let (chance, found) = (revised.chance.part(), revised.bottleneck.estimate());
-        Some(PathStatus {
-            is_alone: self.own_rate().is_some(),
-            bottleneck: found.and_then(|found| Rate::of_packets(found.rate, packet_bytes)),
-            others: found.map(|found| found.others(chance)),
-            queue_depth: Some(revised.bottleneck.depth())
-                .filter(|depth| depth.is_finite())
-                .map(Duration::from_secs_f64),
-            chance,
-            chance_losses: revised.chance.count,
-            levels_left: revised.overload.levels_left(),
-        })
     }
 
     /// Records the end of fast start.

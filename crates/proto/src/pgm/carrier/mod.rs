@@ -24,6 +24,7 @@ use headwater_wire::{Cci, fdt};
 pub use receiver::{MISSING_MAX, Opener, PgmCarrierReceiver, PgmCarrierReceiverConfig};
 
 use super::{Answers, Mode, PgmSession, PgmSource, SourceConfig, SourceControl};
+use crate::admission::AdmissionKey;
 use crate::control::{Departure, Overload, SenderControl, SenderEnvelope, Value};
 use crate::le_sbcc::Chain;
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
@@ -157,8 +158,12 @@ impl SenderControl for PgmCarrierSender {
         self.source.datagram(now, datagram);
     }
 
+    fn set_admission_key(&mut self, key: AdmissionKey) {
+        self.source.set_admission_key(key);
+    }
+
     fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        self.source.poll_ncf(now, buffer)
+        self.source.poll_word(buffer).or_else(|| self.source.poll_ncf(now, buffer))
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -1,8 +1,9 @@
 use core::net::{IpAddr, SocketAddr};
 
-use headwater_wire::pgm::{Body, Gsi, Options, Packet, PgmReport};
+use headwater_wire::pgm::{Body, Gsi, Options, Packet, PgmReport, PgmWord};
 
 use super::{Opened, open};
+use crate::admission::Word;
 use crate::control::{
     Arrival, EnvelopeContent, Membership, ReceiverControl, ReceiverEnvelope, Reception, Status,
 };
@@ -22,6 +23,10 @@ const BEHIND_MAX: u32 = 64;
 /// symbol repairs the loss.
 const RETRIES: u8 = 3;
 const NCF_WAIT: Duration = Duration::from_millis(500);
+/// Age of a word from which a NAK is followed by a request for the next one. A word is valid for 60 to 120 s.
+const WORD_AGE: Duration = Duration::from_secs(45);
+/// Time that a dismissed receiver stays out of the group.
+const DISMISSED: Duration = Duration::from_secs(300);
 
 /// Configuration of a [`PgmCarrierReceiver`].
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +70,10 @@ pub struct PgmCarrierReceiver {
     /// Time of the next SPMR to the source and number of SPMRs left, and time of the last SPMR to any source.
     greeting: Option<(Instant, u8)>,
     greeted: Option<Instant>,
+    /// Word of the source, with the time of arrival.
+    word: Option<(Word, Instant)>,
+    /// End of a dismissal by the source.
+    returns: Option<Instant>,
     naks: u64,
 }
 
@@ -155,6 +164,8 @@ impl PgmCarrierReceiver {
             missing: Missing::default(),
             greeting: None,
             greeted: None,
+            word: None,
+            returns: None,
             naks: 0,
         }
     }
@@ -174,6 +185,7 @@ impl PgmCarrierReceiver {
         let known = self.source.filter(|source| (source.session, source.address) == (session, address));
         let Some(mut source) = known else {
             self.missing.clear();
+            self.word = None;
             self.source = Some(Source { session, address, end: sequence.wrapping_add(1), behind: 0 });
             // New sources get SPMRs at most once per `GREETING_SPACING`, so that forged sources cause no
             // more.
@@ -222,6 +234,37 @@ impl PgmCarrierReceiver {
     }
 }
 
+impl PgmCarrierReceiver {
+    /// Takes the word of the source. A dismissed receiver leaves the group for a while: the receiver's path
+    /// carries less than the session's least rate (circuit breaker, RFC 8085, section 4.1.1).
+    fn on_word(&mut self, now: Instant, PgmWord { word, is_dismissed }: PgmWord) {
+        // Without the receiver's word, anybody could forge the dismissal.
+        if is_dismissed && self.word.is_some_and(|(known, _)| known == word) {
+            self.leave(now);
+            self.returns = Some(now + DISMISSED);
+        } else if !is_dismissed {
+            self.word = Some((word, now));
+        }
+    }
+
+    fn leave(&mut self, now: Instant) {
+        self.source = None;
+        self.greeting = None;
+        self.missing.clear();
+        self.channel.stop(now);
+    }
+
+    /// Returns the option of a NAK, and requests the next word if the word is old.
+    fn nak_word(&mut self, now: Instant) -> Option<PgmWord> {
+        let is_old = self.word.is_none_or(|(_, since)| now.since(since) > WORD_AGE);
+        let may_ask = self.greeted.is_none_or(|last| now >= last + GREETING_SPACING);
+        if is_old && may_ask && self.greeting.is_none() {
+            self.greeting = Some((now, 1));
+        }
+        self.word.map(|(word, _)| PgmWord { word, is_dismissed: false })
+    }
+}
+
 impl ReceiverEnvelope for PgmCarrierReceiver {
     fn open<'a>(&mut self, _now: Instant, datagram: &Datagram<'a>) -> EnvelopeContent<'a> {
         let (content, message) = self.opener.read(datagram);
@@ -244,10 +287,8 @@ impl ReceiverControl for PgmCarrierReceiver {
     fn stop(&mut self, now: Instant) {
         // Packets sent while the receiver does not listen are not lost.
         self.is_held = false;
-        self.source = None;
-        self.greeting = None;
-        self.missing.clear();
-        self.channel.stop(now);
+        self.returns = None;
+        self.leave(now);
     }
 
     fn envelope(&mut self) -> Option<&mut dyn ReceiverEnvelope> {
@@ -255,7 +296,7 @@ impl ReceiverControl for PgmCarrierReceiver {
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        if let Some(carried) = self.opener.take().filter(|_| self.is_held) {
+        if let Some(carried) = self.opener.take().filter(|_| self.is_held && self.returns.is_none()) {
             self.on_odata(now, arrival.source, carried);
         }
         self.channel.arrived(now, arrival);
@@ -266,17 +307,27 @@ impl ReceiverControl for PgmCarrierReceiver {
         let (options, body) = if let Some((_, left)) = self.greeting.take_if(|(due, _)| *due <= now) {
             self.greeting = (left > 1).then(|| (now + GREETING_SPACING, left - 1));
             self.greeted = Some(now);
-            (Options::default(), Body::Spmr)
+            (Options { word: Some(PgmWord::default()), ..Options::default() }, Body::Spmr)
         } else {
             let (sequence, nak_list) = self.missing.due(now, &self.config, &mut self.draw)?;
             let report = PgmReport { sequence, source: source.address.ip(), group: self.config.group };
             self.naks += 1;
-            (Options { nak_list, ..Options::default() }, Body::Nak(report))
+            (Options { nak_list, word: self.nak_word(now), ..Options::default() }, Body::Nak(report))
         };
         let SessionKey { gsi, source_port, destination_port } = source.session;
         let packet = Packet { options, ..Packet::new(destination_port, source_port, gsi, body) };
         let bytes = packet.emit(buffer).ok()?;
         Some(Transmit { destination: Destination::Unicast(source.address), bytes, ecn: Ecn::NotCapable })
+    }
+
+    fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
+        let (Some(source), Ok(packet)) = (self.source, Packet::parse(datagram.payload)) else { return false };
+        let is_sources = (SessionKey::new(&packet), datagram.source) == (source.session, source.address);
+        let Some(word) = packet.options.word.filter(|_| is_sources && packet.body == Body::Spmr) else {
+            return false;
+        };
+        self.on_word(now, word);
+        true
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
@@ -292,6 +343,14 @@ impl ReceiverControl for PgmCarrierReceiver {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.greeting.into_iter().map(|(due, _)| due).chain(self.missing.first().map(|(due, _)| due)).min()
+        let greeting = self.greeting.map(|(due, _)| due);
+        let missing = self.missing.first().map(|(due, _)| due);
+        [greeting, missing, self.returns].into_iter().flatten().min()
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        if self.returns.take_if(|at| *at <= now).is_some() {
+            self.channel.start(now);
+        }
     }
 }

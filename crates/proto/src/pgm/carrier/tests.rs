@@ -1,5 +1,7 @@
 //! Both ends by themselves: what is missing is told once, to the right one, in bounds.
 
+mod dismissal;
+
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::collections::BTreeSet;
 

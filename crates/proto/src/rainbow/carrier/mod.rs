@@ -7,14 +7,16 @@
 //! FDT at once:
 //! `docs/reference/wire/bcfs.md`.
 //!
-//! Requests are not authenticated, and a reply is some 30 times longer than its request. A sender therefore
-//! limits the replies to addresses that have not proven reception. Each reply carries a token that only the
-//! sender can make, different for each address (in the CCI of the header), and requests return the last
-//! token.
+//! A reply is some 30 times longer than its request. A sender therefore takes requests only from addresses
+//! that return the word of a challenge ([`RainbowCarrierSenderConfig::with_challenges`]). Each reply carries
+//! a token that only the sender can make, different for each address (in the CCI of the header), and requests
+//! return the last token: the token tells one session of a sender from the next. Without challenges, in
+//! simulations, the token is the only proof that an address receives.
 //!
 //! | attack | defence |
 //! |---|---|
-//! | requests from spoofed addresses | [`UNPROVEN_PER_SECOND`] replies a second to all unproven addresses |
+//! | requests from spoofed addresses | challenges, shorter than the requests |
+//! | the same without challenges | [`UNPROVEN_PER_SECOND`] replies a second to all unproven addresses |
 //! | floods from proven addresses | [`RainbowCarrierSenderConfig::with_requests_per_second`] per address |
 //! | floods to fill the sender's queue | bounded queue; receivers repeat dropped requests |
 //! | forged replies, from the requested address | digests detect false symbols |
@@ -38,7 +40,7 @@ use headwater_wire::bcfs::Label;
 pub use receiver::{RainbowCarrierReceiver, RainbowCarrierReceiverConfig};
 pub use sender::{RainbowCarrierSender, RainbowCarrierSenderConfig, RequestCounters};
 
-use crate::bcfs::relay::Limit;
+use crate::admission::Limit;
 use crate::bcfs::{HashKey, address_words, hash};
 use crate::time::{Duration, Instant};
 
@@ -129,14 +131,21 @@ impl Peers {
         [a, b, c, d]
     }
 
-    /// Whether the `body` of a request holds the token of another sender, or of another address.
-    pub(super) fn brings_another(&self, peer: SocketAddr, body: &[u8]) -> bool {
-        body.len() == size_of::<Word>() && body != self.word(peer)
+    /// Whether a request brings the token of another sender, or of another address.
+    pub(super) fn brings_another(&self, peer: SocketAddr, token: Option<Word>) -> bool {
+        token.is_some_and(|token| token != self.word(peer))
     }
 
-    /// Decides whether to answer a request with `body` from an address.
-    pub(super) fn admits(&mut self, now: Instant, peer: SocketAddr, body: &[u8]) -> Result<(), Refusal> {
-        let shows = body == self.word(peer);
+    /// Decides whether to answer a request from an address. `is_verified`: the address has returned the word
+    /// of a challenge.
+    pub(super) fn admits(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        token: Option<Word>,
+        is_verified: bool,
+    ) -> Result<(), Refusal> {
+        let shows = is_verified || token == Some(self.word(peer));
         if shows && !self.proven.contains_key(&peer) && self.has_room(now) {
             self.proven.insert(peer, Peer { until: now, due: now });
         }

@@ -16,6 +16,12 @@ use crate::time::{Duration, Instant};
 
 /// Interval after which the FDT is requested again, if incomplete although all symbols have been sent.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Least and most time between two requests for a word.
+const HELLO_LEAST: Duration = Duration::from_millis(50);
+const HELLO_MOST: Duration = Duration::from_secs(3);
+/// Share of the time waited so far after which the next request for a word follows. A hop under attack
+/// answers some of the requests, so that the first requests have to come fast.
+const HELLO_SHARE: u64 = 20;
 
 /// Configuration of a [`RainbowCarrierReceiver`].
 #[derive(Clone, Copy, Debug)]
@@ -24,13 +30,22 @@ pub struct RainbowCarrierReceiverConfig {
     upstream: SocketAddr,
     window: WindowConfig,
     channel: Option<ChannelId>,
+    has_words: bool,
 }
 
 impl RainbowCarrierReceiverConfig {
     /// Creates the configuration of a receiver of a source's session. Requests go to `upstream`: a relay, or
     /// the source itself.
     pub const fn new(source: SocketAddr, upstream: SocketAddr) -> Self {
-        Self { source, upstream, window: WindowConfig::new(), channel: None }
+        Self { source, upstream, window: WindowConfig::new(), channel: None, has_words: false }
+    }
+
+    /// Returns the word of the next hop's challenges in each request, as relays and sources with challenges
+    /// demand. Default: no word, as in the paper.
+    #[must_use]
+    pub const fn with_words(mut self) -> Self {
+        self.has_words = true;
+        self
     }
 
     /// Sets the window. Default: the paper's.
@@ -57,6 +72,8 @@ pub struct RainbowCarrierReceiver {
     client: Client,
     window: RainbowWindow,
     is_held: bool,
+    /// Request for the first word; the window starts with the word.
+    hello: Option<Hello>,
     /// Whether the last packet closed the session.
     is_dismissed: bool,
     wishes: Wishes,
@@ -67,6 +84,12 @@ pub struct RainbowCarrierReceiver {
     word: Option<[u8; 4]>,
     /// Reception counters; the losses are those of earlier windows.
     reception: Reception,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hello {
+    since: Instant,
+    due: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,12 +118,16 @@ impl RainbowCarrierReceiver {
     pub fn new(config: RainbowCarrierReceiverConfig) -> Self {
         let mut client = Client::new(config.source, config.upstream);
         client.bind(Label(0), 0).expect("the first binding of a client");
+        if config.has_words {
+            client = client.with_words();
+        }
         let asked = vec![None; config.window.labels_max.into()].into();
         Self {
             config,
             client,
             window: RainbowWindow::new(config.window),
             is_held: false,
+            hello: None,
             is_dismissed: false,
             wishes: Wishes::default(),
             description: Description { is_whole: false, next: 0, exhausted: None, asked },
@@ -120,12 +147,31 @@ impl RainbowCarrierReceiver {
         self.reception.lost + counters.overtaken + counters.late
     }
 
-    /// Starts requests with a new window.
+    /// Starts requests with a new window, as soon as the next hop's word is known.
     fn begin(&mut self, now: Instant) {
         self.is_dismissed = false;
         self.reception.lost = self.lost();
         self.window = RainbowWindow::new(self.config.window);
-        self.window.start(now);
+        if self.client.lacks_word() {
+            self.hello = Some(Hello { since: now, due: now });
+        } else {
+            self.window.start(now);
+        }
+    }
+
+    /// Starts the window, if only a word was missing.
+    fn end_hello(&mut self, now: Instant) {
+        if self.hello.take().is_some() {
+            self.window.start(now);
+        }
+    }
+
+    /// Returns a request for a word, if due: a null of level 0, which asks for no reply.
+    fn poll_hello(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let hello = self.hello.as_mut().filter(|hello| hello.due <= now)?;
+        let share = Duration::from_nanos(now.since(hello.since).as_nanos() / HELLO_SHARE);
+        hello.due = now + share.clamp(HELLO_LEAST, HELLO_MOST);
+        Some(self.client.request(Label(1), Level::ZERO, None, buffer))
     }
 
     fn hold(&mut self, is_held: bool) {
@@ -190,6 +236,7 @@ impl ReceiverControl for RainbowCarrierReceiver {
     fn stop(&mut self, _now: Instant) {
         if self.is_held {
             self.hold(false);
+            self.hello = None;
             self.window.stop();
         }
     }
@@ -208,6 +255,8 @@ impl ReceiverControl for RainbowCarrierReceiver {
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
         let Some(reply) = self.reply.take() else { return };
+        // A source without challenges answers at once.
+        self.end_hello(now);
         self.reception.count(arrival.ecn);
         if self.is_dismissed && self.is_held {
             self.begin(now);
@@ -231,6 +280,12 @@ impl ReceiverControl for RainbowCarrierReceiver {
     }
 
     fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        if let Some(transmit) = self.poll_hello(now, buffer) {
+            return Some(transmit);
+        }
+        if let Some(transmit) = self.client.poll_refused(buffer) {
+            return Some(transmit);
+        }
         let ask = self.window.poll_ask()?;
         let wanted = self.description.wanted(now, ask);
         let word = self.word.as_ref().map_or(&[][..], |word| word);
@@ -250,7 +305,8 @@ impl ReceiverControl for RainbowCarrierReceiver {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.window.poll_timeout().filter(|_| self.is_held)
+        let hello = self.hello.map(|hello| hello.due);
+        hello.into_iter().chain(self.window.poll_timeout()).min().filter(|_| self.is_held)
     }
 
     fn timeout(&mut self, now: Instant) {
@@ -261,8 +317,14 @@ impl ReceiverControl for RainbowCarrierReceiver {
 }
 
 impl ReceiverEnvelope for RainbowCarrierReceiver {
-    fn open<'a>(&mut self, _now: Instant, datagram: &Datagram<'a>) -> EnvelopeContent<'a> {
+    fn open<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> EnvelopeContent<'a> {
         self.reply = None;
+        if self.client.take_challenge(datagram) {
+            if !self.client.lacks_word() {
+                self.end_hello(now);
+            }
+            return EnvelopeContent::Signal;
+        }
         let Some(reply) = self.client.receive(datagram) else { return EnvelopeContent::Malformed };
         let is_past_description = match Wanted::of(reply.label) {
             // Another receiver on this network may have requested a symbol beyond the last.
@@ -286,6 +348,7 @@ impl Requester for RainbowCarrierReceiver {
         // Each further request would be answered by another close flag. A later packet without the flag
         // reopens the session.
         self.is_dismissed = true;
+        self.hello = None;
         self.window.stop();
     }
 }

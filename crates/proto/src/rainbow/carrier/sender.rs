@@ -4,11 +4,12 @@ use headwater_wire::bcfs::{Label, Level, mark_any};
 use headwater_wire::{Cci, fdt};
 
 use super::{NAME, Wanted};
-use super::{Peers, Refusal, UNPROVEN_PER_SECOND};
+use super::{Peers, Refusal, UNPROVEN_PER_SECOND, Word};
+use crate::admission::AdmissionKey;
 use crate::bcfs::relay::REQUESTS_PER_SECOND;
 use crate::bcfs::{self, HashKey, ReplyTo, ReturnPath};
 use crate::control::{Departure, Overload, Request, Responder, SenderControl, SenderEnvelope, Value};
-use crate::machine::{ChannelId, Datagram, Ecn};
+use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::pacing::{BURST, Pacer, RateCap};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
@@ -26,13 +27,22 @@ pub struct RainbowCarrierSenderConfig {
     /// Maximum rate, and bytes of a packet.
     max_rate: Option<(Rate, u16)>,
     requests_per_second: u32,
+    challenge_key: Option<AdmissionKey>,
 }
 
 impl RainbowCarrierSenderConfig {
     /// Creates the configuration of a sender that answers on any address of the host, at the rate of the
     /// requests. `key` must be secret: addresses prove reception by tokens made with the key.
     pub const fn new(key: [u64; 2]) -> Self {
-        Self { key, max_rate: None, requests_per_second: REQUESTS_PER_SECOND }
+        Self { key, max_rate: None, requests_per_second: REQUESTS_PER_SECOND, challenge_key: None }
+    }
+
+    /// Answers only addresses that return the word of a challenge. `key` must be secret. Default: `None`, any
+    /// address, as in the paper.
+    #[must_use]
+    pub const fn with_challenges(mut self, key: Option<AdmissionKey>) -> Self {
+        self.challenge_key = key;
+        self
     }
 
     /// Sets the maximum rate, in bit/s of UDP payload, for packets of `packet_bytes` bytes. Default: the rate
@@ -84,7 +94,9 @@ pub struct RequestCounters {
     pub nulls: u64,
     /// Other datagrams, or for another source.
     pub ignored: u64,
-    /// Requests refused by the limit of addresses without proven reception.
+    /// Requests without a valid word, refused with a challenge.
+    pub challenged: u64,
+    /// Requests refused by the limits of addresses without proven reception.
     pub unproven: u64,
     /// Requests refused by the limit of an address.
     pub too_fast: u64,
@@ -98,6 +110,7 @@ pub struct RequestCounters {
 #[derive(Debug)]
 pub struct RainbowCarrierSender {
     bcfs: bcfs::BcfsSource,
+    has_challenges: bool,
     peers: Peers,
     pending: VecDeque<Pending>,
     pending_max: u64,
@@ -119,10 +132,11 @@ struct Pending {
 impl RainbowCarrierSender {
     /// Creates a sender without requests.
     pub fn new(config: RainbowCarrierSenderConfig) -> Self {
-        let mut source = bcfs::BcfsSource::new(None, ReplyTo::Peer);
+        let mut source = bcfs::BcfsSource::new(None, ReplyTo::Peer).with_challenges(config.challenge_key);
         source.bind(Label(0), 0).expect("the first binding of a source");
         Self {
             bcfs: source,
+            has_challenges: config.challenge_key.is_some(),
             peers: Peers::new(config.key, config.requests_per_second.max(1), config.unproven_per_second()),
             pending: VecDeque::new(),
             pending_max: config.pending_max(),
@@ -134,8 +148,23 @@ impl RainbowCarrierSender {
     }
 
     /// Returns the counters of requests.
-    pub const fn counters(&self) -> RequestCounters {
-        self.counters
+    pub fn counters(&self) -> RequestCounters {
+        let challenges = self.bcfs.challenges();
+        let unchallenged = challenges.unanswered + challenges.wordless;
+        RequestCounters {
+            challenged: challenges.challenged,
+            unproven: self.counters.unproven + unchallenged,
+            ignored: self.counters.ignored - challenges.challenged - unchallenged,
+            ..self.counters
+        }
+    }
+
+    /// Returns the token in the body of a request. Behind the word of a challenge, zeros fill the body.
+    fn token(&self, body: &[u8]) -> Option<Word> {
+        if self.has_challenges {
+            return body.first_chunk().copied().filter(|token| *token != Word::default());
+        }
+        body.try_into().ok()
     }
 
     /// Returns the maximum length of BCFS's header around each packet, in bytes.
@@ -208,24 +237,30 @@ impl SenderControl for RainbowCarrierSender {
             counters.forgotten += 1;
             return;
         }
-        match self.peers.admits(now, asked.path.peer, asked.body) {
+        let (peer, token) = (asked.path.peer, self.token(asked.body));
+        match self.peers.admits(now, peer, token, self.has_challenges) {
             Ok(()) => {
-                let follows_another = self.peers.brings_another(asked.path.peer, asked.body);
+                let follows_another = self.peers.brings_another(peer, token);
                 let (path, label, level) = (asked.path, asked.label, asked.level);
                 self.pending.push_back(Pending { path, label, level, follows_another, asked: now });
             }
-            Err(Refusal::Unproven) => counters.unproven += 1,
-            Err(Refusal::TooFast) => counters.too_fast += 1,
+            Err(Refusal::Unproven) => self.counters.unproven += 1,
+            Err(Refusal::TooFast) => self.counters.too_fast += 1,
         }
     }
 
+    fn poll_transmit(&mut self, _now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        self.bcfs.poll_challenge(buffer)
+    }
+
     fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
-        let RequestCounters { requests, raised, nulls, ignored, unproven, too_fast, forgotten } =
-            self.counters;
+        let RequestCounters { requests, raised, nulls, ignored, challenged, unproven, too_fast, forgotten } =
+            self.counters();
         visit("requests", Value::Count(requests));
         visit("raised", Value::Count(raised));
         visit("nulls", Value::Count(nulls));
         visit("ignored", Value::Count(ignored));
+        visit("challenged", Value::Count(challenged));
         visit("unproven", Value::Count(unproven));
         visit("too_fast", Value::Count(too_fast));
         visit("forgotten", Value::Count(forgotten));

@@ -1,6 +1,7 @@
 //! Files by request, over a path that delays and loses.
 
 mod admission;
+mod challenges;
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
@@ -102,6 +103,10 @@ impl Bed {
     fn receiver_with(&mut self, store: MemoryStore) -> usize {
         let config =
             RainbowCarrierReceiverConfig::new(source(), source()).with_channel(Some(ChannelId::BASE));
+        self.receiver_of(config, store)
+    }
+
+    fn receiver_of(&mut self, config: RainbowCarrierReceiverConfig, store: MemoryStore) -> usize {
         let control = RainbowCarrierReceiver::new(config);
         let machine = delivery::DeliveryReceiver::new(
             delivery::DeliveryReceiverConfig::default(),

@@ -12,6 +12,7 @@
 //! | groups announced without subscribers | as by a forged join: sent for 7 s or while announced |
 //! | announcing more and fewer groups in turn | more: followed at once; fewer: four times a second |
 //! | announcing from ever new addresses | at most [`MEMBERS_MAX`] members, [`PORTS_MAX`] at an address |
+//! | announcing more than the link carries | top groups are pruned: [`RelayConfig::with_pruning`] |
 //! | sending on the groups | while the session is sent, only the first source is forwarded |
 //!
 //! On the link of a forged announcement, the groups without subscribers are marked in place of subscribed
@@ -103,6 +104,8 @@ pub struct RelayCounters {
     /// Announcements of more groups than the relay carries of a session: the relay should carry as many
     /// groups as the sender has.
     pub beyond: u64,
+    /// Groups pruned from links whose queues dropped too much.
+    pub pruned: u64,
     /// Number of downstream members.
     pub members: usize,
     /// Maximum number of groups of a session with downstream subscribers.
@@ -121,7 +124,55 @@ pub struct Relay {
     /// Pending joins and leaves: between two sweeps each group is joined at most once, and left at most once.
     changes: VecDeque<Output<Infallible>>,
     next_sweep: Instant,
+    /// By link.
+    pruning: Vec<Pruning>,
+    next_look: Instant,
     counters: RelayCounters,
+}
+
+/// Time between two looks at the drops of links.
+const LOOK: Duration = Duration::from_secs(1);
+/// Consecutive looks at a queue that drops too much, before a group is pruned.
+const BAD_LOOKS: u8 = 3;
+/// A queue that drops more than one of this many packets drops too much.
+const DROPS_OF: u64 = 4;
+/// Time for which a group is pruned.
+const PRUNED: Duration = Duration::from_secs(30);
+
+/// State of a link whose members may announce more groups than the link carries.
+#[derive(Clone, Debug, Default)]
+struct Pruning {
+    bad_looks: u8,
+    /// Packets offered to the link since the last look, by session and rank.
+    offered: Vec<Vec<u64>>,
+    /// Maximum number of groups, by session, until an instant.
+    limits: BTreeMap<usize, (u16, Instant)>,
+}
+
+impl Pruning {
+    fn new(config: &RelayConfig) -> Self {
+        Self { offered: vec![vec![0; config.groups.into()]; config.sessions], ..Self::default() }
+    }
+
+    /// Returns the number of groups of a session that the link carries of `offered` packets by rank, if the
+    /// queue has taken `taken` of `all` packets: at least 1.
+    fn carried(offered: &[u64], taken: u64, all: u64) -> u16 {
+        let share: u64 = offered.iter().sum::<u64>() * taken / all.max(1);
+        let mut sum = 0;
+        let fits = offered.iter().take_while(|count| {
+            sum += **count;
+            sum <= share
+        });
+        u16::try_from(fits.count()).unwrap_or(u16::MAX).max(1)
+    }
+
+    /// Returns the number of groups of a session that the link carries of `wanted` groups.
+    fn limited(&self, now: Instant, block: usize, wanted: u16) -> u16 {
+        match self.limits.get(&block) {
+            Some((most, until)) if *until > now => wanted.min(*most),
+            _ => wanted,
+        }
+    }
 }
 
 impl Relay {
@@ -142,6 +193,8 @@ impl Relay {
             egress,
             changes: VecDeque::new(),
             next_sweep: now + SWEEP,
+            pruning: vec![Pruning::new(&config); config.links.len()],
+            next_look: now + LOOK,
             counters: RelayCounters::default(),
             config,
         };
@@ -208,6 +261,7 @@ impl Relay {
         let Some(packet) = self.egress.hold(datagram.payload, WAITING_MAX) else { return };
         for (link, tops) in self.tops.iter().enumerate() {
             if rank < tops[block] {
+                self.pruning[link].offered[block][usize::from(rank)] += 1;
                 self.egress.send_to(now, packet, below(link), datagram.ecn, Some(channel));
             }
         }
@@ -266,6 +320,7 @@ impl Relay {
             let before = self.tops[link][block];
             let least = if may_fall { 1 } else { before };
             let top = self.members.top((link, block)).max(least);
+            let top = self.pruning[link].limited(now, block, top);
             most = most.max(top);
             self.tops[link][block] = top;
             for (rank, is_more) in steps(before, top) {
@@ -283,11 +338,37 @@ impl Relay {
         session.teller.hold(now, most);
     }
 
+    /// Looks at the drops of a link's queue. If the queue has dropped too much for some looks in a row,
+    /// prunes the top groups of each session that the link does not carry.
+    fn look(&mut self, now: Instant, link: usize) {
+        let (offered, dropped) = self.egress.take_drops(below(link));
+        let pruning = &mut self.pruning[link];
+        pruning.bad_looks = if dropped * DROPS_OF > offered { pruning.bad_looks + 1 } else { 0 };
+        let is_due = pruning.bad_looks >= BAD_LOOKS;
+        for (block, (ranks, top)) in pruning.offered.iter_mut().zip(&self.tops[link]).enumerate() {
+            let carried = Pruning::carried(ranks, offered - dropped, offered);
+            if is_due && carried < *top {
+                pruning.limits.insert(block, (carried, now + PRUNED));
+                self.counters.pruned += u64::from(top - carried);
+            }
+            ranks.fill(0);
+        }
+        if !is_due {
+            return;
+        }
+        pruning.bad_looks = 0;
+        (0..self.sessions.len()).for_each(|block| self.follow(now, block, true));
+    }
+
     fn tick(&mut self, now: Instant) {
         for session in &mut self.sessions {
             if session.router.poll_timeout().is_some_and(|at| at <= now) {
                 session.router.handle(now, Input::Timeout);
             }
+        }
+        if self.config.prunes && self.next_look <= now {
+            self.next_look = now + LOOK;
+            (0..self.tops.len()).for_each(|link| self.look(now, link));
         }
         if self.next_sweep <= now {
             self.next_sweep = now + SWEEP;
@@ -366,6 +447,8 @@ pub struct RelayConfig {
     pub(super) links: Vec<Option<EgressShape>>,
     pub(super) trust: Trust,
     pub(super) seed: Seed,
+    pub(super) prunes: bool,
+    pub(super) limits_networks: bool,
 }
 
 impl RelayConfig {
@@ -380,7 +463,24 @@ impl RelayConfig {
             links,
             trust: Trust::Nobody,
             seed,
+            prunes: false,
+            limits_networks: false,
         }
+    }
+
+    /// Whether a link whose queue drops more than a quarter of the packets for 3 s loses, for 30 s, the top
+    /// groups that the link does not carry. Default: no.
+    #[must_use]
+    pub const fn with_pruning(mut self, prunes: bool) -> Self {
+        self.prunes = prunes;
+        self
+    }
+
+    /// Whether a network has at most 8 writers of reports. Default: no.
+    #[must_use]
+    pub const fn with_network_limit(mut self, limits: bool) -> Self {
+        self.limits_networks = limits;
+        self
     }
 
     /// Sets the downstream relays. Reports of a relay speak for many receivers. Default: no relay; each
@@ -450,7 +550,9 @@ fn number(tsi: u64) -> u32 {
 }
 
 fn aggregation(config: &RelayConfig, number: u32) -> AggregationRouter {
-    let router = RouterConfig::new(number, config.groups).with_trust(config.trust.clone());
+    let router = RouterConfig::new(number, config.groups)
+        .with_trust(config.trust.clone())
+        .with_network_limit(config.limits_networks);
     AggregationRouter::new(router, config.seed)
 }
 

@@ -479,6 +479,24 @@ fn what_is_kept_for_other_requests_is_bounded() {
     assert_eq!(told(&mut collector, 2, 0..1), 0, "an answer in time needs no room");
 }
 
+#[test]
+fn a_network_has_few_writers_where_writers_are_limited() {
+    for (limits, most) in [(true, 8), (false, 250)] {
+        let mut collector = Collector::new(0, 5);
+        if limits {
+            collector.limit_networks();
+        }
+        collector.begin(at(0), 1, 0);
+        let mut take = |ip: [u8; 4]| {
+            collector.take(at(10), (LEFT, SocketAddr::from((ip, 9))), false, &report(1, 0, false, 1, 0))
+        };
+        let taken = (0..250).filter(|host| take([192, 0, 2, *host]).is_ok()).count();
+        assert_eq!(taken, most);
+        assert_eq!(take([192, 0, 3, 1]), Ok(()), "another network");
+        assert_eq!(collector.tallies()[0].unwrap().reports, u32::try_from(most).unwrap() + 1);
+    }
+}
+
 fn any_report() -> impl Strategy<Value = SimReport> {
     (any::<[u32; 4]>(), 0_u16..4, 0_u8..7, 0_u32..3, any::<bool>(), 0_u32..200).prop_map(
         |([source, counts, rates, hold], request, rank, echo, is_last, scale)| {

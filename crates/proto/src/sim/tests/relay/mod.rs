@@ -207,6 +207,52 @@ fn a_forger_on_a_link_counts_as_one() {
     assert!((2..=7).contains(&weight), "{weight}");
 }
 
+/// Eight groups of 500 kbit/s each for a link of 1 Mbit/s, and a member that announces all of them.
+#[test]
+fn a_link_whose_queue_drops_too_much_loses_top_groups() {
+    let mut tops = Vec::new();
+    for prunes in [true, false] {
+        let config = RelayConfig::new(1, 8, vec![Some(shape(1_000_000))], Seed(1)).with_pruning(prunes);
+        let mut relay = Relay::new(config, Instant::ZERO).unwrap();
+        let mut buffer = [0; 9_000];
+        let mut seen = Vec::new();
+        for step in 0..30_000_u32 {
+            let now = Instant::ZERO + Duration::from_millis(step.into());
+            if step % 1_000 == 0 {
+                let payload = Holding { session: 77, groups: 8 }.emit();
+                let datagram = Datagram {
+                    source: ([10, 0, 0, 2], 5).into(),
+                    channel: None,
+                    ecn: Ecn::NotCapable,
+                    payload: &payload,
+                };
+                relay.handle(now, Input::Routed(below(0), datagram));
+                seen.push(relay.top(0, 0));
+            }
+            // 8 packets of 1000 bytes each 16 ms.
+            if step % 2 == 0 {
+                let rank = u16::try_from(step / 2 % 8).unwrap();
+                let mut payload = vec![0; 1_000];
+                payload[..6].copy_from_slice(&[0x18, 0x80, 5, 0, 1, rank.to_be_bytes()[1]]);
+                payload[16..20].copy_from_slice(&[0, 0, 0, 77]);
+                let datagram = Datagram {
+                    source: ([10, 0, 0, 1], 5).into(),
+                    channel: Some(channel(0, rank)),
+                    ecn: Ecn::Capable0,
+                    payload: &payload,
+                };
+                relay.handle(now, Input::Routed(InterfaceId(0), datagram));
+            }
+            while relay.poll_output(now, &mut buffer).is_some() {}
+        }
+        assert_eq!(relay.counters().pruned > 0, prunes);
+        tops.push(seen);
+    }
+    assert_eq!(tops[1].last(), Some(&8));
+    assert_eq!(tops[0][..3], [8; 3]);
+    assert!(tops[0][5..].iter().all(|top| (1..=2).contains(top)), "what the link carries: {tops:?}");
+}
+
 /// What comes: by which interface and channel, its bytes, and how long after what came before.
 type Arriving = (u32, Option<u16>, Vec<u8>, u64);
 

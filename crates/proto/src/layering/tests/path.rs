@@ -58,6 +58,8 @@ pub(crate) struct Path {
     pub(crate) stalled: Instant,
     /// Interval of a single sleep: packets that arrive meanwhile are read at the end.
     pub(crate) deaf: Option<(Instant, Instant)>,
+    /// Advance of the receiver's clock over the sender's.
+    pub(crate) ahead: Duration,
     /// Time to read a packet.
     pub(crate) reading: Duration,
     /// Time at which all arrived packets have been read.
@@ -85,6 +87,7 @@ impl Path {
             carried: 0,
             stalled: Instant::ZERO,
             deaf: None,
+            ahead: Duration::ZERO,
             reading: Duration::ZERO,
             read: Instant::ZERO,
             unread: VecDeque::new(),
@@ -194,7 +197,7 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
         loop {
             let departure = self.sender.next_departure().unwrap();
             let arrival = self.on_wire.peek().map(|Reverse((at, _))| self.path.taken(*at));
-            let timeout = self.receiver.poll_timeout();
+            let timeout = self.receiver.poll_timeout().map(|at| at - self.path.ahead);
             let next = arrival.into_iter().chain(timeout).fold(departure, Instant::min);
             if next >= end {
                 self.now = end;
@@ -205,7 +208,8 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
                 let Reverse((_, index)) = self.on_wire.pop().unwrap();
                 let Departure { channel, cci, ecn, .. } = self.carried[usize::try_from(index).unwrap()];
                 let (source, bytes) = (SENDER.into(), BYTES.into());
-                self.receiver.arrived(self.now, &Arrival { source, channel, cci: &cci, ecn, bytes });
+                let arrival = Arrival { source, channel, cci: &cci, ecn, bytes };
+                self.receiver.arrived(self.now + self.path.ahead, &arrival);
             } else if departure == next {
                 let departure = self.sender.departure(self.now).unwrap();
                 self.sender.departed(self.now, BYTES.into());
@@ -219,7 +223,7 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
                     self.carried.push(Departure { ecn, ..departure });
                 }
             } else {
-                self.receiver.timeout(self.now);
+                self.receiver.timeout(self.now + self.path.ahead);
             }
             self.path.apply(self.now, &mut self.receiver);
         }
@@ -227,10 +231,15 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
 
     /// Delivers an arbitrary packet now.
     pub(crate) fn give(&mut self, channel: u16, cci: WebrcCci) {
+        self.give_with(channel, cci, Ecn::NotCapable);
+    }
+
+    /// Delivers an arbitrary packet with an ECN field now.
+    pub(crate) fn give_with(&mut self, channel: u16, cci: WebrcCci, ecn: Ecn) {
         let cci = cci.short().unwrap();
         let (source, channel, bytes) = (SENDER.into(), ChannelId(channel), BYTES.into());
-        let ecn = Ecn::NotCapable;
-        self.receiver.arrived(self.now, &Arrival { source, channel, cci: &cci, ecn, bytes });
+        self.receiver
+            .arrived(self.now + self.path.ahead, &Arrival { source, channel, cci: &cci, ecn, bytes });
         self.path.apply(self.now, &mut self.receiver);
     }
 

@@ -8,7 +8,7 @@ const SLOTS: u32 = 512;
 
 /// Longest queueing delay of each slot of departures. 4 KiB.
 #[derive(Clone, Debug)]
-pub(super) struct Waits(Vec<Slot>);
+pub struct Waits(Vec<Slot>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
@@ -26,7 +26,7 @@ impl Default for Waits {
 
 impl Waits {
     /// Records a packet that left at `left` and waited `wait` seconds.
-    pub(super) fn record(&mut self, left: Instant, wait: f64) {
+    pub fn record(&mut self, left: Instant, wait: f64) {
         let number = number_of(left);
         let slot = &mut self.0[index_of(number)];
         #[expect(clippy::cast_possible_truncation, reason = "a delay in seconds")]
@@ -39,7 +39,7 @@ impl Waits {
     }
 
     /// W: returns the longest delay of packets that left at most `within` seconds before or after `left`.
-    pub(super) fn longest(&self, left: Instant, within: f64) -> Option<f64> {
+    pub fn longest(&self, left: Instant, within: f64) -> Option<f64> {
         let within = Duration::from_secs_f64(within);
         let (first, last) = (number_of(left - within), number_of(left + within));
         let last = last.min(first.saturating_add(SLOTS - 1));

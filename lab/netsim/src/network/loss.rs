@@ -1,10 +1,9 @@
 //! Loss on a wire, behind the queue: a lost packet has used its link time. The caller chooses the packets
 //! that a model sees (data only, or all); other packets take no random number and no packet number.
 
+use headwater_proto::queue::ParameterError;
+use headwater_proto::rng::Coin;
 use rand::Rng;
-
-use super::{ParameterError, require};
-use crate::rng::Coin;
 
 /// Packet loss of a link.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,6 +80,16 @@ impl LossConfig {
             }
         }))
     }
+}
+
+/// Returns an error for `value` unless `holds`.
+fn require(
+    holds: bool,
+    parameter: &'static str,
+    value: f64,
+    requirement: &'static str,
+) -> Result<(), ParameterError> {
+    if holds { Ok(()) } else { Err(ParameterError { parameter, value, requirement }) }
 }
 
 fn probability(parameter: &'static str, value: f64) -> Result<(), ParameterError> {
@@ -162,9 +171,10 @@ impl Script {
 
 #[cfg(test)]
 mod tests {
+    use headwater_proto::Seed;
+
+    use super::super::statistics::assert_fits;
     use super::*;
-    use crate::Seed;
-    use crate::queue::statistics::assert_fits;
 
     const PACKETS: usize = 200_000;
 

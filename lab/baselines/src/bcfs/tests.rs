@@ -2,12 +2,11 @@
 
 use core::net::SocketAddr;
 
+use headwater_proto::bcfs::{Label, Level};
+use headwater_proto::{Datagram, Duration, Ecn, Input, Instant, Machine, Output};
 use headwater_wire::bcfs::{Header, Kind};
 
-use crate::bcfs::repair::{RepairReceiver, WINDOW_MAX};
-use crate::bcfs::{Label, Level};
-use crate::machine::{Datagram, Ecn, Input, Machine, Output};
-use crate::time::{Duration, Instant};
+use super::repair::{RepairReceiver, WINDOW_MAX};
 
 const REPEAT: Duration = Duration::from_millis(100);
 

@@ -5,9 +5,8 @@
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use super::{BcfsSource, Client, EXPIRY, Label, Level, Reply, ReplyTo, ReturnPath};
-use crate::machine::{ChannelId, Datagram, Input, Machine, Output, Transmit};
-use crate::time::{Duration, Instant};
+use headwater_proto::bcfs::{BcfsSource, Client, EXPIRY, Label, Level, Reply, ReplyTo, ReturnPath};
+use headwater_proto::{ChannelId, Datagram, Duration, Input, Instant, Machine, Output, Transmit};
 
 /// Maximum number of neighbours of a publisher: the adjacent routers, and members without a router. Each gets
 /// a copy of every message.

@@ -10,10 +10,10 @@
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use headwater_proto::bcfs::{BcfsSource, Label, Level, ReplyTo, ReturnPath};
+use headwater_proto::{ChannelId, Datagram, Duration, Input, Instant, Machine, Output};
+
 use super::express::{Membership, Publisher};
-use super::{BcfsSource, Label, Level, ReplyTo, ReturnPath};
-use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
-use crate::time::{Duration, Instant};
 
 /// Label of the data channel.
 const DATA: Label = Label(0);

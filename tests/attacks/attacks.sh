@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Attacks in namespaces, each with its bar: attacks.py says what must hold. Needs root. The short form takes some 100 s, and judges what is certain on a
+# busy machine, too; the full one judges every bar.
+#
+#   tests/attacks/attacks.sh [--full] [amplifier|keep_out|naks|sim_reports|sim_joins|garbage|confined ...]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+. tests/built.sh
+cargo build --locked --release -p headwater-attacks
+FORGER=$(realpath "${CARGO_TARGET_DIR:-target}/release/headwater-forger")
+PYTHONPATH=tests exec python3 -B tests/attacks/attacks.py "$HEADWATER" "$FORGER" "$@"
