@@ -27,8 +27,8 @@ const WAITING_ONE_CHANNEL: usize = PLANNED + 8;
 const LISTED_FROM: usize = 40;
 /// Waiting packets of a channel below which the channel's packets are signed again.
 const LISTED_UNTIL: usize = 32;
-/// Time between two packets with the public key: at the start of a session, each interval is twice the interval
-/// before.
+/// Longest time between two packets with the public key. At the start of a session, each time is twice the
+/// time before.
 const KEY_INTERVAL: Duration = Duration::from_millis(100);
 const KEY_INTERVAL_FIRST: Duration = Duration::from_millis(5);
 /// Fewest packets of the base channel between two packets with the public key.

@@ -292,8 +292,8 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         self.auth.as_ref().map_or(0, |auth| auth.waiting())
     }
 
-    /// Opens a datagram and verifies the packet inside. Before the packet is admitted, [`Front::next_released`] has
-    /// earlier packets that can be admitted now.
+    /// Opens a datagram and verifies the packet inside. Before the packet is admitted,
+    /// [`Front::next_released`] has earlier packets that can be admitted now.
     pub(crate) fn open<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Opened<'a> {
         if datagram.channel.is_none() && self.control.answered(now, datagram) {
             return Opened::Other(Classified::Signalling);
