@@ -599,7 +599,7 @@ fn random_tsi() -> Result<u32, SendError> {
 
 #[cfg(test)]
 mod tests {
-    use super::symbol_size_for;
+    use super::*;
 
     #[test]
     fn symbols_fit_the_mtu() {
@@ -613,6 +613,43 @@ mod tests {
             (None, 1_408, 1_408),
         ] {
             assert_eq!((symbol_size_for(mtu, 52), symbol_size_for(mtu, 72)), (ipv4, ipv6), "{mtu:?}");
+        }
+    }
+
+    #[test]
+    fn signed_packets_fit_the_mtu_under_each_control() {
+        let rate = Rate::from_kilobits(50_000);
+        let layers = crate::LayerOptions::new();
+        let controls = [
+            CongestionControl::Fixed { rate },
+            CongestionControl::M2c(layers),
+            CongestionControl::Webrc(layers),
+            CongestionControl::FlidDl(layers),
+            CongestionControl::LeSbcc(crate::pgm::LeSbccOptions::new()),
+            CongestionControl::Rainbow(crate::RainbowOptions::new()),
+            CongestionControl::Sim(crate::SimOptions::new()),
+        ];
+        for control in &controls {
+            for (headers, path_bytes, mtu, is_signed) in [Headers::FILES, Headers::BUFFERS]
+                .into_iter()
+                .flat_map(|headers| [28, 48].map(|path_bytes| (headers, path_bytes)))
+                .flat_map(|(headers, path)| [576, 1_280, 1_400, 1_500].map(|mtu| (headers, path, mtu)))
+                .flat_map(|(headers, path, mtu)| {
+                    [false, true].map(|is_signed| (headers, path, mtu, is_signed))
+                })
+            {
+                let packets =
+                    PacketOptions { congestion_control: control, tsi: Some(7), symbol_size: None, is_signed };
+                let Ok(planned) = PacketPlan::new(packets, headers, path_bytes, Some(mtu), "eth0") else {
+                    continue;
+                };
+                let signed = if is_signed { signed_bytes(control.is_on_request()) } else { 0 };
+                let longest = planned.symbol_size + headers.longest + control.added_bytes();
+                let longest = u32::from(longest) + path_bytes + u32::try_from(signed).unwrap();
+                assert!(longest <= mtu, "{}: {longest} bytes in {mtu}", control.name());
+                let is_wasteful = planned.symbol_size < 1_408 && longest + 64 <= mtu;
+                assert!(!is_wasteful, "{}: {longest} bytes in {mtu}", control.name());
+            }
         }
     }
 }

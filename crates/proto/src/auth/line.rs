@@ -33,6 +33,8 @@ const KEY_INTERVAL: Duration = Duration::from_millis(100);
 const KEY_INTERVAL_FIRST: Duration = Duration::from_millis(5);
 /// Fewest packets of the base channel between two packets with the public key.
 const KEY_PACKETS: u32 = 5;
+/// Bytes of the longest manifest's extension.
+pub(crate) const MANIFEST_BYTES_MAX: usize = 4 + MANIFEST_TAGS_MAX * TAG_BYTES;
 /// Part of the schedule's spacing by which late departures catch up: 1.25 times the rate.
 const CATCH_UP: u64 = 5;
 
@@ -239,7 +241,7 @@ impl SigningLine {
             self.waiting.push_back(Waiting { channel, ecn, at });
         }
         match slot {
-            Slot::Manifest => packet.len() + 4 + MANIFEST_TAGS_MAX * TAG_BYTES + AUTH_BYTES,
+            Slot::Manifest => packet.len() + MANIFEST_BYTES_MAX + AUTH_BYTES,
             Slot::Packet if is_listed => packet.len(),
             Slot::Packet => packet.len() + AUTH_BYTES,
         }
