@@ -65,7 +65,7 @@ impl Bed {
 
     /// Runs for a millisecond; returns the unicast datagrams of the sender to other addresses.
     fn step(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
-        self.now = self.now + STEP;
+        self.now += STEP;
         let now = self.now;
         while self.up.front().is_some_and(|(at, _)| *at <= now) {
             let (_, payload) = self.up.pop_front().unwrap();
