@@ -192,7 +192,11 @@ fn packets_of_chance_end_and_fill_nothing() {
             let (place, sequence) = (draws.next_u64(), draws.next_u64());
             // Half of the packets claim the present slot.
             let now = run.sender.channels().slot_index(run.sender.channels().slot_at(run.now));
-            let slot = if place.is_multiple_of(2) { now } else { u16::try_from(place >> 16 & 0xFFFF).unwrap_or(now) };
+            let slot = if place.is_multiple_of(2) {
+                now
+            } else {
+                u16::try_from(place >> 16 & 0xFFFF).unwrap_or(now)
+            };
             let channel = u16::try_from((place >> 32) % u64::from(channels + 2)).unwrap();
             let sequence = u32::try_from(sequence % 65_536).unwrap();
             let ecn = if place & 4 == 0 { Ecn::NotCapable } else { Ecn::CongestionExperienced };
