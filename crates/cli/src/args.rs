@@ -50,7 +50,7 @@ Exit codes:
     5  incomplete: the session ended, or fell silent, before every file was whole
     6  verification failed: a file differs from the sender's digest and was discarded
     7  disk: a file could not be read or written
-    8  packets came before the timeout, but none of a trusted sender
+    8  packets arrived before the timeout, but no packet of a trusted sender
     9  a sender left out files that changed or became unreadable; all other files were sent
   130  interrupted";
 
@@ -191,7 +191,7 @@ pub struct SendArgs {
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Auto)]
     pub order: Order,
     /// Bytes of content in a packet
-    /// [default: 1344, or what fits the interface's MTU; 64 more with --no-sign]
+    /// [default: 1344, or the most that the interface's MTU permits; 64 more with --no-sign]
     #[arg(long, value_name = "BYTES", value_parser = values::symbol_size)]
     pub symbol_size: Option<u16>,
     /// Session identifier, 1 to 4294967295; default: random

@@ -24,7 +24,7 @@ pub enum Exit {
     VerificationFailed = 6,
     /// A file could not be read or written.
     Disk = 7,
-    /// Packets came before the timeout, but none of a trusted sender.
+    /// Packets arrived before the timeout, but no packet of a trusted sender.
     Untrusted = 8,
     /// Files that changed or became unreadable were left out; all other files were sent.
     LeftOut = 9,

@@ -1,4 +1,4 @@
-//! Keys of the command line: where they are, `headwater keygen`, and the senders that a receiver knows.
+//! Keys of the command line: files of keys, `headwater keygen`, and the senders that a receiver knows.
 
 use std::env;
 use std::fs;
@@ -60,7 +60,14 @@ fn default_key() -> Option<PathBuf> {
     folder().map(|folder| folder.join("id_ed25519"))
 }
 
-/// Returns the key that signs a session; `None` if none shall. Without a home that can be written to, a key
+impl SignArgs {
+    /// Whether the user has named no key, and has not refused to sign.
+    pub fn is_default(&self) -> bool {
+        !self.no_sign && self.sign.is_none() && env::var_os(KEY_VARIABLE).is_none()
+    }
+}
+
+/// Returns the key that signs a session; `None` for `--no-sign`. Without a home that can be written to, a key
 /// for this session alone. A rehearsal makes no file.
 pub fn signing_key(args: &SignArgs, is_rehearsal: bool) -> Result<Option<SenderKey>, Failure> {
     if args.no_sign {
@@ -139,7 +146,7 @@ pub struct TrustedSenders {
     pub trust: Trust,
     group: SocketAddr,
     known: Option<KnownSenders>,
-    /// Sender that the group is known to have, if that is why others are refused.
+    /// Sender that the group is known to have, if the receiver therefore refuses other senders.
     expected: Option<PublicKey>,
 }
 
@@ -193,7 +200,7 @@ impl TrustedSenders {
         }
     }
 
-    /// Packets came within the timeout, but none of a trusted sender.
+    /// Packets came within the timeout, but no packet of a trusted sender.
     pub fn nothing_trusted(&self) -> Failure {
         let group = self.group;
         let message = match (&self.known, self.expected) {

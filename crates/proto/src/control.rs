@@ -213,7 +213,7 @@ pub trait SenderControl {
         None
     }
 
-    /// Returns how long before its departure a packet can be generated: the schedule of this time depends on
+    /// Returns how long before the departure a packet can be generated: the schedule of this time depends on
     /// no receiver. Zero if departures depend on feedback or requests, or if packets are too rare to be
     /// listed in manifests ([`crate::auth`]).
     fn lead(&self) -> Duration {
@@ -572,14 +572,14 @@ pub trait ReceiverControl {
     /// Handles a packet of the session on a channel.
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>);
 
-    /// Handles a packet that waited for its authentication, and arrived at `at`: at most
+    /// Handles a packet that waited for authentication, and arrived at `at`: at most
     /// [`WAITING_TIME`](crate::auth::WAITING_TIME) before the time of earlier calls. The packet counts, but a
-    /// decision with a time of its own, such as a join, waits for the next packet in time.
+    /// decision, for example a join, waits for the next packet in time.
     fn arrived_late(&mut self, at: Instant, arrival: &Arrival<'_>) {
         self.arrived(at, arrival);
     }
 
-    /// Handles a packet on a channel that waits for its authentication, at most for
+    /// Handles a packet on a channel that waits for authentication, at most for
     /// [`WAITING_TIME`](crate::auth::WAITING_TIME): a join of the channel has perhaps taken effect.
     fn unverified(&mut self, _now: Instant, _channel: ChannelId) {}
 

@@ -112,6 +112,8 @@ struct Sent {
     last: Instant,
 }
 
+/// Longest header of a packet of a file, without signature.
+const HEADER: usize = 24;
 const DELAY: Duration = Duration::from_millis(5);
 
 /// Runs until each receiver has ended, or until `limit`.
@@ -127,6 +129,8 @@ fn run(sender: &mut Sender, places: &mut [Place], limit: Instant) -> Sent {
             let Destination::Channel(channel) = transmit.destination else { continue };
             let datagram = buffer[..transmit.bytes].to_vec();
             let packet = lct::Packet::new_checked(datagram.as_slice()).unwrap();
+            let longest = usize::from(SYMBOL) + HEADER + signed_bytes(false);
+            assert!(datagram.len() <= longest, "{} bytes", datagram.len());
             sent.packets += 1;
             sent.bytes += datagram.len() as u64;
             sent.signed += u64::from(Authentication::find(&packet).unwrap().is_some());
@@ -309,7 +313,9 @@ fn another_key_is_refused() {
     run(&mut sender, &mut places, seconds(100));
     let stats = places[0].machine.stats();
     assert!(stats.dropped.untrusted > 0 && stats.useful == 0, "{stats:?}");
-    assert!(places[0].events.is_empty());
+    let is_told =
+        |event: &ReceiverEvent| matches!(event, ReceiverEvent::Session(SessionEvent::Untrusted { .. }));
+    assert!(matches!(&places[0].events[..], [event] if is_told(event)), "{:?}", places[0].events);
 }
 
 #[test]

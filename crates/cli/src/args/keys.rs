@@ -17,7 +17,7 @@ pub struct SignArgs {
     /// [default: HEADWATER_KEY, else ~/.config/headwater/id_ed25519, made on first use]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_sign")]
     pub sign: Option<PathBuf>,
-    /// Do not sign: receivers cannot tell forged packets from true ones
+    /// Do not sign: receivers cannot detect forged packets
     #[arg(long)]
     pub no_sign: bool,
 }
@@ -27,14 +27,14 @@ pub struct SignArgs {
 #[command(next_help_heading = "Keys")]
 pub struct TrustArgs {
     /// Receive from holders of this key alone: a public key, a file of keys (OpenSSH, also allowed_signers;
-    /// PEM; minisign), or `any`; may be given again [default: the known sender of the group, else the first
-    /// signed sender, else an unsigned one]
+    /// PEM; minisign), or `any`; may be given again
+    /// [default: the known sender of the group, else the first signed sender, else an unsigned sender]
     #[arg(long, value_name = "KEY|FILE", value_hint = ValueHint::FilePath, conflicts_with = "unsigned")]
     pub trust: Vec<String>,
     /// Verify nothing: take the first session, signed or not
     #[arg(long)]
     pub unsigned: bool,
-    /// Take sessions that started before the newest known one of the same sender, too
+    /// Receive sessions that started before the newest known session of the same sender, too
     #[arg(long, conflicts_with = "unsigned")]
     pub allow_older: bool,
 }

@@ -2,7 +2,9 @@
 
 use headwater_wire::alc;
 use headwater_wire::cci::{CciError, FlidSlCci, WebrcCci};
-use headwater_wire::extensions::{HET_AUTH, HET_CENC, HET_FDT, HET_FTI, HET_LEVELS, HET_SEQ, HET_TIME};
+use headwater_wire::extensions::{
+    HET_AUTH, HET_CENC, HET_FDT, HET_FTI, HET_KEY, HET_LEVELS, HET_MANIFEST, HET_SEQ, HET_TIME,
+};
 use headwater_wire::{EncodingId, bcfs, lct};
 
 use super::pgm;
@@ -148,6 +150,8 @@ impl Extension<'_> {
             HET_TIME => "EXT_TIME",
             HET_FTI => "EXT_FTI",
             HET_SEQ => "EXT_SEQ",
+            HET_MANIFEST => "EXT_MANIFEST",
+            HET_KEY => "EXT_KEY",
             HET_LEVELS => "EXT_LEVELS",
             HET_FDT => "EXT_FDT",
             HET_CENC => "EXT_CENC",

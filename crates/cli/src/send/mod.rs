@@ -117,7 +117,7 @@ fn open(
         (None, Some(duration)) => SendEnd::After(duration),
         (None, None) => SendEnd::Never,
     };
-    let options = SendOptions {
+    let options = |signing| SendOptions {
         listen: args.listen.clone(),
         is_rehearsal: args.dry_run,
         scheme: args.fec.into(),
@@ -127,10 +127,25 @@ fn open(
         end,
         memory_limit: Some(args.memory.0),
         temporary_folder: args.temp_dir.clone(),
-        signing: key,
+        signing,
         ..SendOptions::new(args.network.sender(&args.link, capture), control)
     };
-    SendSession::open(files, options).map_err(|error| sending_failed(args, error))
+    // A symbol size of the user's that leaves no room for signatures is no reason to fail, unless a key was
+    // named.
+    let is_default = args.keys.is_default() && args.symbol_size.is_some();
+    let opened = match SendSession::open(files.clone(), options(key)) {
+        Err(SendError::Mtu { .. }) if is_default => {
+            let opened = SendSession::open(files, options(None));
+            if opened.is_ok() {
+                tracing::warn!(
+                    "packets with this --symbol-size have no room for signatures: the session is not signed"
+                );
+            }
+            opened
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| sending_failed(args, error))
 }
 
 fn transfer(

@@ -299,9 +299,9 @@ fn packets_longer_than_the_receivers_mtu_are_found_out_by_doctor_and_receiver() 
     let told = lines.iter().find(|line| line["event"] == "packets:too-long");
     let told =
         told.unwrap_or_else(|| panic!("the receiver does not tell: {}{}", looked.stdout, looked.stderr));
-    assert_eq!((told["packet_bytes"].as_u64(), told["mtu"].as_u64()), (Some(1_452), Some(1_200)));
+    assert_eq!((told["packet_bytes"].as_u64(), told["mtu"].as_u64()), (Some(1_388), Some(1_200)));
     assert_eq!(told["interface"], "left");
-    for part in ["the MTU of left is 1200", "ip link set dev left mtu 1500", "--symbol-size 1088"] {
+    for part in ["the MTU of left is 1200", "ip link set dev left mtu 1500", "--symbol-size 1024"] {
         assert!(looked.stderr.contains(part), "'{part}' is missing in {}", looked.stderr);
     }
 }

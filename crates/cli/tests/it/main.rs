@@ -8,6 +8,7 @@ mod disk_full;
 mod doctor;
 mod help;
 mod inspect;
+mod keys;
 mod messages;
 mod pages;
 mod pgm;

@@ -162,7 +162,7 @@ fn a_session_that_ends_too_early_is_incomplete_and_can_be_resumed() {
     let files = folder_of_files(folder.path());
     let (group, out) = (group(), folder.path().join("out"));
     // Without a code, half of the packets of one pass cannot be enough.
-    let receiving = receiver(&group, &out, &["--drop", "0.5", "--timeout", "20s"]);
+    let receiving = receiver(&group, &out, &["--drop", "0.5", "--seed", "11", "--timeout", "20s"]);
     let send = [
         "send",
         "--quiet",

@@ -147,7 +147,7 @@ pub(super) fn mtu(interface: &Interface, mtu: Option<u32>, is_ipv4: bool) -> Che
         None => {
             Check::unknown(NAME, "the system does not tell", format!("look at it: ip link show dev {name}"))
         }
-        Some(mtu) if mtu >= MTU_DEFAULT => Check::ok(NAME, format!("{mtu} bytes: symbols of 1408 bytes fit")),
+        Some(mtu) if mtu >= MTU_DEFAULT => Check::ok(NAME, format!("{mtu} bytes: symbols of 1344 bytes, signed, fit")),
         Some(mtu) if mtu >= MTU_SMALL => Check::ok(
             NAME,
             format!("{mtu} bytes: a sender here uses smaller symbols by itself"),
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn small_mtus_are_told() {
         assert_eq!(mtu(&eth0(), Some(1_500), true).advice, None);
-        assert!(advice(mtu(&eth0(), Some(1_400), true)).contains("--symbol-size 1344"));
+        assert!(advice(mtu(&eth0(), Some(1_400), true)).contains("--symbol-size 1216"));
         assert_eq!(mtu(&eth0(), Some(576), true).verdict, Verdict::Warning);
         assert_eq!(mtu(&eth0(), None, true).verdict, Verdict::Unknown);
     }

@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(check.verdict, Verdict::Problem);
         assert!(check.seen.contains("its MTU is 1200"), "{}", check.seen);
         let advice = check.advice.unwrap();
-        assert!(advice.contains("dev eth0 mtu 1500") && advice.contains("--symbol-size 1088"), "{advice}");
+        assert!(advice.contains("dev eth0 mtu 1500") && advice.contains("--symbol-size 1024"), "{advice}");
         // With the usual MTU frames are dropped for other reasons.
         assert_eq!(judge(&place(), SessionSurvey { losses, ..session("192.0.2.1:5") }).verdict, Verdict::Ok);
         let losses = InputLosses { frames: 0, fragments: 3 };

@@ -72,10 +72,15 @@ pub(super) fn private(
     // The key's kind is in the clear even if the key is encrypted.
     let key = match PrivateKey::from_openssh(text) {
         Ok(key) => key,
-        Err(ssh_key::Error::AlgorithmUnknown | ssh_key::Error::AlgorithmUnsupported { .. }) => {
-            return Err(kind("unknown"));
+        // The library reads neither keys of RSA nor of curves.
+        Err(_) => {
+            let bytes = Zeroizing::new(pem(text).unwrap_or_default());
+            let name = |prefix: &str| bytes.windows(prefix.len()).any(|window| window == prefix.as_bytes());
+            return Err(match OTHER_KINDS.iter().find(|(prefix, _)| name(prefix)) {
+                Some((_, name)) => kind(name),
+                None => KeyError::Format { what: what() },
+            });
         }
-        Err(_) => return Err(KeyError::Format { what: what() }),
     };
     if !matches!(key.algorithm(), ssh_key::Algorithm::Ed25519) {
         let name = key.algorithm().as_str().to_owned();
@@ -126,7 +131,7 @@ pub struct TrustFile {
 }
 
 /// Reads public keys: lines of OpenSSH's public keys or `allowed_signers`, a PEM key, or a key of minisign.
-/// Lines marked `@revoked` win over others. `what` names the text in errors.
+/// Lines marked `@revoked` win over other lines. `what` names the text in errors.
 ///
 /// # Errors
 /// If a key is of another kind than Ed25519, or no key is found.

@@ -20,7 +20,7 @@ pub struct KnownSender {
     pub started: u32,
 }
 
-/// File of known senders, one in a line: group and port, start of the newest session, public key.
+/// File of known senders, a line for each: group and port, start of the newest session, public key.
 #[derive(Clone, Debug)]
 pub struct KnownSenders {
     path: PathBuf,
@@ -57,8 +57,8 @@ impl KnownSenders {
         Ok(keys.first().map(|key| KnownSender { key: *key, started }))
     }
 
-    /// Records the sender of a group, in place of an earlier line. A session older than a known one of the
-    /// same key leaves the line as it is.
+    /// Records the sender of a group, in place of an earlier line. A session of the same key older than the
+    /// known session changes nothing.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -92,7 +92,7 @@ impl KnownSenders {
         }
     }
 
-    /// Replaces the file by another one, so that a reader never sees a part.
+    /// Replaces the file by another file, so that a reader never sees a part.
     fn write(&self, text: &str) -> io::Result<()> {
         if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

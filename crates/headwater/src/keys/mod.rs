@@ -1,7 +1,7 @@
 //! Keys of senders: a [`SenderKey`] signs a session, and a [`Trust`] states the keys that a receiver accepts.
 //!
-//! Only Ed25519 keys sign. A private key is read from a file that its owner alone can read (OpenSSH, also
-//! with a passphrase, or PKCS#8), never printed, and wiped from memory at its end. Public keys are read in
+//! Only Ed25519 keys sign. A private key is read from a file that the owner alone can read (OpenSSH, also
+//! with a passphrase, or PKCS#8), never printed, and wiped from memory at the end. Public keys are read in
 //! the forms of OpenSSH (also as `allowed_signers`), PEM and minisign.
 
 mod format;
@@ -64,7 +64,7 @@ pub enum KeyError {
         /// Kind of the key.
         kind: String,
     },
-    /// The private key is encrypted, and no passphrase, or a wrong one, was given.
+    /// The private key is encrypted, and the passphrase is missing or wrong.
     #[error("the private key '{}' is encrypted, and the passphrase is missing or wrong", path.display())]
     Passphrase {
         /// The file.
@@ -78,7 +78,7 @@ pub enum KeyError {
     },
 }
 
-/// Private key of a sender. The key is wiped from memory with its last copy.
+/// Private key of a sender. The key is wiped from memory with the last copy.
 #[derive(Clone)]
 pub struct SenderKey {
     key: Arc<ed25519_dalek::SigningKey>,
@@ -111,7 +111,7 @@ impl SenderKey {
     /// Reads a private key. `passphrase` is called if the key is encrypted.
     ///
     /// # Errors
-    /// If the file cannot be read, others can read it, or it holds no Ed25519 key.
+    /// If the file cannot be read, other users can read the file, or the file holds no Ed25519 key.
     pub fn load(
         path: &Path,
         passphrase: &mut dyn FnMut() -> Option<Zeroizing<String>>,
@@ -127,10 +127,12 @@ impl SenderKey {
         let secret = format::private(path, &text, passphrase)?;
         let mut started = path.as_os_str().to_owned();
         started.push(".started");
+        // A process that confines itself later may write the file, but not make the file.
+        let _made = OpenOptions::new().append(true).create(true).open(&started);
         Ok(Self { started: Some(started.into()), ..Self::of(&secret) })
     }
 
-    /// Makes a key and writes the key to a new file that its owner alone can read, in OpenSSH's form; the
+    /// Makes a key and writes the key to a new file that the owner alone can read, in OpenSSH's form; the
     /// public key is written beside it, with `.pub` behind the name. Folders are made.
     ///
     /// # Errors

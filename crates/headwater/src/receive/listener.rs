@@ -47,7 +47,8 @@ pub struct ListenOptions {
     /// implementation; the published rules repeat experiments of the papers. No effect under a control
     /// without a choice of rules.
     pub rules: Rules,
-    /// Senders whose packets are accepted. Default: any sender, without a check.
+    /// Senders whose packets are accepted; messages over PGM are not signed. Default: any sender, without a
+    /// check.
     pub trust: Trust,
     /// Deliberate drop of datagrams. Default: no drops.
     pub loss: Option<Loss>,

@@ -504,7 +504,7 @@ mod tests {
     fn long_packets_are_missed_when_none_of_them_comes() {
         let none = InputLosses::default;
         let found = judge_long_packets(facts(), None, none).unwrap();
-        assert_eq!((found.packet_bytes, found.symbol_size), (1_452, 1_216));
+        assert_eq!((found.packet_bytes, found.symbol_size), (1_452, 1_088));
         assert!(found.to_string().contains("none arrives with more than 700 bytes"), "{found}");
         let fragments = InputLosses { frames: 0, fragments: 5 };
         assert!(

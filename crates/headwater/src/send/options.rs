@@ -65,7 +65,8 @@ pub struct SendOptions {
     /// Folder for repair symbols that do not fit in memory: as many bytes as the content, in a file without
     /// a name. Default: the system's folder for temporary files, which `TMPDIR` sets.
     pub temporary_folder: Option<PathBuf>,
-    /// Key that signs the session. Receivers verify each packet; a symbol is 64 bytes shorter. Default: none.
+    /// Key that signs the session, so that receivers can verify each packet. A symbol is 64 bytes shorter by
+    /// default. Default: none.
     pub signing: Option<SenderKey>,
 }
 

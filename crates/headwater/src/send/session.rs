@@ -513,8 +513,7 @@ impl PacketPlan {
         mtu: Option<u32>,
         interface: &str,
     ) -> Result<Self, SendError> {
-        let control = &options.congestion_control;
-        let added = control.added_bytes();
+        let added = options.congestion_control.added_bytes();
         let signed = options.signed_bytes();
         let header_bytes = path_bytes + u32::from(headers.longest) + u32::from(added + signed);
         let symbol_size = options.symbol_size.unwrap_or_else(|| symbol_size_for(mtu, header_bytes));
@@ -522,6 +521,7 @@ impl PacketPlan {
             return Err(SendError::Mtu { symbol_size, mtu, interface: interface.to_owned() });
         }
         // Most packets of a fast session of layers are listed, and no longer than without authentication.
+        let control = options.congestion_control;
         let is_mostly_listed = control.is_layered() && control.rate_max() >= LISTED_RATE;
         let signed = if is_mostly_listed { 0 } else { signed };
         let packet_bytes = symbol_size + headers.usual + added + signed;
@@ -577,10 +577,12 @@ fn check(options: &SendOptions) -> Result<(), SendError> {
     Ok(())
 }
 
-/// Returns the symbol size with which the longest packets of a session of files fit a path of this MTU.
+/// Returns the symbol size with which the longest packets of a signed session of files fit a path of this
+/// MTU.
 pub(crate) fn symbol_size_within(mtu: Option<u32>, is_ipv4: bool) -> u16 {
     let ip_and_udp = if is_ipv4 { 28 } else { 48 };
-    symbol_size_for(mtu, ip_and_udp + u32::from(Headers::FILES.longest))
+    let signed = u32::try_from(signed_bytes(false)).unwrap_or(u32::MAX);
+    symbol_size_for(mtu, ip_and_udp + u32::from(Headers::FILES.longest) + signed)
 }
 
 /// Returns the symbol size for a path of this MTU (an unknown MTU counts as 1500): a multiple of 64 (the
@@ -597,7 +599,7 @@ fn random_tsi() -> Result<u32, SendError> {
 
 #[cfg(test)]
 mod tests {
-    use super::symbol_size_for;
+    use super::*;
 
     #[test]
     fn symbols_fit_the_mtu() {
@@ -611,6 +613,43 @@ mod tests {
             (None, 1_408, 1_408),
         ] {
             assert_eq!((symbol_size_for(mtu, 52), symbol_size_for(mtu, 72)), (ipv4, ipv6), "{mtu:?}");
+        }
+    }
+
+    #[test]
+    fn signed_packets_fit_the_mtu_under_each_control() {
+        let rate = Rate::from_kilobits(50_000);
+        let layers = crate::LayerOptions::new();
+        let controls = [
+            CongestionControl::Fixed { rate },
+            CongestionControl::M2c(layers),
+            CongestionControl::Webrc(layers),
+            CongestionControl::FlidDl(layers),
+            CongestionControl::LeSbcc(crate::pgm::LeSbccOptions::new()),
+            CongestionControl::Rainbow(crate::RainbowOptions::new()),
+            CongestionControl::Sim(crate::SimOptions::new()),
+        ];
+        for control in &controls {
+            for (headers, path_bytes, mtu, is_signed) in [Headers::FILES, Headers::BUFFERS]
+                .into_iter()
+                .flat_map(|headers| [28, 48].map(|path_bytes| (headers, path_bytes)))
+                .flat_map(|(headers, path)| [576, 1_280, 1_400, 1_500].map(|mtu| (headers, path, mtu)))
+                .flat_map(|(headers, path, mtu)| {
+                    [false, true].map(|is_signed| (headers, path, mtu, is_signed))
+                })
+            {
+                let packets =
+                    PacketOptions { congestion_control: control, tsi: Some(7), symbol_size: None, is_signed };
+                let Ok(planned) = PacketPlan::new(packets, headers, path_bytes, Some(mtu), "eth0") else {
+                    continue;
+                };
+                let signed = if is_signed { signed_bytes(control.is_on_request()) } else { 0 };
+                let longest = planned.symbol_size + headers.longest + control.added_bytes();
+                let longest = u32::from(longest) + path_bytes + u32::try_from(signed).unwrap();
+                assert!(longest <= mtu, "{}: {longest} bytes in {mtu}", control.name());
+                let is_wasteful = planned.symbol_size < 1_408 && longest + 64 <= mtu;
+                assert!(!is_wasteful, "{}: {longest} bytes in {mtu}", control.name());
+            }
         }
     }
 }

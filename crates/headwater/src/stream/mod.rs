@@ -67,9 +67,6 @@ pub struct StreamSendOptions {
     /// Transport session identifier, which distinguishes the sessions on a group. Default: 16 random bits,
     /// not 0.
     pub tsi: Option<u32>,
-    /// Key that signs the stream. Each packet is signed: live content is not there before its departure.
-    /// Default: none.
-    pub signing: Option<SenderKey>,
     /// Bytes of a buffer in a packet, beside at most 92 bytes of headers. Default: 1408, which fits an MTU of
     /// 1500, or the largest multiple of 64 that fits a smaller MTU of the interface.
     pub part_bytes: Option<u16>,
@@ -77,19 +74,15 @@ pub struct StreamSendOptions {
     /// to a level's share more to receivers whose rate lies within a level, for ten times the work of
     /// layout.
     pub order: Order,
+    /// Key that signs each packet: live content cannot be listed ahead of its departure. Default: none.
+    pub signing: Option<SenderKey>,
 }
 
 impl StreamSendOptions {
     /// Sends a stream to a group (the base channel; further channels count up) under a congestion control.
     pub fn new(link: impl Into<LinkOptions>, congestion_control: CongestionControl) -> Self {
-        Self {
-            link: link.into(),
-            congestion_control,
-            tsi: None,
-            signing: None,
-            part_bytes: None,
-            order: Order::Tiles,
-        }
+        let (link, order) = (link.into(), Order::Tiles);
+        Self { link, congestion_control, tsi: None, part_bytes: None, order, signing: None }
     }
 }
 

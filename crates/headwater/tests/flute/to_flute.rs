@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use flute::core::UDPEndpoint;
 use flute::receiver::writer::ObjectWriterBufferBuilder;
 use headwater_fec::{Order, Scheme};
+use headwater_proto::auth::{Signing, SigningConfig, StandIn};
 use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     DeliverySender, DeliverySenderConfig, FileToSend, MemorySource, PlanConfig, RelativePath, SessionPlan,
@@ -41,8 +42,13 @@ impl<C: SenderControl> Datagrams<C> {
         let digests = source.digests();
         let ntp = u32::try_from(UNIX_AT_ZERO + NTP_AT_UNIX_ZERO).unwrap();
         let config = DeliverySenderConfig::new(TSI.into()).with_ntp_at_zero(ntp);
+        // Receivers that know no signatures skip the signatures.
+        let signing = SigningConfig::new(TSI.into(), ntp, 1, [3; 32]);
+        let signing = Signing::new(signing, Box::new(StandIn([7; 32])));
         Self {
-            sender: DeliverySender::new(config, plan, &digests, control, source).unwrap(),
+            sender: DeliverySender::new(config, plan, &digests, control, source)
+                .unwrap()
+                .with_signing(Some(signing)),
             now: Instant::ZERO,
             buffer: vec![0; DATAGRAM_BYTES_MAX],
         }

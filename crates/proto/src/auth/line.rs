@@ -27,13 +27,18 @@ const WAITING_ONE_CHANNEL: usize = PLANNED + 8;
 const LISTED_FROM: usize = 40;
 /// Waiting packets of a channel below which the channel's packets are signed again.
 const LISTED_UNTIL: usize = 32;
-/// Shortest time and fewest packets of the base channel between two packets with the public key.
+/// Longest time between two packets with the public key. At the start of a session, each time is twice the
+/// time before.
 const KEY_INTERVAL: Duration = Duration::from_millis(100);
+const KEY_INTERVAL_FIRST: Duration = Duration::from_millis(5);
+/// Fewest packets of the base channel between two packets with the public key.
 const KEY_PACKETS: u32 = 5;
+/// Bytes of the longest manifest's extension.
+pub(crate) const MANIFEST_BYTES_MAX: usize = 4 + MANIFEST_TAGS_MAX * TAG_BYTES;
 /// Part of the schedule's spacing by which late departures catch up: 1.25 times the rate.
 const CATCH_UP: u64 = 5;
 
-/// Returns how long before its departure a packet is generated, for a schedule of `rate` packets a second
+/// Returns how long before the departure a packet is generated, for a schedule of `rate` packets a second
 /// over `channels` channels. Zero if the channels are too slow for manifests.
 pub(crate) fn lead(rate: f64, channels: u16) -> Duration {
     let waiting = if channels == 1 { WAITING_ONE_CHANNEL } else { WAITING_MAX - PLANNED };
@@ -98,7 +103,7 @@ struct Waiting {
     at: Instant,
 }
 
-/// Signed session of a sender: time of the control, packets that wait, and their signatures.
+/// Signed session of a sender: time of the control, packets that wait, signatures.
 ///
 /// Memory: at most [`WAITING_MAX`] packets.
 #[derive(Debug)]
@@ -108,13 +113,14 @@ pub(crate) struct SigningLine {
     lead: Duration,
     /// Time of the control; `None` before the first poll.
     control_time: Option<Instant>,
-    /// Whether the control has reached its lead.
+    /// Whether the control has reached the lead.
     is_ahead: bool,
     waiting: VecDeque<Waiting>,
     /// Time by which departures are late, beyond the burst of a pacer.
     lag: Duration,
     last: Instant,
     key_due: Instant,
+    key_interval: Duration,
     since_key: u32,
     channels: u16,
 }
@@ -133,17 +139,18 @@ impl SigningLine {
             lag: Duration::ZERO,
             last: Instant::ZERO,
             key_due: Instant::ZERO,
+            key_interval: KEY_INTERVAL_FIRST,
             since_key: KEY_PACKETS,
             channels,
         }
     }
 
-    /// Whether packets are generated before their departure.
+    /// Whether packets are generated ahead of time.
     pub(crate) fn plans(&self) -> bool {
         self.lead > Duration::ZERO
     }
 
-    /// Whether no packet waits for its departure.
+    /// Whether no packet waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -161,7 +168,7 @@ impl SigningLine {
         at - self.lead
     }
 
-    /// Advances a control that has not reached its lead: to its next departure, or to the lead. Returns
+    /// Advances a control that has not reached the lead: to the next departure, or to the lead. Returns
     /// whether the time has moved.
     pub(crate) fn step(&mut self, now: Instant, next: Option<Instant>) -> bool {
         if self.is_ahead {
@@ -179,12 +186,13 @@ impl SigningLine {
         self.waiting.len() < WAITING_MAX
     }
 
-    /// Returns the packet that the channel sends in place of its next packet of content, if any.
+    /// Returns the packet that the channel sends in place of the next packet of content, if any.
     pub(crate) fn next_auth_packet(&mut self, time: Instant, channel: ChannelId) -> Option<AuthPacket> {
         if channel == ChannelId::BASE && !self.is_on_request {
             self.since_key = self.since_key.saturating_add(1);
             if self.since_key > KEY_PACKETS && time >= self.key_due {
-                (self.since_key, self.key_due) = (0, time + KEY_INTERVAL);
+                (self.since_key, self.key_due) = (0, time + self.key_interval);
+                self.key_interval = self.key_interval.saturating_mul(2).min(KEY_INTERVAL);
                 return Some(AuthPacket::Key);
             }
         }
@@ -233,7 +241,7 @@ impl SigningLine {
             self.waiting.push_back(Waiting { channel, ecn, at });
         }
         match slot {
-            Slot::Manifest => packet.len() + 4 + MANIFEST_TAGS_MAX * TAG_BYTES + AUTH_BYTES,
+            Slot::Manifest => packet.len() + MANIFEST_BYTES_MAX + AUTH_BYTES,
             Slot::Packet if is_listed => packet.len(),
             Slot::Packet => packet.len() + AUTH_BYTES,
         }
@@ -245,7 +253,7 @@ impl SigningLine {
     }
 
     /// Writes the next packet, if due. A driver that was away sends the packets that are overdue by more than
-    /// a pacer's burst at 1.25 times their rate.
+    /// a pacer's burst at 1.25 times the rate of the schedule.
     pub(crate) fn depart(&mut self, now: Instant, buffer: &mut [u8]) -> Option<(ChannelId, Ecn, usize)> {
         while self.poll_timeout().is_some_and(|due| due <= now) {
             let Waiting { channel, ecn, at } = self.waiting.pop_front()?;

@@ -19,7 +19,7 @@ mod waiting;
 mod window;
 
 pub use hash::PublicKey;
-pub(crate) use line::{AuthPacket, SigningLine, lead};
+pub(crate) use line::{AuthPacket, MANIFEST_BYTES_MAX, SigningLine, lead};
 pub use line::{Signing, signed_bytes};
 pub use signing::{GROUP, PLANNED, PLANNED_MAX, SigningConfig, SigningEnd, SigningError, Slot};
 pub use verifying::{AuthCounters, AuthVerdict, Rejection, Released, VerifyingConfig, VerifyingFront};

@@ -20,6 +20,9 @@ const TRIES_MAX: u8 = 4;
 /// generation belong to, so that a delayed manifest does not open a tag again.
 const MANIFEST_NUMBERS: u32 = 8;
 
+/// Silence after which a later session of the same key and identifier replaces the session: the sender
+/// restarted.
+const RESTART_SILENCE: Duration = Duration::from_secs(5);
 /// Most checks of signed packets that waited for the session's key: 4 ms, once in a session.
 const AGAIN_MAX: u32 = 128;
 
@@ -48,7 +51,7 @@ impl VerifyingConfig {
         }
     }
 
-    /// Sets whether to accept the first session whose packets prove a key that they carry, whatever the key.
+    /// Sets whether to accept the first session that proves the key in its packets.
     /// Default: no.
     #[must_use]
     pub fn with_first_key(mut self, takes_first_key: bool) -> Self {
@@ -207,7 +210,7 @@ pub struct VerifyingFront<V> {
     verifier: V,
     config: VerifyingConfig,
     session: Option<Session>,
-    /// Identifier of the first unsigned session heard, and the time of its first packet.
+    /// Identifier of the first unsigned session heard, and the time of the first packet.
     unsigned: Option<(u64, Instant)>,
     /// Whether an unsigned session is received.
     is_unsigned: bool,
@@ -220,6 +223,7 @@ pub struct VerifyingFront<V> {
     budget: Budget,
     failures: Budget,
     counters: AuthCounters,
+    last_verified: Instant,
     checks: u64,
 }
 
@@ -240,6 +244,7 @@ impl<V: Verifier> VerifyingFront<V> {
             budget: Budget::new(rng.clone()),
             failures: Budget::new(rng),
             counters: AuthCounters::default(),
+            last_verified: Instant::ZERO,
             checks: 0,
         }
     }
@@ -309,7 +314,10 @@ impl<V: Verifier> VerifyingFront<V> {
         self.on_timeout(now);
         let verdict = self.judge(now, channel, origin, bytes);
         match verdict {
-            AuthVerdict::Verified => self.counters.verified += 1,
+            AuthVerdict::Verified => {
+                self.counters.verified += 1;
+                self.last_verified = now;
+            }
             AuthVerdict::Unsigned => self.counters.unsigned += 1,
             AuthVerdict::Waiting => {}
             AuthVerdict::Rejected(reason) => *self.counter(reason) += 1,
@@ -439,7 +447,7 @@ impl<V: Verifier> VerifyingFront<V> {
         }
     }
 
-    /// Records a signed session, whose packets without a signature are no unsigned session.
+    /// Records a signed session: packets of the session without a signature are no unsigned session.
     fn hear_signed(&mut self, tsi: u64) {
         self.signed = Some(tsi);
         if self.unsigned.is_some_and(|(unsigned, _)| unsigned == tsi) {
@@ -504,20 +512,24 @@ impl<V: Verifier> VerifyingFront<V> {
 
     fn judge_signed(&mut self, now: Instant, id: ChannelId, signed: &Signed<'_>) -> Result<(), Rejection> {
         let Signed { packet, bytes, auth, ref range, is_manifest, .. } = *signed;
-        let candidate = self.candidate(signed)?;
+        let candidate = self.candidate(now, signed)?;
         let keys = match (&self.session, &candidate) {
             (_, Some(session)) | (Some(session), None) => session.keys,
             (None, None) => return Err(Rejection::Untrusted),
         };
-        let (is_open, unproven) = (self.config.is_on_request || self.unproven > 0, self.unproven);
+        let is_open = self.config.is_on_request || self.unproven > 0;
         let channel = self.channels.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
         let channel = channel.ok_or(Rejection::Unlisted)?;
-        if is_manifest && channel.numbers.highest().saturating_sub(auth.number) >= MANIFEST_NUMBERS {
+        if is_manifest
+            && candidate.is_none()
+            && channel.numbers.highest().saturating_sub(auth.number) >= MANIFEST_NUMBERS
+        {
             return Err(Rejection::Replayed);
         }
         let message = Message::of(id, auth, &keys.digest(bytes, packet.cci_range(), range.clone()));
-        let number_use =
-            if self.config.is_on_request { NumberUse::New } else { channel.numbers.classify(auth, &message) };
+        let restarts = candidate.is_some() && self.session.is_some();
+        let is_new = self.config.is_on_request || restarts;
+        let number_use = if is_new { NumberUse::New } else { channel.numbers.classify(auth, &message) };
         match number_use {
             NumberUse::Replay => return Err(Rejection::Replayed),
             NumberUse::Contradiction => return Err(Rejection::Forged),
@@ -529,7 +541,8 @@ impl<V: Verifier> VerifyingFront<V> {
         }
         let later = Reference { number: auth.number, pass: auth.pass, next_pass: auth.next_pass };
         let tries = &mut channel.tries[(auth.number % STEPS_MAX) as usize];
-        let fits = channel.reference.is_some_and(|reference| reference.fits(&keys, id, &later))
+        let fits = !restarts
+            && channel.reference.is_some_and(|reference| reference.fits(&keys, id, &later))
             && (*tries < TRIES_MAX || self.failures.has(now, Interval::Fitting));
         if !fits && !self.budget.take(now, if is_open { Interval::Open } else { Interval::Narrow }) {
             return Err(Rejection::OverBudget);
@@ -543,25 +556,44 @@ impl<V: Verifier> VerifyingFront<V> {
             *tries = tries.saturating_add(u8::from(fits));
             return Err(Rejection::Forged);
         }
-        if !self.config.is_on_request {
-            channel.numbers.record(auth, &message);
-            self.unproven = unproven - usize::from(channel.is_joined && channel.reference.is_none());
-            channel.advance(later);
+        if restarts {
+            self.forget_channels();
         }
         if let Some(session) = candidate {
             self.begin(session);
         }
+        if !self.config.is_on_request
+            && let Some(channel) = self.channels[usize::from(id.0)].as_deref_mut()
+        {
+            channel.numbers.record(auth, &message);
+            self.unproven -= usize::from(channel.is_joined && channel.reference.is_none());
+            channel.advance(later);
+        }
         Ok(())
+    }
+
+    /// Forgets numbers and tags of an earlier session.
+    fn forget_channels(&mut self) {
+        self.unproven = 0;
+        for channel in self.channels.iter_mut().flatten() {
+            **channel = Channel { is_joined: channel.is_joined, ..Channel::new() };
+            self.unproven += usize::from(channel.is_joined);
+        }
     }
 
     /// Checks key and start of a signed packet. Returns the session that the packet would begin, if no
     /// session has begun.
-    fn candidate(&self, signed: &Signed<'_>) -> Result<Option<Session>, Rejection> {
+    fn candidate(&self, now: Instant, signed: &Signed<'_>) -> Result<Option<Session>, Rejection> {
         let Signed { tsi, auth, key: carried, .. } = *signed;
         if let Some(session) = &self.session {
             return match auth.started.cmp(&session.started) {
                 _ if auth.key != session.key_name => Err(Rejection::Untrusted),
                 core::cmp::Ordering::Less => Err(Rejection::Replayed),
+                core::cmp::Ordering::Greater if now >= self.last_verified + RESTART_SILENCE => {
+                    let (key, started) = (session.key, auth.started);
+                    let keys = SessionKeys::new(&key, tsi, started, self.config.is_on_request);
+                    Ok(Some(Session { started, keys, ..*session }))
+                }
                 core::cmp::Ordering::Greater => Err(Rejection::Foreign),
                 core::cmp::Ordering::Equal => Ok(None),
             };

@@ -80,7 +80,7 @@ impl WaitingPacket {
 pub(crate) struct Dropped {
     /// Packets that no manifest listed.
     pub(crate) unlisted: u64,
-    /// Packets whose key did not become known.
+    /// Signed packets: the key did not become known.
     pub(crate) untrusted: u64,
 }
 

@@ -44,7 +44,7 @@ pub enum SessionEvent {
         /// Start of the session, in seconds of the NTP era.
         started: u32,
     },
-    /// The receiver verifies packets if it can, but the session is unsigned.
+    /// The receiver can verify packets, but the session is unsigned.
     Unsigned {
         /// Transport session identifier.
         tsi: u64,
@@ -170,7 +170,7 @@ macro_rules! front_views {
             self
         }
 
-        /// Returns the counts of packets by their authentication; zero without a check.
+        /// Returns the counts of packets by authentication; zero without a check.
         pub fn auth_counters(&self) -> crate::auth::AuthCounters {
             self.front.auth_counters()
         }
@@ -197,7 +197,7 @@ pub(crate) enum Classified<'a> {
 pub(crate) enum Opened<'a> {
     /// A packet to admit.
     Packet(OpenedPacket<'a>),
-    /// The packet waits for its authentication, or was dropped for the lack of authentication. The counters
+    /// The packet waits for authentication, or was dropped for the lack of authentication. The counters
     /// of [`Front::auth_counters`] have the packet.
     Unverified,
     /// Any other datagram.
@@ -207,16 +207,16 @@ pub(crate) enum Opened<'a> {
 /// Time of a packet's admission.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Timing {
-    /// At its arrival.
+    /// At the arrival.
     InTime,
     /// Later.
     Late,
-    /// The packet arrived before the session was known: its content counts, but the control begins with the
+    /// The packet arrived before the session was known: the content counts, but the control begins with the
     /// session.
     Before,
 }
 
-/// Packet whose authentication, if any, holds.
+/// Packet of an unverified session, or a verified packet.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenedPacket<'a> {
     arrived: Instant,
@@ -282,18 +282,18 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         });
     }
 
-    /// Returns the counts of packets by their authentication.
+    /// Returns the counts of packets by authentication.
     pub(crate) fn auth_counters(&self) -> AuthCounters {
         self.auth.as_ref().map_or_else(AuthCounters::default, |auth| auth.counters())
     }
 
-    /// Number of packets that wait for their authentication.
+    /// Number of packets that wait for authentication.
     pub(crate) fn waiting(&self) -> u64 {
         self.auth.as_ref().map_or(0, |auth| auth.waiting())
     }
 
-    /// Opens a datagram and verifies its packet. Before the packet is admitted, [`Front::next_released`] has
-    /// earlier packets that can be admitted now.
+    /// Opens a datagram and verifies the packet inside. Before the packet is admitted,
+    /// [`Front::next_released`] has earlier packets that can be admitted now.
     pub(crate) fn open<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Opened<'a> {
         if datagram.channel.is_none() && self.control.answered(now, datagram) {
             return Opened::Other(Classified::Signalling);
@@ -379,7 +379,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
     }
 
     /// Passes a packet to the control and classifies the packet. A packet that waited arrives with the time
-    /// of its arrival, which may be earlier than the time of packets before.
+    /// of arrival, which may be earlier than the time of packets before.
     pub(crate) fn admit<'a>(&mut self, now: Instant, opened: &OpenedPacket<'a>) -> Classified<'a> {
         let OpenedPacket { arrived, channel, origin, is_verified, timing, packet } = *opened;
         let Ok((header, payload)) = alc::parse(packet) else { return Classified::Malformed };
@@ -416,7 +416,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         Classified::Packet(header, payload)
     }
 
-    /// Reports once whether the session is signed, and by whom.
+    /// Reports the session's authentication once.
     fn tell_authentication(&mut self, tsi: u64) {
         let Some(auth) = self.auth.as_ref().filter(|_| !self.has_told) else { return };
         let event = match auth.session() {
@@ -523,8 +523,8 @@ impl Listening {
         self.tsi.is_none_or(|wanted| wanted == tsi) && self.source.is_none_or(|wanted| wanted == source.ip())
     }
 
-    /// Records a packet and returns the session of the packet. A verified packet is of its session whatever
-    /// its address: anybody can send a copy.
+    /// Records a packet and returns the session of the packet. A verified packet is of the session with any
+    /// address: anybody can send a copy.
     pub(crate) fn hear(
         &mut self,
         now: Instant,

@@ -25,7 +25,7 @@ use super::object::Digest;
 use super::plan::Orders;
 use super::plan::SessionPlan;
 use super::store::{Source, SourceError};
-use crate::auth::{AuthPacket, Signing, SigningLine};
+use crate::auth::{AuthPacket, MANIFEST_BYTES_MAX, Signing, SigningLine};
 use crate::control::{Departure, Request, Responder, SenderControl};
 use crate::layering::{Layering, SentLevels};
 use crate::machine::{ChannelId, Input, Machine, Output};
@@ -243,7 +243,10 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
     /// [`signed_bytes`](crate::auth::signed_bytes) more in each packet. Default: unsigned.
     #[must_use]
     pub fn with_signing(mut self, signing: Option<Signing>) -> Self {
-        let (channels, lead) = (self.control.channels(), self.control.lead());
+        // A manifest is not longer than a packet of content.
+        let is_long = self.objects.iter().any(|object| object.symbol_bytes >= MANIFEST_BYTES_MAX);
+        let lead = if is_long { self.control.lead() } else { Duration::ZERO };
+        let channels = self.control.channels();
         self.signing = signing.map(|signing| Box::new(SigningLine::new(signing, channels, lead)));
         self
     }
@@ -508,7 +511,11 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
                 self.stats.fdt_packets += 1;
                 write_fdt(self.config.tsi, departure, &self.fdt.symbol(number), buffer)
             }
-            Word::Close | Word::Silence => Header::closing(self.config.tsi, departure).emit(buffer),
+            Word::Close | Word::Silence => {
+                let bytes = Header::closing(self.config.tsi, departure).emit(buffer);
+                // A short session may be over before a receiver has the key.
+                self.signing.as_ref().map_or(bytes, |line| line.insert_key(buffer, bytes))
+            }
         }
     }
 }

@@ -271,7 +271,6 @@ impl DescribedControl for DescribedReceiver {
     }
 }
 
-#[deny(clippy::missing_trait_methods, reason = "a method with a default body is forwarded, too")]
 impl DescribedReceiver {
     /// Follows the session until its control is described.
     fn follow(&mut self, now: Instant, arrival: &Arrival<'_>) {
@@ -295,6 +294,7 @@ impl DescribedReceiver {
     }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a method with a default body is forwarded, too")]
 impl ReceiverControl for DescribedReceiver {
     fn start(&mut self, now: Instant) {
         self.started = now;

@@ -184,10 +184,10 @@ impl<C: ReceiverControl> Receiver<C> {
             Opened::Packet(opened) => {
                 self.admit_released(now);
                 let classified = self.front.admit(now, &opened);
-                self.on_classified(now, classified);
+                self.on_classified(now, &classified);
             }
             Opened::Unverified => {}
-            Opened::Other(classified) => self.on_classified(now, classified),
+            Opened::Other(classified) => self.on_classified(now, &classified),
         }
     }
 
@@ -196,19 +196,19 @@ impl<C: ReceiverControl> Receiver<C> {
         let mut bytes = self.front.take_scratch();
         while let Some(opened) = self.front.next_released(&mut bytes) {
             let classified = self.front.admit(now, &opened);
-            self.on_classified(now, classified);
+            self.on_classified(now, &classified);
         }
         self.front.put_scratch(bytes);
     }
 
-    fn on_classified(&mut self, now: Instant, classified: Classified<'_>) {
+    fn on_classified(&mut self, now: Instant, classified: &Classified<'_>) {
         match classified {
             Classified::Signalling => self.stats.signalling += 1,
-            Classified::Packet(header, payload) => self.on_packet(now, &header, payload),
+            Classified::Packet(header, payload) => self.on_packet(now, header, payload),
             Classified::Malformed => self.stats.malformed += 1,
             Classified::Foreign(replaces) => {
                 self.stats.foreign += 1;
-                if let Some((tsi, source)) = replaces {
+                if let Some((tsi, source)) = *replaces {
                     self.close(now);
                     self.front.event(SessionEvent::Superseded { tsi, source });
                 }

@@ -261,7 +261,10 @@ impl<C: SenderControl> Sender<C> {
                 self.stats.fdt_packets += 1;
                 write_fdt(self.config.tsi, departure, &self.fdt.symbol(number), buffer)
             }
-            Word::Close => Header::closing(self.config.tsi, departure).emit(buffer),
+            Word::Close => {
+                let bytes = Header::closing(self.config.tsi, departure).emit(buffer);
+                self.signing.as_ref().map_or(bytes, |line| line.insert_key(buffer, bytes))
+            }
             Word::Silence => 0,
         }
     }

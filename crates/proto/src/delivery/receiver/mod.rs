@@ -190,10 +190,10 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             Opened::Packet(opened) => {
                 self.admit_released(now);
                 let classified = self.front.admit(now, &opened);
-                self.on_classified(now, opened.bytes(), classified);
+                self.on_classified(now, opened.bytes(), &classified);
             }
             Opened::Unverified => {}
-            Opened::Other(classified) => self.on_classified(now, 0, classified),
+            Opened::Other(classified) => self.on_classified(now, 0, &classified),
         }
     }
 
@@ -202,19 +202,19 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         let mut bytes = self.front.take_scratch();
         while let Some(opened) = self.front.next_released(&mut bytes) {
             let classified = self.front.admit(now, &opened);
-            self.on_classified(now, opened.bytes(), classified);
+            self.on_classified(now, opened.bytes(), &classified);
         }
         self.front.put_scratch(bytes);
     }
 
     /// Handles a datagram of `bytes` of UDP payload.
-    fn on_classified(&mut self, now: Instant, bytes: u64, classified: Classified<'_>) {
+    fn on_classified(&mut self, now: Instant, bytes: u64, classified: &Classified<'_>) {
         match classified {
             Classified::Packet(header, payload) => {
                 self.stats.longest = self.stats.longest.max(bytes);
                 match (header.toi, header.payload_id) {
-                    (Some(0), Some(id)) => self.on_fdt(now, &header, id, payload),
-                    (Some(toi), Some(id)) => self.on_symbol(now, toi, &header, id, payload),
+                    (Some(0), Some(id)) => self.on_fdt(now, header, id, payload),
+                    (Some(toi), Some(id)) => self.on_symbol(now, toi, header, id, payload),
                     _ => self.stats.signalling += 1,
                 }
             }
@@ -222,7 +222,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             Classified::Malformed => self.stats.dropped.malformed += 1,
             Classified::Foreign(replaces) => {
                 self.stats.dropped.foreign += 1;
-                if let Some((tsi, source)) = replaces
+                if let Some((tsi, source)) = *replaces
                     && self.holding
                     && self.jobs == 0
                 {

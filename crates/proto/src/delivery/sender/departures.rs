@@ -1,4 +1,4 @@
-//! Departures of a sender: packets as the control's schedule asks for them, signed or not.
+//! Departures of a sender: packets by the control's schedule, signed or not.
 
 use super::header::Header;
 use super::{DeliverySender, Next, Phase, SenderEvent};
@@ -11,12 +11,12 @@ use crate::time::Instant;
 /// Result of a step of the sender.
 enum Step {
     Output(Output<SenderEvent>),
-    /// A packet waits for its departure.
+    /// A packet waits for the departure.
     Planned,
 }
 
 impl<C: SenderControl, S: Source> DeliverySender<C, S> {
-    /// Returns the next output. A control with a lead runs ahead of `now`, and its packets wait.
+    /// Returns the next output. A control with a lead runs ahead of `now`, and the packets wait.
     pub(super) fn next_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<SenderEvent>> {
         loop {
             let time = self.control_time(now);
