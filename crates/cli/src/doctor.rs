@@ -27,11 +27,13 @@ const LOG_BYTES: u64 = 256 * 1024;
 pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     let group = args.network.group.ip();
     let source = args.source.as_ref().map(|source| source.for_option("--source", group)).transpose()?;
-    let options = DoctorOptions::new(args.network.group)
-        .with_interface(args.network.interface.clone())
-        .with_source(source)
-        .with_ttl(args.ttl)
-        .with_wait(args.wait);
+    let options = DoctorOptions {
+        interface: args.network.interface.clone(),
+        source,
+        ttl: args.ttl,
+        wait: args.wait,
+        ..DoctorOptions::new(args.network.group)
+    };
     if args.answer { answer(args, &options) } else { look(args, &options) }
 }
 

@@ -21,9 +21,20 @@ const KEY_VARIABLE: &str = "HEADWATER_KEY";
 
 /// Returns the folder of keys; `None` without a home.
 fn folder() -> Option<PathBuf> {
+    headwater_folder("XDG_CONFIG_HOME", ".config")
+}
+
+/// Returns the folder with the record of known senders, apart from private keys: a confined receiver may
+/// write there. `None` without a home.
+fn state_folder() -> Option<PathBuf> {
+    headwater_folder("XDG_STATE_HOME", ".local/state")
+}
+
+/// Returns this program's folder below the folder that a variable names, or below a folder of the home.
+fn headwater_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let config = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
-    config.map(|config| config.join("headwater"))
+    let parent = absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(below_home)));
+    parent.map(|parent| parent.join("headwater"))
 }
 
 /// Makes a key.
@@ -90,6 +101,13 @@ pub fn signing_key(args: &SignArgs, is_rehearsal: bool) -> Result<Option<SenderK
     }
 }
 
+/// Returns the file that a session signed by the key writes, and makes the file.
+pub fn written(key: Option<&SenderKey>) -> Option<PathBuf> {
+    let file = key?.started_file()?;
+    fs::OpenOptions::new().append(true).create(true).open(file).ok()?;
+    Some(file.to_owned())
+}
+
 fn load(path: &Path) -> Result<SenderKey, Failure> {
     let mut ask = || passphrase(path);
     SenderKey::load(path, &mut ask).map_err(failure)
@@ -135,7 +153,7 @@ pub struct TrustedSenders {
 impl TrustedSenders {
     /// Reads the options, and the known sender of the group.
     pub fn new(args: &TrustArgs, group: SocketAddr) -> Result<Self, Failure> {
-        let known = folder().map(|folder| KnownSenders::new(folder.join("known_senders")));
+        let known = state_folder().map(|folder| KnownSenders::new(folder.join("known_senders")));
         // The default group is everybody's.
         let known = known.filter(|_| group.to_string() != GROUP_DEFAULT);
         let new = |trust, known, expected| Ok(Self { trust, group, known, expected });

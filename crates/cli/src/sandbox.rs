@@ -31,8 +31,29 @@ const LANDLOCK: ABI = ABI::V5;
 pub struct Paths {
     /// Files, and folders with all below.
     pub read: Vec<PathBuf>,
-    /// Folders in which files are made, and files that are written.
+    /// Folders in which files are made.
     pub write: Vec<PathBuf>,
+    /// Folder of the same kind, made if it is missing.
+    pub folder: Option<PathBuf>,
+    /// File that is written, made if it is missing.
+    pub file: Option<PathBuf>,
+}
+
+impl Paths {
+    /// Makes what is missing, as the user that the process has become. The session reports why it cannot be
+    /// made.
+    fn make(&self) {
+        if let Some(folder) = &self.folder {
+            std::fs::create_dir_all(folder).ok();
+        }
+        if let Some(file) = self.file.as_ref().filter(|file| !file.exists()) {
+            std::fs::File::create(file).ok();
+        }
+    }
+
+    fn written(&self) -> impl Iterator<Item = &Path> {
+        self.write.iter().chain(&self.folder).chain(&self.file).map(|path| existing(path))
+    }
 }
 
 /// Confines the process, unless the command line says otherwise. A kernel without Landlock causes a warning.
@@ -43,6 +64,7 @@ pub fn confine(args: &ConfineArgs, paths: &Paths) -> Result<(), Failure> {
     if let Some(name) = &args.user {
         become_user(name)?;
     }
+    paths.make();
     if args.no_sandbox {
         return Ok(());
     }
@@ -90,7 +112,7 @@ fn restrict_files(paths: &Paths) -> Result<RulesetStatus, RulesetError> {
         .create()?
         .add_rules(path_beneath_rules(system, read))?
         .add_rules(path_beneath_rules(&paths.read, read))?
-        .add_rules(path_beneath_rules(paths.write.iter().map(|path| existing(path)), write))?
+        .add_rules(path_beneath_rules(paths.written(), write))?
         .restrict_self()?;
     Ok(status.ruleset)
 }
@@ -184,8 +206,12 @@ mod tests {
             assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
             return;
         };
-        let paths = Paths { read: vec![folder.join("read")], write: vec![folder.join("out/deep")] };
-        fs::create_dir_all(folder.join("out/deep")).unwrap();
+        let paths = Paths {
+            read: vec![folder.join("read")],
+            folder: Some(folder.join("out/deep")),
+            ..Paths::default()
+        };
+        paths.make();
         let has_landlock = Path::new("/sys/kernel/security/landlock").exists()
             || matches!(restrict_files(&paths), Ok(RulesetStatus::FullyEnforced));
         confine(&ConfineArgs::default(), &paths).unwrap();

@@ -1,4 +1,4 @@
-//! Parts of a session by themselves, for whoever measures them.
+//! Parts of a session, for measurements.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use headwater_proto::delivery::{Store, StoreError};
 use crate::net::Waker;
 use crate::store::DiskStore;
 
-/// What a receiving session writes to: content below `folder`, which is made if need be. `waker` is used
-/// whenever a report is there. What is not finished when it is dropped is removed.
+/// Opens the store of a receiving session, with content below `folder`, which is created if missing. The
+/// store uses `waker` for each report. Dropping the store removes incomplete files.
 ///
 /// # Errors
-/// When the folder cannot be written to.
+/// If the folder cannot be written to.
 pub fn disk_store(folder: &Path, waker: Waker) -> Result<impl Store, StoreError> {
     DiskStore::open(folder, waker)
 }

@@ -1,4 +1,4 @@
-//! Which congestion control a session runs.
+//! Congestion control of a session.
 
 use std::net::IpAddr;
 
@@ -14,87 +14,85 @@ use crate::pgm::LeSbccOptions;
 use crate::send::SendOrder;
 use crate::system;
 
-/// What [`LayerOptions`] sends on the base channel unless told otherwise: some ten full packets a second. A
-/// receiver knows a session after a second at most, and is at 10 Mbit/s fifteen joins later.
+/// Default rate of the base channel of [`LayerOptions`]: about ten full packets per second. A receiver learns
+/// of a session within a second, and reaches 10 Mbit/s fifteen joins later.
 pub const BASE_RATE_DEFAULT: Rate = Rate::from_kilobits(120);
-/// What [`LayerOptions`] sends on all channels together unless told otherwise: 100 Mbit/s, which every wired
-/// network of today carries. What no receiver of a link has joined stays off it where switches and routers
-/// know memberships.
+/// Default rate of all channels of [`LayerOptions`] together: 100 Mbit/s, which every wired network carries.
+/// Channels without a receiver on a link stay off the link if switches and routers track memberships.
 pub const MAX_RATE_DEFAULT: Rate = Rate::from_kilobits(100_000);
 
-/// PGM's port, as other makes have it unless told otherwise.
+/// PGM's port, the default of other implementations.
 const PGM_PORT: u16 = 7_500;
-/// NAKs count for what was sent in the longest time that a round trip counts for (2 s) and as long again, but
-/// for at least so many packets.
+/// NAKs count for packets of the last 4 s, twice the longest round trip (2 s), but for at least
+/// [`NAK_PACKETS_MIN`] packets.
 const NAK_SECONDS: u64 = 4;
 const NAK_PACKETS_MIN: u64 = 4_096;
 
-/// UDP payload of a packet whose symbol has the usual length.
+/// UDP payload of a packet with a symbol of the default size.
 const PACKET_BYTES_USUAL: u16 = 1_424;
 
-/// The congestion control of a session, with what its sender must know.
+/// Congestion control of a session, with the options of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CongestionControl {
-    /// One channel at a rate that the operator chose: for networks of one's own, since it is fair to nobody.
+    /// Single channel at a constant rate, without regard to other traffic: for private networks.
     Fixed {
         /// Bits of UDP payload per second.
         rate: Rate,
     },
-    /// M2C: each receiver takes what its own path fairly carries beside TCP.
+    /// M2C: each receiver takes the fair rate of the receiver's path beside TCP.
     M2c(LayerOptions),
-    /// WEBRC (RFC 3738): the same aim, by another rule.
+    /// WEBRC (RFC 3738): as M2C, by another rule.
     Webrc(LayerOptions),
-    /// FLID-DL: steps up and down that all receivers take together, fair to TCP over round trips of some 0.4
-    /// s.
+    /// FLID-DL: synchronized steps of all receivers, fair to TCP with a round-trip time of about 0.4 s.
     FlidDl(LayerOptions),
-    /// LE-SBCC: one rate for all, which the sender finds from what receivers say they miss: that of a TCP to
-    /// the worst of them. PGM carries the packets.
+    /// LE-SBCC: single rate that the sender derives from NAKs: the rate of a TCP flow to the worst receiver.
+    /// PGM carries the packets.
     LeSbcc(LeSbccOptions),
-    /// Rainbow: each receiver asks for packets by a TCP-like window of its own, by unicast; relays on the way
-    /// make one of equal requests. Needs no multicast.
+    /// Rainbow: each receiver requests packets by unicast with a TCP-like window; relays merge equal
+    /// requests. Needs no multicast.
     Rainbow(RainbowOptions),
-    /// SIM: the sender moves groups to rates that receivers' reports allow, each receiver holds those that
-    /// fit its path; relays or routers help both.
+    /// SIM: the sender adapts the rates of groups to receivers' reports, and each receiver joins the groups
+    /// that fit the path; relays or routers help both.
     Sim(SimOptions),
 }
 
-/// What a source that is asked for packets is told.
+/// Options of a source that sends on request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RainbowOptions {
     max_rate: Option<Rate>,
 }
 
 impl RainbowOptions {
-    /// Sends what is asked for.
+    /// Creates options without a rate limit.
     pub const fn new() -> Self {
         Self { max_rate: None }
     }
 
-    /// Most that it sends to all who ask it, relays and receivers, in bit/s of UDP payload. Default: what
-    /// they ask for.
+    /// Maximum rate to all relays and receivers together, in bit/s of UDP payload. Default: the rate of the
+    /// requests.
     #[must_use]
     pub const fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
         self.max_rate = rate;
         self
     }
 
-    /// That rate.
+    /// Returns the maximum rate.
     pub const fn max_rate(&self) -> Option<Rate> {
         self.max_rate
     }
 }
 
-/// Groups of a session of [`SimOptions`] unless told otherwise: what 3 bits of its addresses tell apart.
+/// Default number of groups of [`SimOptions`]: addresses that differ in 3 bits.
 pub const SIM_GROUPS_DEFAULT: u16 = 8;
-/// The least that SIM's maximum round-trip time counts for: relays' queues average over three of these. Where
-/// the way is shorter, as in any local network, a queue that fills would make it many times longer from one
-/// request to the next, and requests would overtake the reports that tell of that.
+/// Lower bound of SIM's maximum round-trip time, over three of which relays' queues average. On a shorter
+/// path, as in a local network, a filling queue would multiply the round-trip time between two requests, and
+/// requests would overtake the reports.
 const SIM_RTT_LEAST: headwater_proto::Duration = headwater_proto::Duration::from_millis(40);
-/// Relays whose reports speak for many, at the most.
+/// Maximum number of relays that report for many receivers.
 pub const SIM_RELAYS_MAX: usize = 8;
 
-/// The groups of a session whose rates follow receivers' reports.
+/// Options of a session whose groups have rates by receivers' reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimOptions {
     groups: u16,
@@ -115,36 +113,35 @@ impl Default for SimOptions {
 }
 
 impl SimOptions {
-    /// [`SIM_GROUPS_DEFAULT`] groups, from [`BASE_RATE_DEFAULT`] up to [`MAX_RATE_DEFAULT`]; each report
-    /// counts as one receiver.
+    /// Creates options for [`SIM_GROUPS_DEFAULT`] groups, from [`BASE_RATE_DEFAULT`] up to
+    /// [`MAX_RATE_DEFAULT`]; each report counts as one receiver.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Groups, 1 to [`sim::GROUPS_MAX`]; the nearest otherwise. As many as there are kinds of paths, and one
-    /// more, is enough.
+    /// Number of groups, clamped to 1 to [`sim::GROUPS_MAX`]. The number of different paths plus 1 suffices.
     #[must_use]
     pub fn with_groups(mut self, groups: u16) -> Self {
         self.groups = groups.clamp(1, sim::GROUPS_MAX);
         self
     }
 
-    /// What the bottom group begins with, and each group above the one below it, in bit/s of UDP payload.
+    /// Initial rate of the bottom group, and of each further group, in bit/s of UDP payload.
     #[must_use]
     pub fn with_initial_rate(mut self, rate: Rate) -> Self {
         self.initial_rate = rate;
         self
     }
 
-    /// Most that all groups together send, in bit/s of UDP payload.
+    /// Maximum rate of all groups together, in bit/s of UDP payload.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = rate;
         self
     }
 
-    /// Hosts next to the sender whose reports speak for all receivers below them, as those of relays do: the
-    /// first [`SIM_RELAYS_MAX`]. Default: none, each report counts as one receiver.
+    /// Relays next to the sender, which report for all receivers below: the first [`SIM_RELAYS_MAX`].
+    /// Default: no relays, so that each report counts as one receiver.
     #[must_use]
     pub fn with_relays(mut self, relays: &[IpAddr]) -> Self {
         self.relays = std::array::from_fn(|place| relays.get(place).copied());
@@ -162,18 +159,18 @@ impl SimOptions {
     }
 }
 
-/// Between which addresses a session runs.
+/// Addresses and identifier of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
-    /// Of the sender, by unicast.
+    /// Unicast address of the sender.
     pub(crate) sender: IpAddr,
-    /// Of the base channel.
+    /// Group of the base channel.
     pub(crate) group: IpAddr,
-    /// The session, as its packets name it.
+    /// Transport session identifier.
     pub(crate) tsi: u32,
 }
 
-/// The channels of a session with many rates: a base channel and waves above it, which begin fast and fade.
+/// Options of a session of many rates: a base channel, and waves of decreasing rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerOptions {
     base_rate: Rate,
@@ -187,20 +184,20 @@ impl Default for LayerOptions {
 }
 
 impl LayerOptions {
-    /// [`BASE_RATE_DEFAULT`] and [`MAX_RATE_DEFAULT`].
+    /// Creates options with [`BASE_RATE_DEFAULT`] and [`MAX_RATE_DEFAULT`].
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The rate of the base channel, the least that a receiver can take, in bit/s of UDP payload.
+    /// Rate of the base channel, the minimum rate of a receiver, in bit/s of UDP payload.
     #[must_use]
     pub fn with_base_rate(mut self, rate: Rate) -> Self {
         self.base_rate = rate;
         self
     }
 
-    /// The rate of all channels together: what the sender sends all the time, and the most that a receiver
-    /// can take, in bit/s of UDP payload.
+    /// Rate of all channels together, the constant rate of the sender and the maximum rate of a receiver, in
+    /// bit/s of UDP payload.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = rate;
@@ -234,13 +231,13 @@ impl From<SimOptions> for CongestionControl {
 }
 
 impl CongestionControl {
-    /// The control of these channels; `None` if `control` has no channels of that kind.
+    /// Returns the control with these layers; `None` if `control` has no such layers.
     pub fn layered(control: &Control, layers: LayerOptions) -> Option<Self> {
         let all = [Self::M2c(layers), Self::Webrc(layers), Self::FlidDl(layers)];
         all.into_iter().find(|layered| layered.control() == control)
     }
 
-    /// Its entry in the table of controls.
+    /// Returns the entry in the table of controls.
     pub const fn control(&self) -> &'static Control {
         match self {
             Self::Fixed { .. } => &controls::FIXED,
@@ -253,7 +250,7 @@ impl CongestionControl {
         }
     }
 
-    /// Its name, as the command line spells it.
+    /// Returns the name on the command line.
     pub const fn name(&self) -> &'static str {
         self.control().name
     }
@@ -268,13 +265,13 @@ impl CongestionControl {
         matches!(self, Self::M2c(_) | Self::Webrc(_) | Self::FlidDl(_))
     }
 
-    /// Whether packets are sent to those who ask, one by one, rather than to groups.
+    /// Whether packets are sent on request instead of to groups.
     pub const fn is_on_request(&self) -> bool {
         matches!(self.control().network, Network::Requests)
     }
 
-    /// Bytes by which it makes each packet longer, at the most: in front of it, or of congestion control
-    /// information beyond the usual four.
+    /// Returns the maximum bytes that the control adds to a packet: an envelope, or congestion control
+    /// information beyond four bytes.
     pub fn added_bytes(&self) -> u16 {
         match self {
             Self::LeSbcc(_) => u16::try_from(carrier::PgmCarrierSender::envelope_bytes()).unwrap_or(u16::MAX),
@@ -286,22 +283,22 @@ impl CongestionControl {
         }
     }
 
-    /// Channels of a session under it.
+    /// Returns the number of channels of a session.
     ///
     /// # Errors
-    /// When the rates make no channels.
+    /// If the rates make no channels.
     pub fn channels(&self) -> Result<u16, DescriptionError> {
-        // Rates are in bits, so how long packets are changes nothing but whether the base channel's can be
-        // counted.
+        // Rates are in bits: the length of packets decides only whether the base channel sends enough
+        // packets.
         self.channels_of(PACKET_BYTES_USUAL)
     }
 
-    /// The same for packets of so many bytes, which may be too long or too short for the base rate.
+    /// Returns the number of channels for packets of this length, which may not suit the base rate.
     pub(crate) fn channels_of(&self, packet_bytes: u16) -> Result<u16, DescriptionError> {
         self.description(packet_bytes).channels()
     }
 
-    /// Bound on the rate to one receiver; `None` if receivers' requests alone bound it.
+    /// Returns the maximum rate to a receiver; `None` if only requests limit the rate.
     pub const fn rate_cap(&self) -> Option<Rate> {
         match self {
             Self::Rainbow(options) => options.max_rate,
@@ -309,8 +306,7 @@ impl CongestionControl {
         }
     }
 
-    /// The highest rate at which it sends to one receiver; [`MAX_RATE_DEFAULT`] counts as such where that is
-    /// what receivers ask for.
+    /// Returns the maximum rate to a receiver; [`MAX_RATE_DEFAULT`] if only requests limit the rate.
     pub const fn rate_max(&self) -> Rate {
         match self {
             Self::Fixed { rate } => *rate,
@@ -324,7 +320,7 @@ impl CongestionControl {
         }
     }
 
-    /// The rate of the base channel; `None` where the sender is yet to find it, or receivers do.
+    /// Returns the rate of the base channel; `None` if the sender or the receivers find the rate.
     pub const fn rate_base(&self) -> Option<Rate> {
         match self {
             Self::Fixed { rate } => Some(*rate),
@@ -334,7 +330,7 @@ impl CongestionControl {
         }
     }
 
-    /// What its receivers must know, when full packets have so many bytes of UDP payload.
+    /// Returns the description for receivers, for full packets of this many bytes of UDP payload.
     pub(crate) fn description(&self, packet_bytes: u16) -> Description {
         match self {
             Self::Sim(options) => Description::from(&options.config(packet_bytes).facts()),
@@ -346,10 +342,10 @@ impl CongestionControl {
         }
     }
 
-    /// The sending control, whose schedule begins at the driver's zero.
+    /// Creates the sending control, whose schedule begins at the driver's zero.
     ///
     /// # Errors
-    /// When the rates make no channels of packets of so many bytes.
+    /// If the rates make no channels for packets of this length.
     pub(crate) fn sender(
         &self,
         packet_bytes: u16,
@@ -378,8 +374,8 @@ impl CongestionControl {
         Ok(control)
     }
 
-    /// The order to send in: the one wanted, or the one that its rate asks for. Windows are for receivers
-    /// that get all of the one channel.
+    /// Returns the requested order of sending, or else the order that suits the rate. Windows are for
+    /// receivers of a single channel.
     pub(crate) fn order(&self, wanted: Option<SendOrder>) -> Order {
         let rate = self.rate_max().as_bits();
         match wanted {
@@ -404,7 +400,7 @@ fn carried(options: &LeSbccOptions, packet_bytes: u16, path: Path) -> carrier::P
     carrier::PgmCarrierSender::new(session, path.sender, packets, chain, Instant::ZERO)
 }
 
-/// Packets for which NAKs count.
+/// Returns the number of packets for which NAKs count.
 fn nak_packets(most: Rate, packet_bytes: u16) -> u32 {
     let in_a_second = most.as_bits() / (8 * u64::from(packet_bytes.max(1)));
     let packets = in_a_second.saturating_mul(NAK_SECONDS).max(NAK_PACKETS_MIN);

@@ -9,40 +9,39 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::net::OpenError;
 
-/// Most bytes read of one file.
+/// Maximum bytes to read of a file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A file's text; nothing when there is none, or it may not be read.
+/// Returns the text of a file; `None` if the file is missing or unreadable.
 pub(crate) fn text(path: &str) -> Option<String> {
     let mut text = String::new();
     File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
-/// A file that holds one number.
+/// Returns the number in a file.
 pub(crate) fn read_number(path: &str) -> Option<u64> {
     text(path)?.trim().parse().ok()
 }
 
-/// A counter of `/proc/net/netstat` or `/proc/net/snmp`: a line of names, then a line of numbers.
+/// Returns a counter of `/proc/net/netstat` or `/proc/net/snmp`: a line of names, then a line of numbers.
 pub(crate) fn netstat(text: &str, table: &str, counter: &str) -> Option<u64> {
     let lines = || text.lines().filter_map(|line| line.strip_prefix(table)?.strip_prefix(':'));
     let at = lines().next()?.split_whitespace().position(|name| name == counter)?;
     lines().nth(1)?.split_whitespace().nth(at)?.parse().ok()
 }
 
-/// Packets lost on their way into this machine since it started, which no socket is told of.
+/// Packets lost on the way into this machine since the start, without notice to any socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InputLosses {
-    /// Frames that an interface dropped, those too long for its MTU among them.
+    /// Frames that an interface dropped, including frames longer than the MTU.
     pub frames: u64,
-    /// Packets whose fragments did not all come.
+    /// Packets with missing fragments.
     pub fragments: u64,
 }
 
 impl InputLosses {
-    /// Reads the counters of an interface, and those of the IP version; what the kernel does not tell counts
-    /// as 0.
+    /// Reads the counters of an interface and of the IP version; unknown counters are 0.
     pub(crate) fn read(interface: &str, is_ipv4: bool) -> Self {
         let frames = text("/proc/net/dev").and_then(|text| frames_dropped(&text, interface));
         let fragments = if is_ipv4 {
@@ -53,7 +52,7 @@ impl InputLosses {
         Self { frames: frames.unwrap_or(0), fragments: fragments.unwrap_or(0) }
     }
 
-    /// Losses since `before` was read.
+    /// Returns the losses since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             frames: self.frames.saturating_sub(before.frames),
@@ -62,24 +61,24 @@ impl InputLosses {
     }
 }
 
-/// The columns `drop` and `frame` of what an interface received, in `/proc/net/dev`: those that it had no use
-/// for, and those of a wrong length. Drivers count frames that are too long as the one or the other.
+/// Returns the sum of the columns `drop` and `frame` of received frames in `/proc/net/dev`. Drivers count
+/// frames that are too long in either column.
 fn frames_dropped(text: &str, interface: &str) -> Option<u64> {
     let row = text.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'))?;
     let columns: Vec<u64> = row.split_whitespace().filter_map(|column| column.parse().ok()).collect();
     Some(columns.get(3)?.saturating_add(*columns.get(5)?))
 }
 
-/// A counter of `/proc/net/snmp6`: its name and its number in a line.
+/// Returns a counter of `/proc/net/snmp6`, which has a name and a number in each line.
 fn counter_line(text: &str, counter: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_whitespace);
     lines.find_map(|mut words| (words.next()? == counter).then(|| words.next()?.parse().ok())?)
 }
 
-/// Most files that one session keeps open: a fraction of the usual limit of 1024 descriptors.
+/// Maximum open files of a session: a fraction of the usual limit of 1024 descriptors.
 pub(crate) const OPEN_FILES_MAX: usize = 128;
 
-/// Files by their key, the ones used last.
+/// Cache of recently used files, by key.
 #[derive(Debug)]
 pub(crate) struct OpenFiles<K> {
     inner: Mutex<Inner<K>>,
@@ -99,14 +98,14 @@ struct Entry {
 }
 
 impl<K: Ord + Copy> OpenFiles<K> {
-    /// Keeps at most `limit` files open, beside those in use.
+    /// Creates a cache that keeps at most `limit` files open, in addition to files in use.
     pub(crate) fn new(limit: usize) -> Self {
         Self { inner: Mutex::new(Inner { files: BTreeMap::new(), uses: 0 }), limit }
     }
 
-    /// The file of `key`, opened by `open` if it is not open.
+    /// Returns the file of `key`, opened by `open` if necessary.
     pub(crate) fn get<E>(&self, key: K, open: impl FnOnce() -> Result<File, E>) -> Result<Arc<File>, E> {
-        // A panic of another thread cannot leave the list half changed.
+        // A panic of another thread cannot leave the list inconsistent.
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.uses += 1;
         let used = inner.uses;
@@ -123,21 +122,21 @@ impl<K: Ord + Copy> OpenFiles<K> {
         Ok(file)
     }
 
-    /// Closes a file as soon as nobody uses it.
+    /// Closes a file after the last use.
     pub(crate) fn forget(&self, key: K) {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).files.remove(&key);
     }
 }
 
-/// Reads as much as `buffer` holds from `offset` on, or says that the file is shorter.
+/// Fills `buffer` from `offset` on, or returns an error if the file is shorter.
 pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
 }
 
-/// Random bytes, at most 256: so many the system gives whole.
+/// Returns random bytes, at most 256, which the system returns in one call.
 ///
 /// # Errors
-/// When the system has none.
+/// If the system has no random numbers.
 pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], OpenError> {
     let mut bytes = [0; N];
     getrandom(&mut bytes[..], GetRandomFlags::empty())
@@ -145,8 +144,8 @@ pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], OpenError> {
     Ok(bytes)
 }
 
-/// A number that nobody guesses, or 0 should the system have none: where whoever holds it is known by more
-/// than it.
+/// Returns an unpredictable number, or 0 if the system has no random numbers: for uses that identify the
+/// holder by further data.
 pub(crate) fn random_u64() -> u64 {
     u64::from_ne_bytes(random_bytes().unwrap_or_default())
 }

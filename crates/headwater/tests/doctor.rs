@@ -16,9 +16,8 @@ fn report(options: &DoctorOptions) -> (Report, Vec<Check>) {
 }
 
 fn options(group: &str) -> DoctorOptions {
-    DoctorOptions::new(group.parse().unwrap())
-        .with_interface(Some("lo".to_owned()))
-        .with_wait(Duration::from_millis(50))
+    let (interface, wait) = (Some("lo".to_owned()), Duration::from_millis(50));
+    DoctorOptions { interface, wait, ..DoctorOptions::new(group.parse().unwrap()) }
 }
 
 #[test]
@@ -61,7 +60,8 @@ fn a_short_receive_buffer_is_told_with_the_setting() {
         return;
     }
     let asked = 512 << 20;
-    let (report, _) = report(&options("239.255.72.92:17293").with_receive_buffer_bytes(asked));
+    let (report, _) =
+        report(&DoctorOptions { receive_buffer_bytes: asked, ..options("239.255.72.92:17293") });
     let buffers = report.checks.iter().find(|check| check.name == "buffers").unwrap();
     assert_eq!(buffers.verdict, Verdict::Warning, "{buffers:?}");
     assert!(

@@ -30,22 +30,22 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What to do.
+/// Commands of `headwater-lab`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run an experiment in the packet simulator
     #[command(after_help = SIMULATE_EXAMPLES, after_long_help = long(SIMULATE_EXAMPLES))]
     Simulate(Box<SimulateArgs>),
-    /// Make the network of a plan real on this machine, in namespaces; needs Linux and root
+    /// Build the network of a plan on this machine, in namespaces; needs Linux and root
     #[command(after_help = TESTBED_EXAMPLES, after_long_help = long(TESTBED_EXAMPLES))]
     Testbed(TestbedArgs),
-    /// All our controls, the kernel's TCP, UFTP, udpcast, NORM and OpenPGM on the same bottlenecks; needs
+    /// Compare all controls, the kernel's TCP, UFTP, udpcast, NORM and OpenPGM on the same bottlenecks; needs
     /// Linux and root
     #[command(after_help = ARENA_EXAMPLES, after_long_help = long(ARENA_EXAMPLES))]
     Arena(Box<ArenaArgs>),
     /// Compute a table of the papers that needs no simulation, as CSV
     Analyse(AnalyseArgs),
-    /// Run the experiments of a checkout and hold their results against the published ones; needs Python
+    /// Run the experiments of a checkout and compare the results with published results; needs Python
     #[command(disable_help_flag = true)]
     Verdict(VerdictArgs),
     /// Measure the simulator, beside a bare loop in the same run
@@ -63,18 +63,17 @@ fn long(examples: &str) -> String {
 /// `headwater-lab analyse`.
 #[derive(Debug, Args)]
 pub struct AnalyseArgs {
-    /// The table
+    /// Table to compute
     #[arg(value_name = "NAME", value_enum)]
     pub analysis: Analysis,
 }
 
-/// A table that is computed.
+/// Table to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Analysis {
     /// The application scheduler alone: symbols until the first duplicate, buffers until a receiver is done
     Scheduler,
-    /// The part of a buffer that a receiver of any rate holds, and the part of it that is the buffer's
-    /// beginning
+    /// The part of a buffer that a receiver of any rate receives, and the length of the prefix in this part
     Prefix,
     /// LE-SBCC's Markov chain: lost packets for each loss event, by the probability of loss
     Markov,
@@ -93,12 +92,12 @@ pub struct VerdictArgs {
 /// `headwater-lab bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// What to measure
+    /// Part to measure
     #[command(subcommand)]
     pub part: BenchPart,
 }
 
-/// A part of the laboratory to measure.
+/// Part of the laboratory to measure.
 #[derive(Debug, Subcommand)]
 pub enum BenchPart {
     /// The simulator's packet-hops, beside a bare loop of heap, links and queues
@@ -108,10 +107,10 @@ pub enum BenchPart {
 /// `headwater-lab bench netsim`.
 #[derive(Debug, Args)]
 pub struct NetsimArgs {
-    /// One JSON object per row
+    /// Print one JSON object per row
     #[arg(long)]
     pub json: bool,
-    /// How long each row is measured, all rounds together: 500ms, 3s
+    /// Time for each row, all rounds together: 500ms, 3s
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = values::duration)]
     pub time: Duration,
 }
@@ -119,7 +118,7 @@ pub struct NetsimArgs {
 /// `headwater-lab generate`.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
-    /// Folder; made if there is none
+    /// Folder; created if missing
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: PathBuf,
 }
@@ -127,7 +126,7 @@ pub struct GenerateArgs {
 /// Programs that run on the nodes of a testbed.
 #[derive(Debug, Args)]
 pub struct ProgramsArgs {
-    /// The command `headwater` [default: the one beside this program]
+    /// The command `headwater` [default: beside this program]
     #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::ExecutablePath)]
     pub headwater: Option<PathBuf>,
     /// Driver of NORM, built from tests/speed/norm.cc
@@ -170,23 +169,22 @@ Examples:
 /// `headwater-lab arena`.
 #[derive(Debug, Args)]
 pub struct ArenaArgs {
-    /// Folder for results and the report; made if there is none. Runs whose results are there are not done
-    /// again
+    /// Folder for results and the report; created if missing. Runs with results in the folder are skipped
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
-    /// How much: `short` is some minutes for each contender at 4 Mbit/s, `full` takes about a day
+    /// Extent: `short` takes some minutes for each contender at 4 Mbit/s, `full` about a day
     #[arg(long, value_enum, default_value_t = ArenaForm::Short)]
     pub form: ArenaForm,
-    /// Only these take part: m2c,tcp,uftp
+    /// Contenders: m2c,tcp,uftp [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Runs of each cell, in place of the form's
+    /// Runs of each cell [default: by the extent]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub runs: Option<u64>,
-    /// Runs at the same time, each on a bed of its own; more than 1 where the machine has time to spare
+    /// Runs at the same time, each on a testbed of its own; more than 1 needs spare processors
     #[arg(long, value_name = "N", default_value = "1")]
     pub jobs: NonZeroUsize,
-    /// Use this seed
+    /// Seed
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
     #[command(flatten)]
@@ -215,28 +213,28 @@ Examples:
 /// `headwater-lab simulate`.
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
-    /// The plan: an experiment in TOML, as docs/reference/plans.md describes it
+    /// Plan: an experiment in TOML (docs/reference/plans.md)
     #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
     pub plan: PathBuf,
-    /// Runs at the same time; default: one for each processor
+    /// Number of runs at the same time; default: the number of processors
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
-    /// Do the runs whose number leaves I when divided by N, I from 0
+    /// Do only the runs whose number modulo N is I, from 0
     #[arg(long, value_name = "I/N", value_parser = shard, requires = "out")]
     pub shard: Option<Shard>,
-    /// Folder for results; made if there is none. Runs whose results are there are not done again
+    /// Folder for results; created if missing. Runs with results in the folder are skipped
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "cell")]
     pub out: Option<PathBuf>,
-    /// List the cells and the keys of their runs; run nothing
+    /// List the cells and the keys of the runs; run nothing
     #[arg(long, conflicts_with_all = ["dry_run", "cell"])]
     pub list: bool,
-    /// Check the plan and tell how much there is to do; run nothing
+    /// Check the plan and print the number of runs; run nothing
     #[arg(long, conflicts_with = "cell")]
     pub dry_run: bool,
-    /// Do only the run of this key, or of the only key that begins so
+    /// Do only the run of this key, or of the only key with this beginning
     #[arg(long, value_name = "KEY", value_parser = key)]
     pub cell: Option<String>,
-    /// Use this seed instead of the plan's
+    /// Seed, instead of the plan's seed
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
     #[command(flatten)]
@@ -254,48 +252,48 @@ Examples:
 /// `headwater-lab testbed`.
 #[derive(Debug, Args)]
 pub struct TestbedArgs {
-    /// What to do with it
+    /// Command
     #[command(subcommand)]
     pub command: TestbedCommand,
 }
 
-/// What is done with testbeds.
+/// Commands of `headwater-lab testbed`.
 #[derive(Debug, Subcommand)]
 pub enum TestbedCommand {
-    /// Make the network of a plan; the same plan's own, if it stands already, is made anew
+    /// Build the network of a plan; an existing network of the same plan is rebuilt
     Up {
-        /// The plan
+        /// Plan
         #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
         plan: PathBuf,
-        /// Which cell of the plan, from 1
+        /// Cell of the plan, from 1
         #[arg(long, value_name = "N", default_value_t = 1)]
         cell: usize,
-        /// Who forwards multicast
+        /// Multicast routing
         #[arg(long, value_enum, default_value_t = RoutingName::Auto)]
         routing: RoutingName,
-        /// Be the process that delays, loses and marks, and go on until the network is taken down
+        /// Run the process that delays, loses and marks packets, until the network is removed
         #[arg(long, hide = true)]
         as_wire: bool,
     },
-    /// Take a network down, or all that stand by themselves
+    /// Remove a network, or all networks without a running testbed
     Down {
-        /// Its name
+        /// Name of the network
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },
-    /// List the networks that there are, and their nodes
+    /// List the networks and nodes
     List,
     /// Run a plan in network namespaces, beside the kernel's TCP
     Run(Box<TestbedRunArgs>),
     /// Run a program on a node
     Exec {
-        /// The network, where there are several
+        /// Network, if several exist
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
-        /// The node
+        /// Node
         #[arg(value_name = "NODE")]
         node: String,
-        /// The program and its arguments
+        /// Program and arguments
         #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
@@ -304,38 +302,38 @@ pub enum TestbedCommand {
 /// Multicast routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RoutingName {
-    /// FRR where it is installed, else bridges
+    /// FRR if installed, else bridges
     Auto,
-    /// Bridges that snoop IGMPv3
+    /// Bridges with IGMPv3 snooping
     Bridge,
     /// FRR: IGMPv3 and PIM-SSM
     Frr,
-    /// Bridges that know no members: every group goes everywhere
+    /// Bridges without snooping: every group floods all ports
     Static,
 }
 
 /// `headwater-lab testbed run`.
 #[derive(Debug, Args)]
 pub struct TestbedRunArgs {
-    /// The plan: an experiment in TOML, as docs/reference/plans.md and docs/reference/testbed.md describe it
+    /// Plan: an experiment in TOML (docs/reference/plans.md, docs/reference/testbed.md)
     #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
     pub plan: PathBuf,
-    /// Runs at the same time, each on a bed of its own; more than 1 where the machine has time to spare
+    /// Runs at the same time, each on a testbed of its own; more than 1 needs spare processors
     #[arg(long, value_name = "N", default_value = "1")]
     pub jobs: NonZeroUsize,
-    /// Do the runs whose number leaves I when divided by N, I from 0
+    /// Do only the runs whose number modulo N is I, from 0
     #[arg(long, value_name = "I/N", value_parser = shard, requires = "out")]
     pub shard: Option<Shard>,
-    /// Folder for results; made if there is none. Runs whose results are there are not done again
+    /// Folder for results; created if missing. Runs with results in the folder are skipped
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
-    /// Do only runs whose keys begin so
+    /// Do only runs whose keys have this beginning
     #[arg(long, value_name = "KEY", conflicts_with = "out", value_parser = key)]
     pub cell: Option<String>,
-    /// Use this seed instead of the plan's
+    /// Seed, instead of the plan's seed
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
-    /// Who forwards multicast
+    /// Multicast routing
     #[arg(long, value_enum, default_value_t = RoutingName::Auto)]
     pub routing: RoutingName,
     #[command(flatten)]

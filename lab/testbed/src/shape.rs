@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{Impairments, LossFilter};
+use headwater_netsim::network::{LinkQueue, LossConfig};
 use headwater_netsim::plan::flow::{Flow, Receivers};
 use headwater_netsim::plan::link::{Direction, Link};
 use headwater_netsim::plan::topology::Topology;
@@ -205,12 +205,12 @@ fn wire_of(link: &Link, direction: &Direction) -> Result<bool, Error> {
     if direction.loss.filter != LossFilter::All {
         return cannot("loses packets with data only");
     }
-    if matches!(direction.queue, QueueConfig::Priority(_)) {
+    if matches!(direction.queue, LinkQueue::Shared(QueueConfig::Priority(_))) {
         return cannot("marks by priority");
     }
     Ok(direction.delay > DELAY_LEAST
         || direction.loss.model != LossConfig::None
-        || matches!(direction.queue, QueueConfig::Policer(_) | QueueConfig::Codel(_))
+        || matches!(direction.queue, LinkQueue::Policer(_) | LinkQueue::Codel(_))
         || bucket(direction).is_none() && is_slow(direction))
 }
 
@@ -221,7 +221,7 @@ fn is_slow(direction: &Direction) -> bool {
 /// Realises a direction's queue in the kernel, if possible: drop-tail, counted in packets.
 pub fn bucket(direction: &Direction) -> Option<Bucket> {
     match direction.queue {
-        QueueConfig::DropTail(Limit::Packets(packets)) if is_slow(direction) => {
+        LinkQueue::Shared(QueueConfig::DropTail(Limit::Packets(packets))) if is_slow(direction) => {
             // A token bucket keeps the packet in transmission in its queue; the simulator's link does not.
             Some(Bucket { rate: direction.rate.as_bits(), packets: packets.max(1) })
         }

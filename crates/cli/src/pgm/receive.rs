@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::path::{Path, PathBuf};
 
 use headwater::pgm::{
     PgmReceiveOptions, PgmReceiveOutcome, PgmReceiveSession, PgmReceiveSummary, PgmReceiveUpdate,
@@ -33,22 +32,12 @@ pub fn run(args: &PgmReceiveArgs) -> Result<Exit, Failure> {
     let form = super::form(args.form, args.wire.framing)?.unwrap_or(Form::Lines);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let mut events = Events::open(&args.output, "headwater pgm receive")?;
-    let write = args.out.iter().map(|out| with_file(out)).collect();
-    confine(&args.confine, &Paths { write, ..Paths::default() })?;
+    confine(&args.confine, &Paths { file: args.out.clone(), ..Paths::default() })?;
     let session = open(args, capture.as_ref())?;
     let out = Out::open(args, form, session.stop_handle())?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, session, out, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
-}
-
-/// Returns the path of a file, made if it is missing.
-fn with_file(path: &Path) -> PathBuf {
-    if !path.exists() {
-        // An error is reported by who opens the file.
-        File::create(path).ok();
-    }
-    path.to_owned()
 }
 
 fn open(args: &PgmReceiveArgs, capture: Option<&Capture>) -> Result<PgmReceiveSession, Failure> {

@@ -1,49 +1,49 @@
-//! What was looked at, how it is, and what to do.
+//! Checks: subject, verdict, advice.
 
 use std::fmt;
 
 use super::probes::Peer;
 use super::sessions::Session;
 
-/// How something is.
+/// Verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Nothing stands in the way.
+    /// No problem.
     Ok,
-    /// It could not be looked at, or there was nothing to see. Says neither yes nor no.
+    /// The check was impossible or inconclusive.
     Unknown,
-    /// It works, but not well, or not for everybody.
+    /// Works, but not well, or not for every receiver.
     Warning,
-    /// Nothing will arrive until this is changed.
+    /// No packet arrives until this problem is solved.
     Problem,
 }
 
-/// One thing that was looked at.
+/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What, in a word or two; the same in every run.
+    /// Subject in a word or two; the same in every run.
     pub name: &'static str,
-    /// How it is.
+    /// Verdict.
     pub verdict: Verdict,
-    /// What was seen.
+    /// Observation.
     pub seen: String,
-    /// What to do, where there is something to do.
+    /// Advice, if any.
     pub advice: Option<String>,
-    /// The sessions that were heard, for the check of that name.
+    /// Received sessions, in the check `sessions`.
     pub sessions: Vec<Session>,
-    /// The peers that answered, for the check of that name.
+    /// Peers that answered, in the check `peers`.
     pub peers: Vec<Peer>,
 }
 
-/// All that was looked at.
+/// Results of all checks.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// In the order in which a packet meets them.
+    /// Checks in the order of the path of a packet.
     pub checks: Vec<Check>,
 }
 
 impl Verdict {
-    /// One word.
+    /// Returns the verdict as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -77,7 +77,7 @@ impl Check {
         Self::new(name, Verdict::Problem, seen.into(), Some(advice.into()))
     }
 
-    /// Something worth saying where nothing is wrong.
+    /// Adds advice to a check without a problem.
     pub(super) fn with_advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
@@ -89,12 +89,12 @@ impl Check {
 }
 
 impl Report {
-    /// How many checks came out so.
+    /// Returns the number of checks with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.checks.iter().filter(|check| check.verdict == verdict).count()
     }
 
-    /// The worst of all.
+    /// Returns the worst verdict.
     pub fn verdict(&self) -> Verdict {
         self.checks.iter().map(|check| check.verdict).max().unwrap_or(Verdict::Ok)
     }

@@ -1,23 +1,23 @@
-//! The packet filter: what it says about UDP and IGMP, where it may be read.
+//! Rules of the packet filter about UDP and IGMP, if readable.
 
 use std::process::{Command, Stdio};
 
 use super::check::Check;
 
 const NAME: &str = "firewall";
-/// Most rules quoted.
+/// Maximum number of rules to quote.
 const RULES_MAX: usize = 3;
 
-/// What could be read of the packet filter.
+/// Rules of the packet filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rules {
-    /// `nft list ruleset`.
+    /// Output of `nft list ruleset`.
     Nft(String),
-    /// `iptables-save` or `ip6tables-save`.
+    /// Output of `iptables-save` or `ip6tables-save`.
     Iptables(String),
-    /// A program to read them is there, but it failed: mostly for want of rights.
+    /// The program that lists rules failed, mostly for lack of rights.
     Forbidden(&'static str),
-    /// There is no program to read them.
+    /// No program lists rules.
     NoProgram,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn read(is_ipv4: bool) -> Rules {
     forbidden.map_or(Rules::NoProgram, Rules::Forbidden)
 }
 
-/// `None`: no such program. `/usr/sbin` is not in everybody's path.
+/// Runs a program, also from `/usr/sbin`, which is not in every path. `None`: no such program.
 fn listing(program: &str, arguments: &[&str]) -> Option<Result<String, ()>> {
     for folder in ["", "/usr/sbin/", "/sbin/"] {
         let run = Command::new(format!("{folder}{program}")).args(arguments).stdin(Stdio::null()).output();
@@ -48,7 +48,7 @@ fn listing(program: &str, arguments: &[&str]) -> Option<Result<String, ()>> {
     None
 }
 
-/// Whether a rule may drop the session's datagrams or what keeps memberships alive.
+/// Checks for rules that may drop datagrams of the session or membership messages.
 pub(super) fn judge(rules: &Rules, port: u16, is_ipv4: bool) -> Check {
     let (text, program, dropping, advice) = match rules {
         Rules::Nft(text) => {
@@ -93,7 +93,7 @@ fn queries(is_ipv4: bool) -> &'static str {
     if is_ipv4 { "IGMP" } else { "MLD (ICMPv6 types 130 to 132 and 143)" }
 }
 
-/// Rules that let a session in, before all others of each chain that drops.
+/// Returns rules that accept a session, for the start of each chain that drops packets.
 fn allow_by_nft(port: u16, is_ipv4: bool, drops: &[NftDrop]) -> String {
     let protocol = if is_ipv4 { "igmp" } else { "ipv6-icmp" };
     let mut chains: Vec<&str> = drops.iter().map(|drop| drop.chain.as_str()).collect();
@@ -113,15 +113,15 @@ fn allow_by_iptables(port: u16, is_ipv4: bool) -> String {
     )
 }
 
-/// A rule or policy that may drop what we need.
+/// Rule or policy that may drop packets of a session.
 struct NftDrop {
-    /// Family, table and chain, as `nft` takes them: `inet filter input`.
+    /// Family, table and chain in the syntax of `nft`: `inet filter input`.
     chain: String,
-    /// What it is, for people.
+    /// Description for people.
     what: String,
 }
 
-/// Rules and policies of chains hooked to input or output that may drop what we need.
+/// Returns rules and policies of input and output chains that may drop packets of a session.
 fn nft_drops(text: &str) -> Vec<NftDrop> {
     let mut drops = Vec::new();
     let (mut table, mut chain) = ("", "");
@@ -170,7 +170,7 @@ fn iptables_drops(text: &str) -> Vec<String> {
     drops
 }
 
-/// Whether a rule that drops may hit UDP, IGMP or MLD: unless it is about something else.
+/// Whether a dropping rule may match UDP, IGMP or MLD.
 fn concerns_us(rule: &str) -> bool {
     let other = ["tcp", "icmp", "invalid", "INVALID", "sctp", "esp"];
     !words(rule).any(|word| other.contains(&word))

@@ -1,7 +1,7 @@
 //! The interface, the routes, the MTU and the scope of the group.
 //!
-//! Reverse path filtering: the kernel drops, without a word, packets whose source it would not reach by the
-//! same way.
+//! Reverse path filtering: the kernel silently drops packets from a source whose route leads through another
+//! interface.
 
 use std::net::IpAddr;
 
@@ -10,23 +10,23 @@ use super::limits;
 use crate::net::{Interface, InterfaceError};
 use crate::send::symbol_size_within;
 
-/// Least MTU that carries symbols of the default size with all headers: what Ethernet has.
+/// Minimum MTU for symbols of the default size with all headers: the MTU of Ethernet.
 const MTU_DEFAULT: u32 = 1_500;
-/// Least MTU of IPv6 (RFC 8200 section 5), and enough for symbols of 1024 bytes.
+/// Minimum MTU of IPv6 (RFC 8200 section 5), which suffices for symbols of 1024 bytes.
 const MTU_SMALL: u32 = 1_280;
 
-/// Where the kernel's routing table leads to.
+/// Result of a look-up in the kernel's routing table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// To this interface.
+    /// Through this interface.
     Through(String),
-    /// To this machine itself.
+    /// To this machine.
     Loopback,
-    /// Nowhere.
+    /// No route.
     None,
 }
 
-/// Looks a destination up.
+/// Looks up the route to a destination.
 pub(super) fn route_to(destination: IpAddr) -> Route {
     match Interface::default_for(destination) {
         Ok(interface) => Route::Through(interface.name),
@@ -35,7 +35,7 @@ pub(super) fn route_to(destination: IpAddr) -> Route {
     }
 }
 
-/// Whether the interface can carry the group. `carrier` is what the driver says of its link, if it does.
+/// Checks that the interface can carry the group. `carrier`: the state of the link, if known.
 pub(super) fn interface(interface: &Interface, is_ipv4: bool, carrier: Option<bool>) -> Check {
     const NAME: &str = "interface";
     let name = &interface.name;
@@ -66,7 +66,7 @@ pub(super) fn interface(interface: &Interface, is_ipv4: bool, carrier: Option<bo
     }
 }
 
-/// When there is no interface to look at.
+/// Returns the check of a missing interface.
 pub(super) fn no_interface(error: &InterfaceError) -> Check {
     let others = || match Interface::list() {
         Ok(interfaces) if !interfaces.is_empty() => {
@@ -101,13 +101,13 @@ pub(super) fn no_interface(error: &InterfaceError) -> Check {
     }
 }
 
-/// The first interface that is up, carries multicast and is not loopback.
+/// Returns the first interface that is up, carries multicast and is not loopback.
 fn able_to_multicast() -> Option<String> {
     let able = |interface: &Interface| interface.up && interface.multicast && !interface.loopback;
     Interface::list().ok()?.into_iter().find(able).map(|interface| interface.name)
 }
 
-/// Whether datagrams to the group find the interface. `is_named`: the user chose it.
+/// Checks the route to the group. `is_named`: the user chose the interface.
 pub(super) fn route(group: IpAddr, chosen: &Interface, is_named: bool, found: &Route) -> Check {
     const NAME: &str = "route";
     let name = &chosen.name;
@@ -138,7 +138,7 @@ pub(super) fn route(group: IpAddr, chosen: &Interface, is_named: bool, found: &R
     }
 }
 
-/// Whether the longest datagrams of a sender with default settings fit.
+/// Checks that the longest datagrams of a sender with default settings fit the MTU.
 pub(super) fn mtu(interface: &Interface, mtu: Option<u32>, is_ipv4: bool) -> Check {
     const NAME: &str = "MTU";
     let name = &interface.name;
@@ -166,7 +166,7 @@ pub(super) fn mtu(interface: &Interface, mtu: Option<u32>, is_ipv4: bool) -> Che
     }
 }
 
-/// How far the group and the TTL let packets travel.
+/// Checks the scope of the group and the TTL.
 pub(super) fn reach(group: IpAddr, ttl: u8) -> Check {
     const NAME: &str = "reach";
     let beyond = match ttl {
@@ -199,7 +199,7 @@ enum Scope {
     Wider,
 }
 
-/// RFC 5771 section 4; RFC 4291 section 2.7.
+/// Scope of a group (RFC 5771 section 4; RFC 4291 section 2.7).
 fn scope(group: IpAddr) -> Scope {
     match group {
         IpAddr::V4(group) if group.octets()[..3] == [224, 0, 0] => Scope::Link,
@@ -222,27 +222,27 @@ fn route_command(group: IpAddr, interface: &str) -> String {
 
 const NAME: &str = "reverse path";
 
-/// `net.ipv4.conf.*.rp_filter` (ip-sysctl.rst): the higher of `all` and the interface's counts.
+/// Value of `net.ipv4.conf.*.rp_filter` (ip-sysctl.rst): the higher value of `all` and the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReversePathFilter {
-    /// 0: nothing is dropped.
+    /// 0: no filter.
     Off,
-    /// 1: the route back must lead through the same interface.
+    /// 1: the route to the source must lead through the same interface.
     Strict,
-    /// 2: there must be a route back.
+    /// 2: a route to the source must exist.
     Loose,
 }
 
-/// What decides about a source.
+/// Facts for the check of the reverse path filter.
 #[derive(Clone, Debug)]
 pub(super) struct ReversePathFacts {
-    /// `None`: IPv6, which has no such filter, or the system does not tell.
+    /// Filter; `None` for IPv6, which has no such filter, or if unknown.
     pub filter: Option<ReversePathFilter>,
-    /// Packets dropped by the filter since the machine started.
+    /// Packets dropped by the filter since the start of the machine.
     pub dropped: Option<u64>,
-    /// The source asked about, and the way back to it.
+    /// Expected source, and the route to the source.
     pub source: Option<(IpAddr, Route)>,
-    /// Interfaces other than loopback that are up and have an address of the family.
+    /// Number of interfaces other than loopback that are up and have an address of the family.
     pub interfaces: usize,
 }
 
@@ -256,12 +256,12 @@ pub(super) fn reverse_path_filter(interface: &Interface) -> Option<ReversePathFi
     })
 }
 
-/// Packets that the filter has dropped since the machine started.
+/// Returns the packets that the filter has dropped since the start of the machine.
 pub(super) fn reverse_path_drops() -> Option<u64> {
     limits::netstat(&limits::text("/proc/net/netstat")?, "TcpExt", "IPReversePathFilter")
 }
 
-/// Whether the filter stands in the way.
+/// Checks the reverse path filter.
 pub(super) fn judge_reverse_path(interface: &Interface, facts: &ReversePathFacts) -> Option<Check> {
     let filter = facts.filter?;
     let name = &interface.name;

@@ -1,4 +1,4 @@
-//! Limits that the kernel sets on memberships and socket buffers, and the memberships it lists.
+//! Limits of the kernel on memberships and socket buffers; current memberships.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,12 +9,12 @@ pub(super) use crate::system::{netstat, read_number, text};
 
 /// Bytes of `net.core.optmem_max` that a source-specific membership takes (measured on Linux 6.18).
 const OPTMEM_PER_MEMBERSHIP: u64 = 112;
-/// Least receive buffer that holds what comes while a busy machine does something else.
+/// Minimum receive buffer for datagrams that arrive while a busy machine runs another program.
 const RECEIVE_BUFFER_SMALL: usize = 256 << 10;
-/// What a full datagram takes of a receive buffer, its overhead included.
+/// Bytes of receive buffer for a full datagram, with overhead.
 const DATAGRAM_BYTES: usize = 2_304;
 
-/// What decides about memberships.
+/// Facts for the check of memberships.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     /// Whether the group is an IPv4 group.
@@ -27,16 +27,16 @@ pub(super) struct Facts {
     pub sources_max: Option<u64>,
     /// `net.core.optmem_max`, bytes per socket.
     pub optmem_max: Option<u64>,
-    /// `force_igmp_version` or `force_mld_version`, the higher of `all` and the interface's; 0 for none.
+    /// `force_igmp_version` or `force_mld_version`, the higher value of `all` and the interface; 0 if unset.
     pub forced_version: u64,
-    /// What is joined on the interface now.
+    /// Groups joined on the interface.
     pub joined: Memberships,
-    /// Channels for which there are groups from this one up, and those of a session of many rates with the
-    /// usual options.
+    /// Number of groups from this group up, and number of channels of a session of many rates with default
+    /// options.
     pub channels: (u16, u16),
 }
 
-/// Whether groups can be joined, in the version that the group needs.
+/// Checks that groups can be joined, in the version that the group needs.
 pub(super) fn memberships(interface: &str, facts: &Facts) -> Check {
     const NAME: &str = "memberships";
     let (protocol, family) = if facts.is_ipv4 { ("IGMP", "ipv4") } else { ("MLD", "ipv6") };
@@ -104,7 +104,7 @@ fn described(protocol: &str, facts: &Facts) -> String {
     )
 }
 
-/// Whether the buffers asked for were granted.
+/// Checks that the requested buffers were granted.
 pub(super) fn buffers(receive: BufferSize, send: BufferSize) -> Check {
     const NAME: &str = "buffers";
     let seen = format!(
@@ -139,13 +139,13 @@ const fn kib(bytes: usize) -> usize {
     bytes >> 10
 }
 
-/// What `/proc/net/igmp` or `/proc/net/igmp6` says of one interface.
+/// Entry of an interface in `/proc/net/igmp` or `/proc/net/igmp6`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memberships {
-    /// IGMP version that the kernel speaks there, 1 to 3: the lowest heard from a querier lately. `None` for
+    /// IGMP version of the kernel on the interface, 1 to 3: the lowest version of recent queries. `None` for
     /// MLD.
     pub igmp_version: Option<u8>,
-    /// Groups joined.
+    /// Number of joined groups.
     pub groups: Vec<IpAddr>,
 }
 
@@ -161,7 +161,7 @@ pub(super) fn igmp(text: &str, interface: &str) -> Memberships {
                 memberships.groups.push(Ipv4Addr::from(group.to_ne_bytes()).into());
             }
         } else {
-            // `4 eth0 : 1 V3`; a long name swallows the blank before the colon.
+            // `4 eth0 : 1 V3`; no blank precedes the colon after a long name.
             is_ours = words.get(1).is_some_and(|name| name.trim_end_matches(':') == interface);
             if is_ours {
                 let version = words.last().and_then(|word| word.strip_prefix('V'));

@@ -1,18 +1,19 @@
-//! Why multicast does not start: looks at this machine, its network, the group and whoever answers on it, and
-//! says of each thing how it is, what was seen and what to do.
+//! Checks of reasons why multicast does not start: this machine, the network, the group, and peers that
+//! answer. Each check has a verdict, an observation and advice.
 //!
-//! What decides is pure, a function from facts to a [`Check`]; around it stands what collects the facts.
-//! Nothing here needs root: where it would show more, the check says so.
+//! A pure function derives each [`Check`] from facts; the remaining code collects the facts. No check needs
+//! root; a check that would show more as root says so.
 //!
-//! | file | what |
+//! | file | subject |
 //! |---|---|
 //! | `check` | verdicts |
 //! | `host` | interface, route, MTU, scope, reverse path filter |
 //! | `limits` | memberships and buffers |
 //! | `firewall` | rules of the packet filter |
-//! | `querier` | who asks for members: the verdict, the raw socket |
-//! | `sessions` | what is sent to the group now |
-//! | `probes` | probes ([`headwater_wire::probe`]), answers: reach, routers between, ECN; a datagram here |
+//! | `querier` | IGMP and MLD queriers: the verdict, the raw socket |
+//! | `sessions` | current packets to the group |
+//! | `probes` | probes ([`headwater_wire::probe`]) and answers: reach, routers, ECN; a datagram to this
+//! machine |
 
 mod check;
 mod firewall;
@@ -41,19 +42,26 @@ pub use headwater_wire::probe::{ProbeArrival, Request};
 pub use probes::{Answerer, EcnPath, Peer, ReceivedProbe};
 pub use sessions::Session;
 
-/// What to look at.
+/// Options of the checks.
 #[derive(Clone, Debug)]
 pub struct DoctorOptions {
-    group: SocketAddr,
-    interface: Option<String>,
-    source: Option<IpAddr>,
-    ttl: u8,
-    wait: Duration,
-    receive_buffer_bytes: usize,
+    /// Group to check for receivers and senders.
+    pub group: SocketAddr,
+    /// Interface, by name or address. Default: the interface of the kernel's route to the group, but never
+    /// loopback.
+    pub interface: Option<String>,
+    /// Expected sender. Default: any sender.
+    pub source: Option<IpAddr>,
+    /// TTL of the probes, equal to the TTL of the sender. Default: 1.
+    pub ttl: u8,
+    /// Time to listen for sessions and queries. Default: 3 s, in which a querier repeats a query.
+    pub wait: Duration,
+    /// Receive buffer in bytes. Default: the buffer of a receiver.
+    pub receive_buffer_bytes: usize,
 }
 
 impl DoctorOptions {
-    /// Looks at this group, as a receiver and as a sender would use it.
+    /// Creates default options for a group.
     pub fn new(group: SocketAddr) -> Self {
         Self {
             group,
@@ -63,42 +71,6 @@ impl DoctorOptions {
             wait: Duration::from_secs(3),
             receive_buffer_bytes: ReceiverOptions::default().receive_buffer_bytes,
         }
-    }
-
-    /// The interface, by name or address. Default: where the kernel's route to the group leads, but never
-    /// loopback.
-    #[must_use]
-    pub fn with_interface(mut self, interface: Option<String>) -> Self {
-        self.interface = interface;
-        self
-    }
-
-    /// The sender to hear. Default: anyone.
-    #[must_use]
-    pub fn with_source(mut self, source: Option<IpAddr>) -> Self {
-        self.source = source;
-        self
-    }
-
-    /// TTL of the probes, as the sender would be given it. Default: 1.
-    #[must_use]
-    pub fn with_ttl(mut self, ttl: u8) -> Self {
-        self.ttl = ttl;
-        self
-    }
-
-    /// How long to listen for sessions and queries. Default: 3 s, so that a querier has asked again.
-    #[must_use]
-    pub fn with_wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
-        self
-    }
-
-    /// Receive buffer to ask for, in bytes. Default: what a receiver asks for.
-    #[must_use]
-    pub fn with_receive_buffer_bytes(mut self, bytes: usize) -> Self {
-        self.receive_buffer_bytes = bytes;
-        self
     }
 
     fn find_interface(&self) -> Result<Interface, InterfaceError> {
@@ -117,11 +89,10 @@ impl DoctorOptions {
     }
 }
 
-/// Looks at everything, and tells `observe` of each check as it is done. Takes as long as it is to listen,
-/// and a second.
+/// Runs all checks, and passes each check to `observe`. Takes the time to listen plus a second.
 ///
 /// # Errors
-/// [`ChannelsError`] when the group is no multicast address.
+/// [`ChannelsError`] if the group is no multicast address.
 pub fn examine(options: &DoctorOptions, observe: &mut dyn FnMut(&Check)) -> Result<Report, ChannelsError> {
     let channels = Channels::new(options.group, 1)?;
     let mut examination = Examination { options, channels, observe, report: Report::default() };
@@ -137,7 +108,8 @@ struct Examination<'a> {
 }
 
 impl Examination<'_> {
-    /// In the order in which a packet meets things. What cannot be looked at after a problem is left out.
+    /// Runs the checks in the order of the path of a packet. Checks that a problem makes impossible are left
+    /// out.
     fn all(&mut self) {
         let interface = match self.options.find_interface() {
             Ok(interface) => interface,
@@ -156,7 +128,7 @@ impl Examination<'_> {
         self.network(&interface, &mut receiver);
     }
 
-    /// Routes, reverse path, MTU, reach.
+    /// Checks routes, reverse path, MTU and reach.
     fn paths(&mut self, interface: &Interface) {
         let group = self.options.group.ip();
         let is_named = self.options.interface.is_some();
@@ -174,7 +146,7 @@ impl Examination<'_> {
         self.add(host::reach(group, self.options.ttl));
     }
 
-    /// Opens what a sender and a receiver open, and joins. The receiver, or nothing when that failed.
+    /// Opens the sockets of a sender and a receiver, and joins. Returns the receiver; `None` on failure.
     fn sockets(&mut self, interface: &Interface) -> Option<ReceiverSocket> {
         let opened = ReceiverSocket::open(&self.channels, &self.options.receiver_options(interface));
         let sending = SenderOptions { interface: Some(interface.clone()), ..SenderOptions::default() };
@@ -200,7 +172,7 @@ impl Examination<'_> {
         Some(receiver)
     }
 
-    /// Listens and asks, all at once.
+    /// Listens and sends probes at the same time.
     fn network(&mut self, interface: &Interface, receiver: &mut ReceiverSocket) {
         let (channels, options) = (self.channels, self.options);
         let is_ipv4 = channels.is_ipv4();
@@ -211,7 +183,7 @@ impl Examination<'_> {
             let queries = scope.spawn(|| querier::listen(interface, is_ipv4, deadline));
             let peers = scope
                 .spawn(|| probes::ask(&channels, interface, options.ttl, system::random_u64(), addresses()));
-            // A membership of the sender named keeps all others out.
+            // A membership of the named sender excludes all other senders.
             let of_others =
                 options.source.map(|_| scope.spawn(|| listen_to_all(&channels, interface, deadline)));
             let heard = sessions::listen(receiver, deadline).map(|heard| {
@@ -260,8 +232,8 @@ impl Examination<'_> {
     }
 }
 
-/// Sessions of anyone on the base channel of `channels`, until `deadline`; none if they cannot be listened
-/// for.
+/// Returns sessions of any sender on the base channel of `channels` until `deadline`; empty if listening is
+/// impossible.
 pub(crate) fn listen_to_all(channels: &Channels, interface: &Interface, deadline: Instant) -> Vec<Session> {
     let options = ReceiverOptions { interface: Some(interface.clone()), ..ReceiverOptions::default() };
     let Ok(mut socket) = ReceiverSocket::open(channels, &options) else { return Vec::new() };
@@ -305,12 +277,12 @@ fn membership_facts(channels: &Channels, interface: &Interface) -> limits::Facts
     }
 }
 
-/// What the driver says of the link; reading fails while the interface is down.
+/// Returns the state of the link, if known; reading fails while the interface is down.
 fn carrier(interface: &Interface) -> Option<bool> {
     limits::read_number(&format!("/sys/class/net/{}/carrier", interface.name)).map(|carrier| carrier == 1)
 }
 
-/// Interfaces other than loopback that are up and have an address of the family.
+/// Returns the number of interfaces other than loopback that are up and have an address of the family.
 fn networks(is_ipv4: bool) -> usize {
     let counts = |interface: &&Interface| {
         interface.up
@@ -320,13 +292,13 @@ fn networks(is_ipv4: bool) -> usize {
     Interface::list().map_or(0, |interfaces| interfaces.iter().filter(counts).count())
 }
 
-/// All addresses of this machine.
+/// Returns all addresses of this machine.
 fn addresses() -> Vec<IpAddr> {
     let interfaces = Interface::list().unwrap_or_default();
     interfaces.into_iter().flat_map(|interface| interface.addresses).collect()
 }
 
-/// An error with its causes, in one line.
+/// Formats an error with all causes in one line.
 fn error_chain(error: &dyn Error) -> String {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     let mut messages = Vec::<String>::new();

@@ -1,6 +1,6 @@
-//! Probes and their answers: which peers answer, from how far, and what became of the ECN field on the way;
-//! the answering side (`doctor --answer`); and a datagram that this machine sends to itself, which tries the
-//! join, the route and the packet filter in one.
+//! Probes and answers: answering peers, number of routers, treatment of the ECN field on the path; the
+//! answering side (`doctor --answer`); a datagram from this machine to this machine, which tests the join,
+//! the route and the packet filter together.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,70 +21,70 @@ use crate::threads::{StopHandle, stoppable};
 
 const NAME: &str = "peers";
 const ECN: &str = "ECN";
-/// The code points, in the order in which a round sends them.
+/// ECN code points, in the order of sending.
 const CODE_POINTS: [Ecn; 4] = [Ecn::NotCapable, Ecn::Capable0, Ecn::Capable1, Ecn::CongestionExperienced];
 const ROUNDS: u16 = 3;
 const PROBES: u16 = ROUNDS * 4;
 const INTERVAL: Duration = Duration::from_millis(40);
-/// How long the last answers may take.
+/// Time to wait for the last answers.
 const PATIENCE: Duration = Duration::from_millis(800);
-/// Most peers told apart.
+/// Maximum number of peers.
 const PEERS_MAX: usize = 64;
-/// Most peers named in a sentence.
+/// Maximum number of peers named in a sentence.
 const NAMED_MAX: usize = 4;
 
-/// A peer that answered.
+/// Peer that answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its address.
+    /// Address of the peer.
     pub address: IpAddr,
-    /// Whether it is this machine.
+    /// Whether the peer is this machine.
     pub is_here: bool,
-    /// Probes sent to it.
+    /// Probes sent to the peer.
     pub probes: u16,
-    /// Probes that it answered.
+    /// Answered probes.
     pub answers: u16,
-    /// Routers passed on the way there, where its system tells the TTL.
+    /// Routers on the path to the peer, if the peer's system reports the TTL.
     pub routers: Option<u8>,
-    /// Differentiated services code point that arrived, of 0 that was sent.
+    /// Differentiated services code point that arrived, for 0 sent.
     pub dscp: Option<u8>,
-    /// By ECN code point sent (as a number): how many arrived with each code point.
+    /// Number of probes that arrived with each ECN code point, by the sent code point (as a number).
     pub ecn: [[u16; 4]; 4],
-    /// A bit per probe answered, so that a copy of an answer does not count.
+    /// Bit per answered probe, so that a copy of an answer does not count.
     answered: u16,
 }
 
-/// What a path does to the ECN field (RFC 3168).
+/// Treatment of the ECN field by a path (RFC 3168).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnPath {
-    /// Nothing.
+    /// The field is unchanged.
     Kept,
-    /// The peer's system does not tell.
+    /// The peer's system does not report the field.
     Untold,
-    /// It is set to Not-ECT.
+    /// The field is set to Not-ECT.
     Bleached,
-    /// Datagrams that are ECN-capable are dropped.
+    /// ECN-capable datagrams are dropped.
     Dropped,
     /// ECN-capable datagrams arrive marked: the path is congested, or marks everything.
     Marked,
-    /// Otherwise changed.
+    /// The field is changed otherwise.
     Mangled,
 }
 
-/// What asking came to.
+/// Result of probing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProbeRound {
     nonce: u64,
     ttl: u8,
     here: Vec<IpAddr>,
-    /// At most [`PEERS_MAX`].
+    /// Peers, at most [`PEERS_MAX`].
     pub peers: Vec<Peer>,
 }
 
-/// Asks on the group. Takes a second and a third.
+/// Sends probes to the group. Takes 1.3 s.
 ///
 /// # Errors
-/// What was refused, with its causes.
+/// The failed operation, with all causes.
 pub(super) fn ask(
     channels: &Channels,
     interface: &Interface,
@@ -185,12 +185,12 @@ impl Peer {
         }
     }
 
-    /// Probes of a code point that it answered.
+    /// Returns the number of answered probes of a code point.
     fn answers_to(&self, sent: Ecn) -> usize {
         (0..PROBES).filter(|i| self.answered & 1 << i != 0 && ecn_of(*i) == sent).count()
     }
 
-    /// What the path to it does to the ECN field.
+    /// Returns the treatment of the ECN field by the path to the peer.
     pub fn ecn_path(&self) -> EcnPath {
         let arrived = |sent: Ecn, as_what: Ecn| self.ecn[sent as usize][as_what as usize];
         let (capable, marked) = (Ecn::Capable0, Ecn::CongestionExperienced);
@@ -214,7 +214,7 @@ impl Peer {
     }
 }
 
-/// Whether anybody answers. `named`: our address, where peers must name it to hear us.
+/// Checks for answers. `named`: address of this machine, if peers must name the address to receive probes.
 pub(super) fn judge(asking: &Result<ProbeRound, String>, group: SocketAddr, named: Option<IpAddr>) -> Check {
     let source = named.map_or_else(String::new, |source| format!(" --source {source}"));
     let how = format!("on another machine: headwater doctor --answer --group {group}{source}");
@@ -248,7 +248,7 @@ pub(super) fn judge(asking: &Result<ProbeRound, String>, group: SocketAddr, name
     check
 }
 
-/// Whether congestion marks would arrive; nothing when nobody answered.
+/// Checks that congestion marks arrive; `None` without an answer.
 pub(super) fn judge_ecn(peers: &[Peer]) -> Option<Check> {
     if peers.is_empty() {
         return None;
@@ -266,7 +266,7 @@ pub(super) fn judge_ecn(peers: &[Peer]) -> Option<Check> {
     })
 }
 
-/// How bad a path is, what its end gets, and what to do.
+/// Returns the verdict, description and advice for a path.
 fn fault(path: EcnPath) -> Option<(Verdict, &'static str, &'static str)> {
     const REWRITES: &str = "look for a device that rewrites the TOS or traffic class byte; without marks, \
         congestion shows as loss only";
@@ -304,13 +304,13 @@ fn described(peer: &Peer) -> String {
     format!("{} answered {} of {}{whereabouts}{dscp}", peer.address, peer.answers, peer.probes)
 }
 
-/// Most answers at once, and in a second: whoever forges a source gets no more out of this end.
+/// Maximum burst of answers, and answers per second, which bounds the use of forged sources.
 const ANSWERS_AT_ONCE: u32 = 40;
 const ANSWERS_PER_SECOND: u32 = 20;
-/// Longest datagram looked at: a longer one is no probe.
+/// Maximum length of a probe in bytes.
 const DATAGRAM_BYTES_MAX: usize = 64;
 
-/// Answers probes until it is stopped.
+/// Session that answers probes.
 #[derive(Debug)]
 pub struct Answerer {
     socket: ObservedSocket,
@@ -320,16 +320,16 @@ pub struct Answerer {
     allowance: Allowance,
 }
 
-/// A probe that was heard.
+/// Received probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedProbe {
-    /// Who asked.
+    /// Sender of the probe.
     pub by: SocketAddr,
-    /// What was asked.
+    /// Content of the probe.
     pub request: Request,
-    /// How it arrived.
+    /// Header fields on arrival.
     pub seen: ProbeArrival,
-    /// Whether it was answered; if not, too many were asking, or the answer could not be sent.
+    /// Whether the probe was answered; otherwise too many probes arrived, or sending failed.
     pub is_answered: bool,
 }
 
@@ -337,7 +337,7 @@ impl Answerer {
     /// Joins the group.
     ///
     /// # Errors
-    /// [`OpenError`]: no interface, the port is taken, the group cannot be joined.
+    /// [`OpenError`]: no interface, the port is taken, or the group cannot be joined.
     pub fn open(options: &DoctorOptions) -> Result<Self, OpenError> {
         let interface = options.find_interface()?;
         let socket = ObservedSocket::open(options.group, &interface, options.source)?;
@@ -345,12 +345,12 @@ impl Answerer {
         Ok(Self { socket, interface, poller, stop, allowance: Allowance::full(Instant::now()) })
     }
 
-    /// The interface that it listens on.
+    /// Returns the interface of the session.
     pub const fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// What stops it.
+    /// Returns a handle that stops the session from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
@@ -358,7 +358,7 @@ impl Answerer {
     /// Answers until stopped.
     ///
     /// # Errors
-    /// When receiving fails for good: the interface is gone.
+    /// If receiving fails for good: the interface is gone.
     pub fn run(&mut self, observe: &mut dyn FnMut(&ReceivedProbe)) -> io::Result<()> {
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
         while !self.stop.is_stopped() {
@@ -387,7 +387,7 @@ impl Answerer {
     }
 }
 
-/// A token bucket.
+/// Token bucket.
 #[derive(Debug)]
 struct Allowance {
     left: u32,
@@ -417,17 +417,17 @@ impl Allowance {
 }
 
 const LOOPBACK_NAME: &str = "loopback";
-/// Far longer than a machine takes to hear itself.
+/// Maximum time of a datagram to this machine, with a wide margin.
 const LOOPBACK_PATIENCE: Duration = Duration::from_millis(500);
 
-/// What became of the datagram.
+/// Fate of the datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LoopbackOutcome {
-    /// It came back.
+    /// The datagram arrived.
     Heard,
-    /// It did not.
+    /// The datagram did not arrive.
     Silence,
-    /// It could not be sent, or the group not be joined.
+    /// Sending or joining failed.
     Failed(String),
 }
 
@@ -439,14 +439,14 @@ pub(super) fn probe_loopback(channels: &Channels, interface: &Interface, nonce: 
 fn attempt(channels: &Channels, interface: &Interface, nonce: u64) -> Result<LoopbackOutcome, String> {
     let options = SenderOptions { interface: Some(interface.clone()), ttl: 0, ..SenderOptions::default() };
     let mut sender = SenderSocket::open(channels, &options).map_err(|error| error_chain(&error))?;
-    // Source-specific groups are heard from a named source only: here ourselves.
+    // Source-specific groups need a named source: this machine.
     let source = channels.is_source_specific().then(|| sender.local_addr().ip());
     let options =
         ReceiverOptions { interface: Some(interface.clone()), source, ..ReceiverOptions::default() };
     let mut receiver = ReceiverSocket::open(channels, &options).map_err(|error| error_chain(&error))?;
     receiver.join(ChannelId::BASE).map_err(|error| error_chain(&error))?;
     let request = Request { nonce, sequence: 0, ttl: 0, traffic_class: 0 };
-    // A reply, for those are never answered: a peer on this machine has no part in it.
+    // A reply is never answered, so that no peer on this machine takes part.
     let (destination, contents) = (channels.base(), Message::Reply(request, ProbeArrival::default()).emit());
     let run = Run { destination, contents: &contents, segment_bytes: 0, ecn: Ecn::NotCapable };
     sender.send(&[run]).map_err(|error| error_chain(&error))?;
@@ -471,7 +471,7 @@ fn comes_back(receiver: &mut ReceiverSocket, contents: &[u8]) -> io::Result<bool
     Ok(false)
 }
 
-/// Whether this machine can hear itself.
+/// Checks that this machine receives its own datagrams.
 pub(super) fn judge_loopback(outcome: &LoopbackOutcome, channels: &Channels, interface: &Interface) -> Check {
     let group = channels.base();
     let name = &interface.name;

@@ -1,8 +1,8 @@
-//! Who asks for members: without a querier, switches that snoop forget groups after some minutes, and routers
-//! never learn of them.
+//! Check for a querier of memberships. Without a querier, snooping switches forget groups after some minutes,
+//! and routers never learn of groups.
 //!
-//! Listens for IGMP and MLD queries on a raw socket, and provokes one: whoever keeps track of members asks
-//! whether there are others when a group is left (RFC 3376 section 6.4.2, RFC 3810 section 7.4.2).
+//! Listens for IGMP and MLD queries on a raw socket, and provokes a query: a querier asks for remaining
+//! members when a group is left (RFC 3376 section 6.4.2, RFC 3810 section 7.4.2).
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,44 +18,43 @@ use crate::net::{Interface, Poller};
 
 const NAME: &str = "querier";
 
-/// Least time to listen: whoever keeps track of members asks twice, a second apart, once a group is left
-/// (RFC 3376 section 8.8).
+/// Minimum time to listen: after a leave, a querier asks twice, a second apart (RFC 3376 section 8.8).
 const ANSWERED_BY: Duration = Duration::from_secs(2);
 
-/// A query that was heard.
+/// Received query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Query {
-    /// Who asked.
+    /// Address of the querier.
     pub source: IpAddr,
     /// IGMP version 1 to 3, or MLD version 1 or 2.
     pub version: u8,
 }
 
-/// What listening came to.
+/// Result of listening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuerierSurvey {
-    /// A query came.
+    /// A query arrived.
     Heard(Query),
-    /// None came, not even when a group was left.
+    /// No query arrived, not even after a leave.
     Silence(Duration),
-    /// This process may not open raw sockets.
+    /// This process has no right to open raw sockets.
     Forbidden,
-    /// The socket failed otherwise.
+    /// The socket failed for another reason.
     Failed,
 }
 
-/// A bridge of this machine that the interface is, or is a port of.
+/// Bridge of this machine that is the interface or contains the interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bridge {
-    /// Its name.
+    /// Name of the bridge.
     pub name: String,
-    /// Whether it forwards groups only to where members were heard.
+    /// Whether the bridge forwards groups only to ports with members.
     pub snoops: bool,
-    /// Whether it asks for members itself.
+    /// Whether the bridge sends queries.
     pub queries: bool,
 }
 
-/// The bridge that an interface belongs to.
+/// Returns the bridge of an interface.
 pub(super) fn bridge_of(interface: &str) -> Option<Bridge> {
     let class = format!("/sys/class/net/{interface}");
     let name = match std::fs::read_link(format!("{class}/brport/bridge")) {
@@ -67,7 +66,7 @@ pub(super) fn bridge_of(interface: &str) -> Option<Bridge> {
     Some(Bridge { snoops, queries: setting("querier") == Some(1), name })
 }
 
-/// Reads an IGMP message, the IP header in front (RFC 2236, RFC 3376 section 4.1).
+/// Parses an IGMP message with the IP header (RFC 2236, RFC 3376 section 4.1).
 pub(super) fn igmp_query(packet: &[u8]) -> Option<Query> {
     const MEMBERSHIP_QUERY: u8 = 0x11;
     let header_bytes = usize::from(*packet.first()? & 0x0F) * 4;
@@ -85,7 +84,7 @@ pub(super) fn igmp_query(packet: &[u8]) -> Option<Query> {
     Some(Query { source: source.into(), version })
 }
 
-/// Reads an MLD message, as a raw socket hands it over: without the IP header (RFC 3810 section 5.1).
+/// Parses an MLD message of a raw socket, without the IP header (RFC 3810 section 5.1).
 pub(super) fn mld_query(message: &[u8], source: IpAddr) -> Option<Query> {
     const MULTICAST_LISTENER_QUERY: u8 = 130;
     if *message.first()? != MULTICAST_LISTENER_QUERY || message.len() < 24 {
@@ -94,7 +93,7 @@ pub(super) fn mld_query(message: &[u8], source: IpAddr) -> Option<Query> {
     Some(Query { source, version: if message.len() >= 28 { 2 } else { 1 } })
 }
 
-/// Whether somebody asks for members.
+/// Checks for a querier.
 pub(super) fn judge(
     listening: QuerierSurvey,
     bridge: Option<&Bridge>,
@@ -151,7 +150,7 @@ pub(super) fn judge(
 fn judge_query(query: Query, protocol: &str, is_ipv4: bool, is_source_specific: bool) -> Check {
     let newest = if is_ipv4 { 3 } else { 2 };
     let Query { source, version } = query;
-    // A switch that asks on a router's behalf has no address to ask from (RFC 4541 section 2.1.1).
+    // A switch that sends queries for a router uses no source address (RFC 4541 section 2.1.1).
     let by = if source.is_unspecified() { "a switch".to_owned() } else { source.to_string() };
     let seen = format!("{by} asks by {protocol}v{version}");
     if is_source_specific && version < newest {
@@ -166,12 +165,11 @@ fn judge_query(query: Query, protocol: &str, is_ipv4: bool, is_source_specific: 
     Check::ok(NAME, seen)
 }
 
-/// Groups of nobody: what is left to be asked about. Beside the default group of sessions,
-/// organization-local.
+/// Unused groups, which are left to provoke a query: organization-local, next to the default group.
 const SCRATCH_V4: Ipv4Addr = Ipv4Addr::new(239, 255, 72, 86);
 const SCRATCH_V6: Ipv6Addr = Ipv6Addr::new(0xFF15, 0, 0, 0, 0, 0, 0x4857, 0x6472);
-/// How long the group is held, so that its join is reported, and how long it stays left, so that its leave
-/// is.
+/// Time of membership, in which the join is reported, and time after the leave, in which the leave is
+/// reported.
 const HELD: Duration = Duration::from_millis(300);
 const IGMP: i32 = 2;
 const MESSAGE_BYTES_MAX: usize = 2_048;
@@ -191,7 +189,7 @@ fn receive_query(interface: &Interface, is_ipv4: bool, deadline: Instant) -> io:
     let socket = raw_socket(interface, is_ipv4)?;
     let mut poller = Poller::new()?;
     let mut hear = |until: Instant| next_query(&socket, &mut poller, is_ipv4, until.min(deadline));
-    // Joined, left, and joined again, for the question goes to the group itself.
+    // Join, leave and join again, because the query goes to the group.
     for is_joined in [true, false] {
         member(&socket, interface.index, is_ipv4, is_joined)?;
         if let Some(query) = hear(Instant::now() + HELD)? {
@@ -241,7 +239,7 @@ fn next_query(
         let message = &buffer[..bytes];
         let query =
             if is_ipv4 { igmp_query(message) } else { mld_query(message, ipv6_source(from.as_ref())) };
-        // A busy link must not hold us beyond the deadline.
+        // A busy link must not extend the deadline.
         if query.is_some() || Instant::now() >= until {
             return Ok(query);
         }

@@ -1,4 +1,4 @@
-//! What is sent to the group now.
+//! Check of current packets to the group.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,71 +14,71 @@ use crate::send::symbol_size_within;
 use crate::system::InputLosses;
 
 const NAME: &str = "sessions";
-/// Most sessions told apart.
+/// Maximum number of sessions.
 const SESSIONS_MAX: usize = 32;
-/// Most sessions named in a sentence.
+/// Maximum number of sessions named in a sentence.
 const NAMED_MAX: usize = 3;
-/// MTU of Ethernet, for which senders make packets by default.
+/// MTU of Ethernet, the default limit of senders.
 const MTU_USUAL: u32 = 1_500;
-/// Frames dropped while it listened that are more than stray ones of other protocols.
+/// Number of dropped frames above which the frames are not stray frames of other protocols.
 const FRAMES_DROPPED_MIN: u64 = 10;
 
-/// Where sessions are listened for.
+/// Group and interface to listen on.
 #[derive(Clone, Debug)]
 pub(super) struct SurveyPlace {
-    /// The group.
+    /// Group.
     pub group: SocketAddr,
-    /// The only source, if one was named.
+    /// Only source, if named.
     pub source: Option<IpAddr>,
-    /// The interface.
+    /// Interface.
     pub interface: String,
-    /// Longest IP packet that it takes, if the system tells.
+    /// MTU of the interface, if known.
     pub mtu: Option<u32>,
 }
 
-/// A session that was heard.
+/// Received session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Address and port that it comes from.
+    /// Address and port of the sender.
     pub source: SocketAddr,
-    /// Its identifier, where its packets carry one.
+    /// Transport session identifier, if packets carry an identifier.
     pub tsi: Option<u64>,
-    /// Packets heard.
+    /// Received packets.
     pub packets: u64,
-    /// Bytes of UDP payload heard.
+    /// Received bytes of UDP payload.
     pub bytes: u64,
-    /// Its rate over the time listened, in bit/s of UDP payload.
+    /// Mean rate in bit/s of UDP payload.
     pub rate_bits: u64,
 }
 
-/// What listening came to.
+/// Result of listening.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionSurvey {
-    /// The sessions, at most [`SESSIONS_MAX`].
+    /// Sessions, at most [`SESSIONS_MAX`].
     pub sessions: Vec<Session>,
     /// Datagrams that are no ALC packets, and packets of further sessions.
     pub others: u64,
-    /// Messages that the kernel dropped for want of receive buffer.
+    /// Messages that the kernel dropped because the receive buffer was full.
     pub kernel_drops: u64,
-    /// Packets that the reverse path filter dropped meanwhile, of whatever kind.
+    /// Packets of any kind that the reverse path filter dropped meanwhile.
     pub filter_drops: u64,
-    /// Packets that the interface and the reassembly of fragments lost meanwhile, of whatever kind.
+    /// Packets of any kind that the interface and the reassembly of fragments lost meanwhile.
     pub losses: InputLosses,
-    /// Sessions of others than the source named.
+    /// Sessions of other sources than the named source.
     pub of_others: Vec<Session>,
-    /// How long it listened.
+    /// Time of listening.
     pub listened: Duration,
 }
 
 impl SessionSurvey {
-    /// Takes a datagram.
+    /// Processes a datagram.
     pub(super) fn take(&mut self, source: SocketAddr, datagram: &[u8]) {
         if probe::Message::parse(datagram).is_ok() {
             return;
         }
         let packet = match carrier::open(datagram) {
             Some(Opened::Bare(packet) | Opened::Carried(_, packet)) => lct::Packet::new_checked(packet).ok(),
-            // PGM's own, of a session that is heard anyway.
+            // Packet of PGM, whose session also sends ALC packets.
             Some(Opened::Word(_)) => return,
             None => None,
         };
@@ -112,13 +112,13 @@ impl SessionSurvey {
 /// Listens on the joined channels until `deadline`.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of the kernel.
 pub(super) fn listen(socket: &mut ReceiverSocket, deadline: Instant) -> io::Result<SessionSurvey> {
     let start = Instant::now();
     let mut poller = Poller::new()?;
     let mut batch = RecvBatch::new();
     let mut heard = SessionSurvey::default();
-    // The deadline is asked for after each batch: a flood must not hold us.
+    // The deadline is checked after each batch, so that a flood does not extend the time.
     while Instant::now() < deadline {
         if socket.recv(&mut batch)? == 0 {
             poller.wait(socket.fds(), Some(deadline))?;
@@ -132,7 +132,7 @@ pub(super) fn listen(socket: &mut ReceiverSocket, deadline: Instant) -> io::Resu
     Ok(heard)
 }
 
-/// Whether a session is there, and comes through whole.
+/// Checks for a session that arrives without losses.
 pub(super) fn judge(place: &SurveyPlace, heard: SessionSurvey) -> Check {
     let seconds = format!("{:.1} s", heard.listened.as_secs_f64());
     let mut check = if let Some(check) = too_long(place, &heard, &seconds) {
@@ -154,8 +154,7 @@ pub(super) fn judge(place: &SurveyPlace, heard: SessionSurvey) -> Check {
     check
 }
 
-/// Packets that are lost because they are too long for the interface, or because not all of their fragments
-/// come.
+/// Checks for packets that are too long for the interface or have missing fragments.
 fn too_long(place: &SurveyPlace, heard: &SessionSurvey, seconds: &str) -> Option<Check> {
     let SurveyPlace { interface, mtu, .. } = place;
     let InputLosses { frames, fragments } = heard.losses;
@@ -225,13 +224,13 @@ fn silence(place: &SurveyPlace, heard: &SessionSurvey, seconds: &str) -> Check {
     let advice = "is a sender running, on this group and port? If it is: its --interface and --ttl, and a firewall \
                   or a snooping switch on the way";
     match source {
-        // Who names a sender expects it to be there.
+        // A named sender is expected to send.
         Some(_) => Check::warning(NAME, seen, advice),
         None => Check::unknown(NAME, seen, advice),
     }
 }
 
-/// The first few of some sessions.
+/// Formats the first few sessions.
 fn named(sessions: &[Session]) -> String {
     let mut named = sessions.iter().take(NAMED_MAX).map(described).collect::<Vec<_>>().join("; ");
     let more = sessions.len().saturating_sub(NAMED_MAX);

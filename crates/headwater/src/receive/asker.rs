@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::control::Membership;
 use headwater_proto::rainbow::{Overtaking, WindowConfig, carrier};
-use headwater_proto::{ChannelId, Duration, InterfaceId};
+use headwater_proto::{ChannelId, Duration, InterfaceId, Seed};
 use tracing::warn;
 
 use super::listener::{ListenOptions, Listener};
@@ -17,6 +17,7 @@ use crate::net::{
     Channels, Interface, LinkChange, MembershipError, ReceiverCounters, ReceiverOptions, ReceiverSocket,
     RecvBatch, Run, SendError, UnicastOptions, UnicastSocket,
 };
+use crate::system;
 use crate::threads::stoppable;
 
 /// Receive buffer in bytes: the packets of a window of the most labels that a busy machine may leave
@@ -93,7 +94,8 @@ impl ContentPort for AskingPort {
         let window = WindowConfig::new()
             .with_labels_max(WindowConfig::LABELS_MAX)
             .with_overtaking(Overtaking::Longest)
-            .with_timeout_most(TIMEOUT_MOST);
+            .with_timeout_most(TIMEOUT_MOST)
+            .with_spread(Some(Seed(system::random_u64())));
         let config = carrier::RainbowCarrierReceiverConfig::new(options.group, self.upstream)
             .with_window(window)
             .with_words()

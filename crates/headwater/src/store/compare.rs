@@ -1,7 +1,7 @@
-//! Comparing a file that stands in the place of one that is announced, whoever put it there.
+//! Comparison of an existing file with an announced file of the same name.
 //!
 //! The file is read block by block, a part at a time, so that blocks of other files are finished in between.
-//! The first block that is not what was promised ends the comparison.
+//! The first block that differs from the announced digest ends the comparison.
 
 use std::fs::File;
 use std::io;
@@ -16,34 +16,34 @@ use super::journal::Stamp;
 use super::place::{FilePlace, ObjectPlace, Places};
 use crate::system::read_at;
 
-/// Bytes that are read before other jobs have their turn; more by less than a block.
+/// Bytes to read before other jobs continue, rounded up to a block.
 const PART_BYTES: u64 = 64 << 20;
 
-/// A comparison under way. Memory: 48 bytes for each block of the file.
+/// Comparison in progress. Memory: 48 bytes for each block of the file.
 #[derive(Debug)]
 pub(super) struct Comparison {
     pub(super) file: Arc<FilePlace>,
-    /// The file's objects, in order.
+    /// Objects of the file, in order.
     objects: Vec<Arc<ObjectPlace>>,
     digest: Digest,
-    /// Digests of the blocks as far as they are known.
+    /// Known digests of blocks.
     promised: Vec<ShortDigest>,
-    /// Existing file, once it is opened, with its stamp at that time.
+    /// Existing file after opening, with the stamp at the time of opening.
     found: Option<(File, Stamp)>,
-    /// Digests of the blocks read.
+    /// Digests of the blocks that were read.
     read: Vec<Digest>,
-    /// The next block: its object among the file's, and its number.
+    /// Next block: index of the object in the file, and number of the block.
     next: (usize, u32),
 }
 
 /// Result of comparing one part.
 #[derive(Debug)]
 pub(super) enum ComparisonStep {
-    /// There is more to read.
+    /// Further parts remain.
     Same,
-    /// The whole file is identical; its stamp.
+    /// The whole file is identical; stamp of the file.
     Whole(Stamp),
-    /// Something differs, or cannot be read.
+    /// The file differs or cannot be read.
     Differs,
 }
 
@@ -61,7 +61,7 @@ impl Comparison {
     /// Compares the next part.
     ///
     /// # Errors
-    /// When the working folder cannot be used. What cannot be read is not the same, and no error.
+    /// If the working folder cannot be used. An unreadable file counts as different, not as an error.
     pub(super) fn go_on(&mut self, places: &Places) -> Result<ComparisonStep, StoreError> {
         if self.found.is_none() {
             self.found = places.folder.find(&self.file.spec.path);
@@ -93,7 +93,7 @@ impl Comparison {
                 return Ok(ComparisonStep::Same);
             }
         }
-        // Whoever writes to it meanwhile makes it another one.
+        // A file that changes during the comparison is another file.
         let is_unchanged = places.folder.find(&self.file.spec.path).is_some_and(|(_, now)| now == *stamp);
         if !is_unchanged || file_digest(&self.read) != self.digest {
             return Ok(ComparisonStep::Differs);

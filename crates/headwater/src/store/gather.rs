@@ -1,35 +1,31 @@
-//! Symbols on their way to disk, gathered by block: one write for many.
+//! Symbols on the way to disk, gathered by block, so that one write contains many symbols.
 //!
-//! Digests of blocks, made of the bytes that are about to be written while these are in the processor's
-//! cache.
-//!
-//! Where nothing is lost, a block's source symbols are written in order, and its digest is there with its
-//! last symbol: no thread has to be woken to read the block back. A block that comes otherwise is read back
-//! by one.
+//! Digests of blocks are computed from the bytes of a write while the bytes are in the processor's cache.
+//! Without losses, a block's source symbols are written in order, and the last symbol completes the digest:
+//! no thread reads the block back. A worker thread reads any other block back.
 
 use std::collections::BTreeMap;
 
 use headwater_fec::Block;
 use headwater_proto::delivery::{BlockHasher, Digest, FileIndex, StoredRepair};
 
-/// Bytes gathered of a block before they are written.
+/// Bytes of a block that are gathered before a write.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Bytes gathered in all: at least, at most, and a share of the content between.
+/// Minimum and maximum of gathered bytes in total; a share of the content in between.
 ///
-/// What is gathered is lost with a process that is killed, so it is little beside the content: twenty times
-/// this is less than 40 MiB and a hundredth of the content. Blocks that take turns in great number are
-/// written in shorter runs.
+/// Gathered symbols are lost if the process is killed. Twenty times the gathered bytes are therefore less
+/// than 40 MiB and a hundredth of the content. With many blocks in turn, the writes are shorter.
 const BYTES_MIN: u64 = 3 << 19;
 const BYTES_MAX: u64 = 8 << 20;
 const SHARE: u64 = 2_048;
-/// Buffers kept for other blocks.
+/// Maximum number of buffers kept for reuse.
 const SPARE_MAX: usize = 64;
 
-/// A block, by the numbers of its object and itself.
+/// Block: number of the object and number of the block.
 pub(super) type Key = (usize, u32);
 
-/// Symbols that are not written yet. Memory: what [`Gather::set_content`] allows, and as much again of spare
-/// room, as vectors grow by doubling; and [`SPARE_MAX`] buffers.
+/// Symbols that are not written yet. Memory: twice the bytes that [`Gather::set_content`] allows, because
+/// vectors grow by doubling, and [`SPARE_MAX`] buffers.
 #[derive(Debug)]
 pub(super) struct Gather {
     blocks: BTreeMap<Key, SymbolRun>,
@@ -38,13 +34,13 @@ pub(super) struct Gather {
     spare: Vec<SymbolRun>,
 }
 
-/// Symbols of a block in the order in which they came.
+/// Symbols of a block in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct SymbolRun {
     source_esis: Vec<u32>,
-    /// Without the padding.
+    /// Bytes without padding.
     source: Vec<u8>,
-    /// The slot of the first repair symbol; the others follow.
+    /// Slot of the first repair symbol; further repair symbols follow.
     pub(super) slot: u32,
     pub(super) repair_esis: Vec<u32>,
     pub(super) repairs: Vec<u8>,
@@ -57,19 +53,19 @@ impl Gather {
         gather
     }
 
-    /// Gathers as much as is right for so many bytes of content.
+    /// Sets the limit of gathered bytes for content of this length.
     pub(super) fn set_content(&mut self, bytes: u64) {
         let share = (BYTES_MIN + bytes / SHARE).min(BYTES_MAX);
         self.bytes_max = usize::try_from(share).expect("at most 8 MiB");
     }
 
-    /// Memory that gathered symbols may take while they wait to be written, in bytes: as much as those being
-    /// gathered, which take twice their own bytes at most.
+    /// Returns the maximum bytes of memory of gathered symbols that wait to be written: at most twice the
+    /// bytes of the symbols.
     pub(super) fn queue_bytes_max(&self) -> usize {
         2 * self.bytes_max
     }
 
-    /// Takes a source symbol, without its padding. True when it is time to write its block.
+    /// Adds a source symbol without padding. Returns true if the block is due to be written.
     pub(super) fn put_source(&mut self, key: Key, esi: u32, symbol: &[u8]) -> bool {
         self.put(key, symbol.len(), |gathered| {
             gathered.source_esis.push(esi);
@@ -77,7 +73,8 @@ impl Gather {
         })
     }
 
-    /// Takes a repair symbol, whose slot follows the last one's. True when it is time to write its block.
+    /// Adds a repair symbol, whose slot follows the previous slot. Returns true if the block is due to be
+    /// written.
     pub(super) fn put_repair(&mut self, key: Key, repair: StoredRepair, symbol: &[u8]) -> bool {
         self.put(key, symbol.len(), |gathered| {
             if gathered.repair_esis.is_empty() {
@@ -88,25 +85,25 @@ impl Gather {
         })
     }
 
-    /// Takes out what was gathered of a block, to be given back to [`Gather::recycle`].
+    /// Removes the gathered symbols of a block. The caller returns the buffers to [`Gather::recycle`].
     pub(super) fn take(&mut self, key: Key) -> Option<SymbolRun> {
         let gathered = self.blocks.remove(&key)?;
         self.bytes -= gathered.bytes();
         Some(gathered)
     }
 
-    /// A block of which something was gathered.
+    /// Returns a block with gathered symbols.
     pub(super) fn first(&self) -> Option<Key> {
         self.blocks.keys().next().copied()
     }
 
-    /// Forgets what was gathered of the objects that `keeps` does not want.
+    /// Drops the gathered symbols of objects that `keeps` rejects.
     pub(super) fn retain(&mut self, keeps: impl Fn(usize) -> bool) {
         self.blocks.retain(|(object, _), _| keeps(*object));
         self.bytes = self.blocks.values().map(SymbolRun::bytes).sum();
     }
 
-    /// Takes the buffers of a block back.
+    /// Keeps the buffers of a block for reuse.
     pub(super) fn recycle(&mut self, mut gathered: SymbolRun) {
         if self.spare.len() < SPARE_MAX {
             gathered.clear();
@@ -114,7 +111,7 @@ impl Gather {
         }
     }
 
-    /// Puts so many bytes to a block, whose place is looked up once, as this is done for each packet.
+    /// Appends bytes to a block with a single look-up, because every packet takes this path.
     fn put(&mut self, key: Key, bytes: usize, put: impl FnOnce(&mut SymbolRun)) -> bool {
         let gathered = self.blocks.entry(key).or_insert_with(|| self.spare.pop().unwrap_or_default());
         put(gathered);
@@ -124,7 +121,7 @@ impl Gather {
 }
 
 impl SymbolRun {
-    /// Runs of consecutive source symbols of a block: the first one, how many, and their bytes.
+    /// Returns runs of consecutive source symbols of a block: first symbol, number of symbols, bytes.
     pub(super) fn source_runs(
         &self,
         block: Block,
@@ -140,7 +137,7 @@ impl SymbolRun {
         })
     }
 
-    /// Memory of the buffers, in bytes.
+    /// Returns the memory of the buffers in bytes.
     pub(super) fn capacity(&self) -> usize {
         let numbers = self.source_esis.capacity() + self.repair_esis.capacity();
         self.source.capacity() + self.repairs.capacity() + numbers * size_of::<u32>()
@@ -158,24 +155,25 @@ impl SymbolRun {
     }
 }
 
-/// Blocks whose digest is under way, at most: those of a window of 256 and of the one before. Each takes 2
-/// KiB.
+/// Maximum number of blocks with a digest in progress: a window of 256 blocks and the window before. A block
+/// takes 2 KiB.
 const BLOCKS_MAX: usize = 512;
 
-/// Digests under way.
+/// Digests in progress.
 #[derive(Debug, Default)]
 pub(super) struct BlockDigests(BTreeMap<Key, Partial>);
 
 #[derive(Debug)]
 struct Partial {
     file: FileIndex,
-    /// Source symbols hashed: those below this one.
+    /// Number of hashed source symbols, from the first on.
     symbols: u32,
     hasher: BlockHasher,
 }
 
 impl BlockDigests {
-    /// Source symbols of a file's block from `esi` on are written: `bytes`, without padding.
+    /// Hashes source symbols of a file's block from `esi` on, which are about to be written: `bytes`, without
+    /// padding.
     pub(super) fn write(&mut self, file: FileIndex, key: Key, esi: u32, count: u32, bytes: &[u8]) {
         if esi == 0 && (self.0.len() < BLOCKS_MAX || self.0.contains_key(&key)) {
             self.0.insert(key, Partial { file, symbols: 0, hasher: BlockHasher::default() });
@@ -189,13 +187,13 @@ impl BlockDigests {
         }
     }
 
-    /// Takes the digest of a block of so many source symbols, if all of them were written in order.
+    /// Removes and returns the digest of a block of this many source symbols, if all were written in order.
     pub(super) fn take(&mut self, key: Key, symbols: u32) -> Option<Digest> {
         let partial = self.0.remove(&key)?;
         (partial.symbols == symbols).then(|| partial.hasher.finish())
     }
 
-    /// Forgets what was hashed of a file.
+    /// Drops the digests of a file.
     pub(super) fn forget(&mut self, file: FileIndex) {
         self.0.retain(|_, partial| partial.file != file);
     }

@@ -1,4 +1,4 @@
-//! Worker threads that decode, verify and finish, while reception goes on.
+//! Worker threads that decode, verify and finish files during reception.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,11 +15,11 @@ use super::place::Places;
 use crate::net::Waker;
 use crate::threads::worker_count;
 
-/// Jobs and the threads that do them.
+/// Jobs, and the threads that run the jobs.
 ///
-/// The queue holds a few blocks, as many as the receiver's machine hands over at a time, and the files that
-/// are whole. It never blocks, since symbols that arrive meanwhile would be lost. Memory: [`DECODING_BYTES`],
-/// or one block's where that takes more, which the receiver has made room for.
+/// The queue holds the few blocks that the receiver's machine passes at a time, and complete files. Queueing
+/// never blocks, because symbols that arrive meanwhile would be lost. Memory: [`DECODING_BYTES`], or the
+/// memory of a longer block, which the receiver has reserved.
 #[derive(Debug)]
 pub(super) struct Workers {
     jobs: JobQueue,
@@ -27,7 +27,7 @@ pub(super) struct Workers {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// The way to the threads, and back to the store: whoever has one may queue jobs and report.
+/// Queue to the threads, and reports to the store.
 #[derive(Clone)]
 pub(super) struct JobQueue(Arc<Shared>);
 
@@ -37,20 +37,20 @@ struct Shared {
     places: Arc<Places>,
     reports: Sender<Outcome>,
     waker: Waker,
-    /// Jobs and reports that the store has not taken.
+    /// Jobs, and reports that the store has not read.
     pending: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// What the jobs at work take.
+    /// Bytes of memory of the running jobs.
     bytes: u64,
     ended: bool,
 }
 
 impl Queue {
-    /// The next job, if there is memory for it beside those at work and the `kept` bytes of what serves all.
+    /// Removes the next job, if memory permits beside the running jobs and the `kept` bytes of shared data.
     fn take(&mut self, kept: u64) -> Option<(Job, u64)> {
         let bytes = self.jobs.front()?.bytes();
         if self.bytes > 0 && self.bytes.saturating_add(bytes).saturating_add(kept) > DECODING_BYTES {
@@ -62,7 +62,7 @@ impl Queue {
 }
 
 impl Workers {
-    /// Starts the threads; `waker` is used after each report.
+    /// Starts the threads, which use `waker` after each report.
     pub(super) fn start(places: Arc<Places>, waker: Waker) -> Result<Self, StoreError> {
         let (sender, reports) = channel();
         let shared = Arc::new(Shared {
@@ -83,33 +83,33 @@ impl Workers {
         Ok(workers)
     }
 
-    /// The queue of the threads.
+    /// Returns the queue of the threads.
     pub(super) fn jobs(&self) -> &JobQueue {
         &self.jobs
     }
 
-    /// The next report, if one is there.
+    /// Returns the next report, if any.
     pub(super) fn poll(&mut self) -> Option<Outcome> {
         let outcome = self.reports.try_recv().ok()?;
         self.jobs.0.pending.fetch_sub(1, Ordering::AcqRel);
         Some(outcome)
     }
 
-    /// Jobs and reports that [`Workers::poll`] has not returned.
+    /// Returns the number of jobs, and of reports that [`Workers::poll`] has not returned.
     pub(super) fn pending(&self) -> usize {
         self.jobs.0.pending.load(Ordering::Acquire)
     }
 }
 
 impl JobQueue {
-    /// Queues a job; it ends in one report.
+    /// Queues a job, which ends with one report.
     pub(super) fn push(&self, job: Job) {
         self.0.pending.fetch_add(1, Ordering::AcqRel);
         self.0.lock().jobs.push_back(job);
         self.0.news.notify_one();
     }
 
-    /// Reports what no job is needed for.
+    /// Adds a report that needs no job.
     pub(super) fn report(&self, outcome: Outcome) {
         self.0.pending.fetch_add(1, Ordering::AcqRel);
         self.0.report(outcome);

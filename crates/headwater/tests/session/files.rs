@@ -233,7 +233,7 @@ fn both_ends_trace_every_datagram() {
         options.listen.trace = Some(TraceHook::new(move |packet| {
             assert_eq!((packet.direction, packet.destination), (Direction::Received, group));
             received.send((packet.source, packet.payload.to_vec())).unwrap();
-        }))
+        }));
     });
     let mut receiver = ReceiveSession::open(options).unwrap();
     let options = send_options(group, "10M").with(|options| options.tsi = Some(77)).with(|options| {
@@ -241,7 +241,7 @@ fn both_ends_trace_every_datagram() {
             assert_eq!((packet.direction, packet.destination), (Direction::Sent, group));
             assert_eq!((packet.ttl, packet.dscp), (Some(1), Some(0)));
             sent.send((packet.source, packet.payload.to_vec())).unwrap();
-        }))
+        }));
     });
     let sending = Sending::start(&file, options);
     let mut tsi = None;

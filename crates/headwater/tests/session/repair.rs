@@ -120,7 +120,7 @@ fn content_beyond_the_memory_limit_arrives_by_repair_symbols_on_disk() {
                     let (header, _) = alc::parse(packet.payload).unwrap();
                     let toi = header.toi.filter(|toi| *toi > 0);
                     let _stopped = toi.map(|toi| sent.send((toi, header.payload_id.unwrap())));
-                }))
+                }));
             });
         let mut session = SendSession::open(prepare([&file]).unwrap(), options).unwrap();
         let RepairPlace::Disk { bytes: stored, .. } = session.repair_place() else { panic!("{scheme}") };

@@ -6,8 +6,9 @@
 //! `headwater` crate starts senders.
 //!
 //! A [`Description`] is a control with the value of each [`Parameter`]: the facts that a receiver must know
-//! and that the FDT carries (`docs/reference/wire/fdt.md`). All parameters of a control are required. Parameters
-//! that each receiver chooses for itself stand apart, and no session describes them ([`ReceiverOptions`]).
+//! and that the FDT carries (`docs/reference/wire/fdt.md`). All parameters of a control are required.
+//! Parameters that each receiver chooses for itself stand apart, and no session describes them
+//! ([`ReceiverOptions`]).
 
 #[cfg(test)]
 mod tests;
@@ -194,9 +195,9 @@ pub enum Network {
 /// Layout of congestion control information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CciForm {
-    /// That of RFC 3738, which all controls but FLID use or leave alone.
+    /// Format of RFC 3738, which all controls but FLID use or ignore.
     Webrc,
-    /// That of FLID.
+    /// Format of FLID.
     Flid,
 }
 

@@ -148,12 +148,13 @@ fn a_clock_that_jumps_is_followed() {
             run.start();
             run.until(at(60_000));
             run.path.ahead = if is_ahead { jump } else { Duration::ZERO };
-            let (rate, loss) = measure(&mut run, 120, 180);
             let jump = jump.as_secs_f64();
-            assert!(
-                rate > 800.0 && loss < 0.15,
-                "{rate:.0} kbit/s, loss {loss:.3}, jump of {jump} s, ahead: {is_ahead}"
-            );
+            // A jump of some seconds ahead looks like a queue, until the least delay of before is forgotten.
+            for (from, least) in [(120, 450.0), (780, 850.0)] {
+                let (rate, loss) = measure(&mut run, from, from + 60);
+                let case = format!("{jump} s, ahead: {is_ahead}, at {from} s");
+                assert!(rate > least && loss < 0.15, "{rate:.0} kbit/s, loss {loss:.3}, jump of {case}");
+            }
         }
     }
 }
@@ -178,7 +179,7 @@ fn forged_marks_cost_no_more_than_honest_losses() {
     }
     let path = path_of(&mut run);
     assert_eq!(path.levels_left, 0, "marks alone are no overload: {path:?}");
-    is_unharmed(&mut run, 130, 190);
+    is_unharmed(&mut run, 150, 210);
 }
 
 #[test]
@@ -203,7 +204,9 @@ fn packets_of_chance_end_and_fill_nothing() {
             run.give_with(u16::from(place & 8 == 0), WebrcCci { slot, channel, sequence }, ecn);
             assert!(run.held() <= usize::from(channels) + 1);
         }
-        is_unharmed(&mut run, 180, 240);
+        // Packets that claimed to be 0.9 s early made all others seem to wait; the control grows slowly until
+        // the least delay is forgotten.
+        is_unharmed(&mut run, 780, 840);
     }
 }
 

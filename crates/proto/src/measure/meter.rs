@@ -60,6 +60,29 @@ fn index(bucket: u64) -> usize {
     usize::try_from(bucket % BUCKETS as u64).expect("below ten")
 }
 
+/// Counts of received and lost packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) came: u64,
+    pub(crate) lost: u64,
+}
+
+impl Tally {
+    /// Records a packet that revealed `lost` losses.
+    pub(crate) fn add(&mut self, lost: u64) {
+        self.came += 1;
+        self.lost += lost;
+    }
+
+    /// Returns the share of packets that arrived since `before`.
+    pub(crate) fn part_since(self, before: Self) -> f64 {
+        let (came, lost) = (self.came - before.came, self.lost - before.lost);
+        #[expect(clippy::cast_precision_loss, reason = "below 2^53 packets")]
+        let (came, lost) = (came as f64, lost as f64);
+        if came > 0.0 { came / (came + lost) } else { 1.0 }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

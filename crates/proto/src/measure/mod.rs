@@ -15,6 +15,7 @@ pub use holes::SequenceTracker;
 pub use holes::{Found, Holes};
 pub(crate) use line::WeightedLine;
 pub use meter::RateMeter;
+pub(crate) use meter::Tally;
 pub use overload::Overload;
 pub use tfrc::{LossIntervals, interval_at, throughput, throughput_with_timeout};
 pub use waits::Waits;

@@ -10,11 +10,7 @@
 //! | [`QueueConfig::DropTail`] | drops packets that arrive at a full queue; a limit in packets or in bytes |
 //! | [`QueueConfig::Red`] | Floyd and Jacobson 1993 as in ns-2, with ECN (RFC 3168) |
 //! | [`QueueConfig::Priority`] | marks a session's top group only: SIM (Gorinsky et al. 2008) |
-//! | [`QueueConfig::Policer`] | a token bucket without a queue of its own |
-//! | [`QueueConfig::Codel`] | RFC 8289, with ECN; decides when packets leave ([`Discipline::dequeue`]) |
 
-mod codel;
-mod policer;
 mod priority;
 mod red;
 #[cfg(test)]
@@ -27,8 +23,6 @@ use crate::Ecn;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-pub use codel::{Codel, CodelConfig, Head};
-pub use policer::{Policer, PolicerConfig};
 pub use priority::{Marking, Priority, PriorityConfig, RANK_BITS_DEFAULT, SESSIONS_MAX, THRESHOLD_DEFAULT};
 pub use red::{Red, RedConfig, Thresholds, Weight};
 
@@ -71,7 +65,7 @@ pub enum Verdict {
 /// Reason of a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
-    /// The queue is at its limit, or a policer's bucket lacks tokens.
+    /// The queue is at its limit, or the bucket of a policer lacks tokens.
     Full,
     /// RED drew the packet, at an average between the thresholds (or up to twice the upper threshold, if
     /// gentle); or `CoDel` dropped the packet after a long wait.
@@ -114,10 +108,6 @@ pub enum QueueConfig {
     Red(RedConfig),
     /// Priority marking.
     Priority(PriorityConfig),
-    /// Token-bucket policer.
-    Policer(PolicerConfig),
-    /// `CoDel`.
-    Codel(CodelConfig),
 }
 
 impl QueueConfig {
@@ -139,8 +129,6 @@ impl QueueConfig {
             Self::Priority(config) => {
                 Priority::new(config, rate, delay).map(|policy| Discipline::Priority(Box::new(policy)))
             }
-            Self::Policer(config) => Ok(Discipline::Policer(Policer::new(config))),
-            Self::Codel(config) => Codel::new(config).map(Discipline::Codel),
         }
     }
 }
@@ -154,10 +142,6 @@ pub enum Discipline {
     Red(Red),
     /// Priority marking with the sessions of the link.
     Priority(Box<Priority>),
-    /// A policer with its tokens.
-    Policer(Policer),
-    /// `CoDel` with its state.
-    Codel(Codel),
 }
 
 impl Discipline {
@@ -174,17 +158,6 @@ impl Discipline {
             Self::DropTail(limit) => limit.admit(occupancy, offered),
             Self::Red(red) => red.admit(now, occupancy, offered, draw),
             Self::Priority(policy) => policy.admit(now, occupancy, offered, draw),
-            Self::Policer(policer) => policer.admit(now, occupancy, offered),
-            Self::Codel(codel) => codel.limit().admit(occupancy, offered),
-        }
-    }
-
-    /// Decides on a packet whose transmission is to begin at `now`. Only `CoDel` drops or marks here; a
-    /// caller that never uses `CoDel` need not call.
-    pub fn dequeue(&mut self, now: Instant, head: Head) -> Verdict {
-        match self {
-            Self::Codel(codel) => codel.dequeue(now, head),
-            _ => Verdict::Enqueue,
         }
     }
 
@@ -198,7 +171,7 @@ impl Discipline {
     /// Changes the link's rate, which RED's idle correction depends on.
     pub fn set_rate(&mut self, rate: Rate) {
         match self {
-            Self::DropTail(_) | Self::Policer(_) | Self::Codel(_) => {}
+            Self::DropTail(_) => {}
             Self::Red(red) => red.set_rate(rate),
             Self::Priority(policy) => policy.set_rate(rate),
         }

@@ -32,6 +32,7 @@ pub use receiver::{RainbowReceiver, RainbowReceiverConfig, RainbowReceiverCounte
 pub use source::{RainbowSource, SourceConfig, SourceCounters};
 pub use window::{Ask, Mode, RainbowWindow, WindowCounters};
 
+use crate::rng::Seed;
 use crate::time::Duration;
 
 /// Labels of a session: the 2^16 labels with the session's number in the high 16 bits. Sessions of the same
@@ -77,6 +78,7 @@ pub struct WindowConfig {
     pub(super) timeout_first: Duration,
     pub(super) timeout_least: Duration,
     pub(super) timeout_most: Duration,
+    pub(super) spread: Option<Seed>,
 }
 
 impl WindowConfig {
@@ -94,6 +96,7 @@ impl WindowConfig {
             timeout_first: Duration::from_secs(3),
             timeout_least: Duration::from_millis(200),
             timeout_most: Self::TIMEOUT_MAX,
+            spread: None,
         }
     }
 
@@ -116,6 +119,14 @@ impl WindowConfig {
     pub const fn with_timeout_most(mut self, most: Duration) -> Self {
         let is_longer = most.as_nanos() > Self::TIMEOUT_MAX.as_nanos();
         self.timeout_most = if is_longer { Self::TIMEOUT_MAX } else { most };
+        self
+    }
+
+    /// Delays the requests of small windows at random, by half the mean time between two requests at most.
+    /// Default: no delay, as in the paper.
+    #[must_use]
+    pub const fn with_spread(mut self, seed: Option<Seed>) -> Self {
+        self.spread = seed;
         self
     }
 

@@ -130,8 +130,8 @@ impl<B: Basin> RainbowReceiver<B> {
         self.window.reply(now, label, reply.level.0);
     }
 
-    fn poll_request(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
-        let Ask { label, level } = self.window.poll_ask()?;
+    fn poll_request(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let Ask { label, level } = self.window.poll_ask(now)?;
         self.counters.requests += 1;
         let transmit = self.client.request(self.config.labels.of(label), Level(level), Some(&[]), buffer);
         mark_any(buffer);
@@ -173,7 +173,7 @@ impl<B: Basin> Machine for RainbowReceiver<B> {
             self.stage = Stage::Done;
             return Some(Output::Event(RainbowReceiverEvent::Completed));
         }
-        self.poll_request(buffer).map(Output::Transmit)
+        self.poll_request(now, buffer).map(Output::Transmit)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

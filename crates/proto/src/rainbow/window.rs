@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::packets::Labels;
 use super::{Overtaking, WindowConfig};
 use crate::measure::RoundTrip;
+use crate::rng::{Stream, unit};
 use crate::time::{Duration, Instant};
 
 /// Minimum slow-start threshold after a collapse, otherwise half the previous window (RFC 5681).
@@ -21,6 +22,11 @@ const FADING_SECONDS: f64 = 10.0;
 const OVERTAKEN_MARGIN: f64 = 0.01;
 /// Maximum number of doublings of the timeout.
 const BACK_OFF_MAX: u32 = 6;
+/// Windows below this spread their requests. Otherwise equal small windows repeat the same order of packets
+/// at a short queue, and always the same flow loses (phase effects; Floyd and Jacobson 1992).
+const SPREAD_BELOW: u16 = 8;
+/// Maximum delay of a request, as a fraction of the mean time between two requests.
+const SPREAD: f64 = 0.5;
 
 /// Request to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +63,7 @@ pub struct WindowCounters {
     pub late: u64,
     /// Cuts of the window, including cuts for losses of other receivers on the shared path.
     pub cuts: u64,
-    /// Restarts from a window of 1 after a period without any reply.
+    /// Restarts from a window of 1 after a timeout.
     pub collapses: u64,
 }
 
@@ -103,8 +109,10 @@ pub struct RainbowWindow {
     /// Labels answered in this round, to requests since the last cut. A round starts with an increase, or
     /// with the end of recovery or slow start.
     round: Labels,
-    /// Requests not sent yet; each label at most once.
-    asks: VecDeque<Ask>,
+    /// Requests not sent yet, with their times, in order; each label at most once.
+    asks: VecDeque<(Instant, Ask)>,
+    /// Random delays of requests.
+    spread: Option<Stream>,
     /// Sequence number of the next request.
     order: u64,
     cut: Cut,
@@ -143,6 +151,7 @@ impl RainbowWindow {
             ready: Labels::new(most),
             round: Labels::new(most),
             asks: VecDeque::with_capacity(most.into()),
+            spread: config.spread.map(|seed| seed.stream("rainbow/spread", 0)),
             order: 0,
             cut: Cut::default(),
             round_trip: RoundTrip::default(),
@@ -193,16 +202,17 @@ impl RainbowWindow {
         self.slots.fill(UNUSED);
     }
 
-    /// Returns the next request to send.
-    pub fn poll_ask(&mut self) -> Option<Ask> {
-        self.asks.pop_front()
+    /// Returns the next request to send by now.
+    pub fn poll_ask(&mut self, now: Instant) -> Option<Ask> {
+        self.asks.pop_front_if(|(at, _)| *at <= now).map(|(_, ask)| ask)
     }
 
-    /// Returns the time of the next [`RainbowWindow::timeout`].
+    /// Returns the time of the next request, or of the next [`RainbowWindow::timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         let oldest = self.waiting.first().map(|label| self.due(*label));
         let resume = (self.mode == Mode::Recover).then(|| self.resume_at());
-        oldest.into_iter().chain(resume).min()
+        let ask = self.asks.front().map(|(at, _)| *at);
+        oldest.into_iter().chain(resume).chain(ask).min()
     }
 
     /// Cuts the window for a loss on the shared path. The pending reply to `label` comes from a relay's cache
@@ -210,9 +220,10 @@ impl RainbowWindow {
     /// loss. Losses of a burst arrive one after the other and count as one cut.
     pub fn share_loss(&mut self, now: Instant, label: u16) {
         let is_label = (1..=self.config.labels_max).contains(&label);
-        let Some(slot) = is_label.then(|| *self.slot(label)).filter(|slot| slot.is_waiting) else { return };
-        let is_known = self.mode == Mode::Recover || slot.order < self.cut.order;
-        if !is_known && self.cut.at + Duration::from_secs_f64(self.longest) <= now {
+        if !is_label || !self.slot(label).is_waiting || self.is_known(label) {
+            return;
+        }
+        if self.cut.at + Duration::from_secs_f64(self.longest) <= now {
             self.cut(now);
         }
     }
@@ -235,6 +246,10 @@ impl RainbowWindow {
             // Measured for late replies as well; otherwise a too short timeout would never adapt.
             self.measure(now, now.since(slot.sent).as_secs_f64());
             self.slot_mut(label).is_fresh = false;
+            // As by Karn's algorithm, the reply to the request after a timeout does not end the backoff.
+            if slot.order > self.cut.order {
+                self.doublings = 0;
+            }
         }
         if !slot.is_waiting {
             self.counters.unasked += 1;
@@ -263,7 +278,8 @@ impl RainbowWindow {
                 continue;
             }
             self.counters.late += 1;
-            if self.cut.is_unanswered && self.cut.at + self.patience() <= now {
+            let is_silent = self.cut.is_unanswered && self.cut.at + self.patience() <= now;
+            if is_silent || !self.is_known(label) {
                 return self.collapse(now);
             }
             self.lose(now, label);
@@ -277,7 +293,6 @@ impl RainbowWindow {
         let fading = FADING.min(time / FADING_SECONDS);
         let shorter = (self.longest - sample).max(0.0);
         self.longest = sample.max(self.longest - fading * shorter);
-        self.doublings = 0;
     }
 
     /// Continues after a reply to the label.
@@ -340,14 +355,17 @@ impl RainbowWindow {
         self.forget(label);
         let slot = self.slot_mut(label);
         slot.level = slot.asked.saturating_add(1);
-        let order = slot.order;
-        let is_known = self.mode == Mode::Recover || order < self.cut.order;
-        if !is_known {
+        if !self.is_known(label) {
             self.cut(now);
         }
         if label <= self.size {
             self.ready.insert(label);
         }
+    }
+
+    /// Whether a loss of the label's last request belongs to the last cut.
+    fn is_known(&self, label: u16) -> bool {
+        self.mode == Mode::Recover || self.slot(label).order < self.cut.order
     }
 
     fn cut(&mut self, now: Instant) {
@@ -359,12 +377,13 @@ impl RainbowWindow {
         self.ready.truncate(self.size);
     }
 
-    /// Restarts from a window of 1, as TCP does, because no request was answered since the last cut.
+    /// Restarts from a window of 1 after a timeout, as TCP does (RFC 5681, section 3.1).
     fn collapse(&mut self, now: Instant) {
         self.counters.collapses += 1;
         self.doublings = (self.doublings + 1).min(BACK_OFF_MAX);
-        if self.size > 1 || self.cut.from > 1 {
-            self.threshold = (self.cut.from / 2).max(THRESHOLD_LEAST).min(self.config.labels_max);
+        let from = if self.cut.is_unanswered { self.cut.from } else { self.size };
+        if from > 1 {
+            self.threshold = (from / 2).max(THRESHOLD_LEAST).min(self.config.labels_max);
         }
         self.retire(0);
         self.ready.clear();
@@ -418,15 +437,24 @@ impl RainbowWindow {
     }
 
     fn ask(&mut self, now: Instant, label: u16) {
+        let at = self.next_ask(now);
         let order = self.order;
         let slot = self.slot_mut(label);
         let level = slot.level;
         let is_fresh = level == 1 || level > slot.asked;
-        *slot = Slot { level, asked: level, sent: now, order, passed: 0, is_waiting: true, is_fresh };
+        *slot = Slot { level, asked: level, sent: at, order, passed: 0, is_waiting: true, is_fresh };
         self.order += 1;
         self.waiting.push(label);
-        self.asks.push_back(Ask { label, level });
+        self.asks.push_back((at, Ask { label, level }));
         self.counters.asked += 1;
+    }
+
+    /// Returns the time of a request that the window permits now: later by a random delay in a small window.
+    fn next_ask(&mut self, now: Instant) -> Instant {
+        let earliest = self.asks.back().map_or(now, |(last, _)| now.max(*last));
+        let Some(spread) = self.spread.as_mut().filter(|_| self.size < SPREAD_BELOW) else { return earliest };
+        let between = self.round_trip.mean().unwrap_or(0.0) / f64::from(self.size);
+        earliest + Duration::from_secs_f64(unit(spread) * SPREAD * between)
     }
 
     /// Removes a label from the outstanding requests; returns the number of requests before.

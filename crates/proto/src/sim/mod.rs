@@ -38,7 +38,7 @@ use core::net::IpAddr;
 use headwater_wire::lct;
 use headwater_wire::sim::{DATA_BYTES, Data};
 
-pub use collector::{CHILDREN_MAX, Refused};
+pub use collector::{CHILDREN_MAX, NETWORK_WRITERS_MAX, Refused};
 pub use receiver::{SimReceiver, SimReceiverCounters};
 pub use router::{AggregationRouter, RouterConfig, RouterCounters};
 pub use sender::{SimSender, SimSenderCounters};

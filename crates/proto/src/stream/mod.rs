@@ -30,7 +30,7 @@ pub use crate::layering::sequencer::{
     AssemblerStats, BUFFER_TIME_MAX, Order, Piece, Received, Submission, SubmitError,
 };
 
-/// The object that parts are of.
+/// TOI of all parts.
 const TOI: u128 = 1;
-/// What the FDT calls its encoding.
+/// Content encoding in the FDT.
 const ENCODING: &str = "headwater-buffers";

@@ -12,7 +12,7 @@
 //! that claims a low rate is indistinguishable from a receiver behind a bad path. Per round trip of the CLR,
 //! the rate rises by at most one packet in each maximum round-trip time; the CLR's round trip counts as at
 //! least an eighth of the maximum. A false high report loses its effect once another receiver reports less
-//! and becomes the CLR. Round-trip times count as at most [`TfmccSenderConfig::with_rtt_cap`]. The sender
+//! and becomes the CLR. Round-trip times count as at most 2 s. The sender
 //! remembers [`ECHOES_MAX`] receivers and the CLR; a receiver remembers eight loss intervals and 16 holes.
 
 mod receiver;
@@ -42,19 +42,13 @@ pub const FLOOR_PERIOD: Duration = Duration::from_secs(8);
 pub struct TfmccSenderConfig {
     pub(super) packet_bytes: u16,
     pub(super) rtt: Duration,
-    pub(super) rtt_cap: Duration,
     pub(super) max_rate: Option<Rate>,
 }
 
 impl TfmccSenderConfig {
     /// Creates a configuration with packets of `packet_bytes` bytes of UDP payload, clamped to 64 to 8192.
     pub fn new(packet_bytes: u16) -> Self {
-        Self {
-            packet_bytes: packet_bytes.clamp(64, 8_192),
-            rtt: Duration::from_millis(500),
-            rtt_cap: Duration::from_secs(2),
-            max_rate: None,
-        }
+        Self { packet_bytes: packet_bytes.clamp(64, 8_192), rtt: Duration::from_millis(500), max_rate: None }
     }
 
     /// Sets the initial `R_max`, at least 1 ms; must exceed every receiver's round-trip time. Default: 500
@@ -62,14 +56,6 @@ impl TfmccSenderConfig {
     #[must_use]
     pub fn with_rtt(mut self, rtt: Duration) -> Self {
         self.rtt = rtt.max(Duration::from_millis(1));
-        self
-    }
-
-    /// Sets the maximum round-trip time that counts, at least 1 ms; longer times count as this maximum. The
-    /// cap bounds the effect on the group of a receiver that delays its reports. Default: 2 s.
-    #[must_use]
-    pub fn with_rtt_cap(mut self, rtt: Duration) -> Self {
-        self.rtt_cap = rtt.max(Duration::from_millis(1));
         self
     }
 

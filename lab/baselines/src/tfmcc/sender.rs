@@ -20,6 +20,8 @@ const GRANULARITY: f64 = 0.001;
 /// Margin of `R_max` above the longest round-trip time, equal to the effect of the RFC's rounding up to 8
 /// bits. Without a margin, all receivers slightly above `R_max` would report.
 const RTT_MAX_MARGIN: f64 = 1.08;
+/// Maximum round-trip time that counts, in seconds: bounds the effect of a receiver that delays reports.
+const RTT_CAP: f64 = 2.0;
 /// Minimum fraction of `R_max` kept after a round.
 const RTT_MAX_KEPT: f64 = 0.9;
 /// g: reports of rates within this fraction below a reported rate are suppressed.
@@ -216,7 +218,7 @@ impl TfmccSender {
             }
             return;
         }
-        let rtt = (f64::from(took_us) / 1e6).clamp(GRANULARITY / 10.0, self.config.rtt_cap.as_secs_f64());
+        let rtt = (f64::from(took_us) / 1e6).clamp(GRANULARITY / 10.0, RTT_CAP);
         self.take(now, who, report, rtt);
     }
 

@@ -12,10 +12,11 @@
 
 use std::collections::VecDeque;
 
-use headwater_proto::queue::{DropReason, GroupAddress, Head, Occupancy, Offered, ParameterError, Verdict};
+use headwater_proto::queue::{DropReason, GroupAddress, Occupancy, Offered, ParameterError, Verdict};
 use headwater_proto::rng::Stream;
 use headwater_proto::{Duration, Ecn, Instant, Rate};
 
+use super::codel::Head;
 use super::policy::Policy;
 use super::wire::{Impairments, Wire};
 use super::{LinkConfig, LinkCounters, LossConfig};
@@ -95,7 +96,6 @@ impl Link {
         to: NodeId,
         stream: impl Fn(&str) -> Stream,
     ) -> Result<Self, ParameterError> {
-        let discipline = config.queue.discipline(config.rate, config.delay)?;
         let mut wire = Wire::default();
         if config.loss != LossConfig::None {
             wire = wire.with_loss(config.loss.model()?, config.loss_filter, stream("loss"));
@@ -104,7 +104,7 @@ impl Link {
             config.impairments.check()?;
             wire = wire.with_faults(config.impairments, stream("impairments"));
         }
-        let policy = Policy::new(discipline, || stream("queue"));
+        let policy = Policy::new(config.queue, config.rate, config.delay, || stream("queue"))?;
         Ok(Self::new(config.rate, config.delay, to, policy, wire))
     }
 

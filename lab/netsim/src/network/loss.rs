@@ -83,7 +83,7 @@ impl LossConfig {
 }
 
 /// Returns an error for `value` unless `holds`.
-fn require(
+pub(super) fn require(
     holds: bool,
     parameter: &'static str,
     value: f64,

@@ -25,10 +25,12 @@
 //! ```
 
 mod builder;
+mod codel;
 pub(crate) mod host;
 mod line;
 pub(crate) mod link;
 mod loss;
+mod policer;
 pub(crate) mod policy;
 pub(crate) mod routing;
 #[cfg(test)]
@@ -43,10 +45,13 @@ use headwater_proto::{ChannelId, Duration, Rate};
 
 pub(crate) use builder::Routers;
 pub use builder::{BuildError, Builder, Names};
+pub use codel::CodelConfig;
 pub use host::{Delay, HostConfig};
 pub use line::{Line, LineArrival};
 pub use link::DropCause;
 pub use loss::{GilbertElliott, Loss, LossConfig};
+pub use policer::PolicerConfig;
+pub use policy::LinkQueue;
 pub use wire::{Impairments, LossFilter};
 
 /// 232.0.0.1, the address of group 0.
@@ -113,7 +118,7 @@ pub struct LinkConfig {
     /// One-way propagation delay.
     pub delay: Duration,
     /// Queue for packets that find the link busy; default drop tail with 50 packets.
-    pub queue: QueueConfig,
+    pub queue: LinkQueue,
     /// Loss model of the wire, behind the queue; default no loss.
     pub loss: LossConfig,
     /// Packets subject to [`Self::loss`]; default all.
@@ -131,7 +136,7 @@ impl LinkConfig {
         Self {
             rate,
             delay,
-            queue: QueueConfig::drop_tail(50),
+            queue: LinkQueue::Shared(QueueConfig::drop_tail(50)),
             loss: LossConfig::None,
             loss_filter: LossFilter::All,
             impairments: Impairments::NONE,
@@ -141,8 +146,8 @@ impl LinkConfig {
 
     /// Sets the queue.
     #[must_use]
-    pub fn with_queue(self, queue: QueueConfig) -> Self {
-        Self { queue, ..self }
+    pub fn with_queue(self, queue: impl Into<LinkQueue>) -> Self {
+        Self { queue: queue.into(), ..self }
     }
 
     /// Sets the loss model, for all packets.

@@ -1,13 +1,12 @@
 //! The links of a plan: rate, delay, queue, loss and impairments of each direction.
 
-use headwater_proto::queue::QueueConfig;
 use headwater_proto::{Duration, Rate};
 
 use super::problem::Span;
 use super::queue::{self, Loss, Sides};
 use super::section::{Context, Section};
 use super::tree::Table;
-use crate::network::Impairments;
+use crate::network::{Impairments, LinkQueue};
 
 const LINK_KEYS: &[&str] = &["between", "rate", "delay", "queue", "loss", "impair", "graft-delay", "back"];
 const BACK_KEYS: &[&str] = &["rate", "delay", "queue", "loss", "impair"];
@@ -35,7 +34,7 @@ pub struct Direction {
     /// One-way propagation delay.
     pub delay: Duration,
     /// Queue.
-    pub queue: QueueConfig,
+    pub queue: LinkQueue,
     /// Loss behind the queue.
     pub loss: Loss,
     /// Faults behind the loss.

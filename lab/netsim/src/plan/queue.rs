@@ -1,9 +1,9 @@
 //! The queues and loss models of a plan.
 
-use crate::network::{GilbertElliott, LossConfig};
+use crate::network::{CodelConfig, GilbertElliott, LinkQueue, LossConfig, PolicerConfig};
 use headwater_proto::queue::{
-    CodelConfig, Limit, Marking, ParameterError, PolicerConfig, PriorityConfig, QueueConfig, RedConfig,
-    THRESHOLD_DEFAULT, Thresholds, Weight,
+    Limit, Marking, ParameterError, PriorityConfig, QueueConfig, RedConfig, THRESHOLD_DEFAULT, Thresholds,
+    Weight,
 };
 use headwater_proto::{Duration, Rate, Size};
 
@@ -77,11 +77,11 @@ impl Loss {
 }
 
 /// The queue under `queue`, for a link of this rate and delay.
-pub(crate) fn queue(link: &Section<'_>, rate: Rate, delay: Duration) -> Option<QueueConfig> {
+pub(crate) fn queue(link: &Section<'_>, rate: Rate, delay: Duration) -> Option<LinkQueue> {
     let Some(Value::Table(table)) = link.node("queue").map(|node| &node.value) else {
         // Reports an entry that is not a table.
         link.section("queue", DROP_TAIL_KEYS);
-        return Some(QueueConfig::drop_tail(PACKETS_DEFAULT));
+        return Some(QueueConfig::drop_tail(PACKETS_DEFAULT).into());
     };
     let written = table.entries.get("kind").map(|entry| &entry.node.value);
     let keys = match written {
@@ -97,13 +97,13 @@ pub(crate) fn queue(link: &Section<'_>, rate: Rate, delay: Duration) -> Option<Q
     };
     let section = link.section("queue", keys)?;
     let config = match section.word_or("kind", &["drop-tail", "red", "priority", "policer", "codel"])? {
-        "red" => QueueConfig::Red(red(&section)?),
-        "priority" => QueueConfig::Priority(priority(&section)?),
-        "policer" => QueueConfig::Policer(policer(&section)?),
-        "codel" => QueueConfig::Codel(codel(&section)?),
-        _ => QueueConfig::DropTail(limit(&section)?),
+        "red" => QueueConfig::Red(red(&section)?).into(),
+        "priority" => QueueConfig::Priority(priority(&section)?).into(),
+        "policer" => LinkQueue::Policer(policer(&section)?),
+        "codel" => LinkQueue::Codel(codel(&section)?),
+        _ => QueueConfig::DropTail(limit(&section)?).into(),
     };
-    if let Err(error) = config.discipline(rate, delay) {
+    if let Err(error) = config.check(rate, delay) {
         let ParameterError { parameter, value, requirement } = error;
         let parameter = if parameter == "packet_bytes_mean" { "mean-packet" } else { parameter };
         let message = format!("'{parameter}' is {value}; it must be {requirement}").replace('_', "-");

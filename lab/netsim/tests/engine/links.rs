@@ -1,11 +1,11 @@
 //! Store and forward, queues that count what waits, capacities that change.
 
 use headwater_netsim::engine::Run;
-use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{
     AgentId, Builder, Event, FlowId, Impairments, LinkConfig, LinkCounters, LinkId, LossFilter,
 };
-use headwater_proto::queue::{CodelConfig, Limit, PolicerConfig, QueueConfig, RedConfig, Thresholds, Weight};
+use headwater_netsim::network::{CodelConfig, LinkQueue, LossConfig, PolicerConfig};
+use headwater_proto::queue::{Limit, QueueConfig, RedConfig, Thresholds, Weight};
 use headwater_proto::{Duration, Instant, Rate, Seed};
 
 use crate::script::{Log, Sends, byte_per_micro, micros, millis};
@@ -245,9 +245,9 @@ fn counters_after(duration: u64, path: Path) -> LinkCounters {
 
 #[test]
 fn codel_holds_the_wait_of_a_queue_that_drop_tail_fills() {
-    let codel = |ecn| QueueConfig::Codel(CodelConfig { ecn, ..CodelConfig::new(1_000) });
-    let counters = |queue| counters_after(11_000, path(link(0).with_queue(queue), &overload(10)));
-    let tail = counters(QueueConfig::drop_tail(500));
+    let codel = |ecn| LinkQueue::Codel(CodelConfig { ecn, ..CodelConfig::new(1_000) });
+    let counters = |queue: LinkQueue| counters_after(11_000, path(link(0).with_queue(queue), &overload(10)));
+    let tail = counters(QueueConfig::drop_tail(500).into());
     let dropping = counters(codel(false));
     assert_eq!(tail.waiting_peak, 500);
     // Drops come at 10 sqrt(n) a second after n drops: 2 s until they take the 100 packets a second that are
@@ -269,7 +269,7 @@ fn a_packet_dropped_as_it_leaves_takes_no_link_time() {
         interval: Duration::from_millis(1),
         ..CodelConfig::new(100)
     };
-    let config = link(0).with_queue(QueueConfig::Codel(config));
+    let config = link(0).with_queue(LinkQueue::Codel(config));
     // Each takes 1 ms. Waits of 0 to 9 ms: 2 ms is above the target first, 3 ms after an interval.
     let arrivals = path(config, &[(0, 1_000); 10]).arrivals();
     let millis: Vec<u64> = arrivals.iter().map(|nanos| nanos / 1_000_000).collect();
@@ -282,7 +282,7 @@ fn a_packet_dropped_as_it_leaves_takes_no_link_time() {
 fn a_policer_passes_its_rate_and_burst_at_the_speed_of_the_link() {
     let rate = Rate::from_kilobits(800);
     let policer = PolicerConfig { rate, burst_bytes: 1_000, limit: Limit::Packets(50) };
-    let config = link(0).with_queue(QueueConfig::Policer(policer));
+    let config = link(0).with_queue(LinkQueue::Policer(policer));
     let counters = counters_after(2_000, path(config, &overload(1)));
     // A tenth of a byte in a microsecond until the last arrival, at 0.99999 s; and the burst.
     assert_eq!(counters.delivered_packets, 10 + 999);

@@ -1,10 +1,10 @@
 //! What plans mean.
 
-use headwater_netsim::network::LossConfig;
+use headwater_netsim::network::{CodelConfig, LinkQueue, LossConfig, PolicerConfig};
 use headwater_netsim::network::{Delay, HostConfig, LossFilter};
 use headwater_netsim::plan::flow::{FlowKind, Receivers};
 use headwater_netsim::plan::timetable::What;
-use headwater_proto::queue::{CodelConfig, Limit, PolicerConfig, QueueConfig};
+use headwater_proto::queue::{Limit, QueueConfig};
 use headwater_proto::{Duration, Rate};
 
 use crate::{DUMBBELL, STAR, parse, spoilt};
@@ -25,16 +25,16 @@ fn a_dumbbell_has_its_parts() {
     let names: Vec<&str> = scenario.topology.links.iter().map(|link| link.name.as_str()).collect();
     assert_eq!(names, ["bottleneck", "source-1", "sink-1", "source-2", "sink-2"]);
     let bottleneck = link(&scenario, "bottleneck");
-    assert_eq!(bottleneck.forward.queue, QueueConfig::drop_tail(25));
+    assert_eq!(bottleneck.forward.queue, QueueConfig::drop_tail(25).into());
     assert_eq!(
         bottleneck.back.queue,
-        QueueConfig::drop_tail(25),
+        QueueConfig::drop_tail(25).into(),
         "what is not said apart is for both directions"
     );
     assert_eq!(bottleneck.forward.loss.model, LossConfig::Bernoulli(0.01));
     assert_eq!(bottleneck.forward.loss.filter, LossFilter::Data);
     assert_eq!(bottleneck.back.loss.model, LossConfig::None, "loss is forward unless said");
-    assert_eq!(link(&scenario, "sink-2").forward.queue, QueueConfig::drop_tail(50));
+    assert_eq!(link(&scenario, "sink-2").forward.queue, QueueConfig::drop_tail(50).into());
     let [first, second] = &scenario.flows[..] else { panic!("two flows") };
     assert_eq!((first.name.as_str(), second.name.as_str()), ("tcp-1", "tcp-2"));
     assert_eq!((first.group.as_str(), first.from, &first.to), ("tcp", 2, &Receivers::Node(3)));
@@ -92,7 +92,7 @@ fn a_direction_back_speaks_for_itself() {
     assert_eq!(bottleneck.forward.loss.model, LossConfig::Bernoulli(0.01));
     assert_eq!(
         (bottleneck.back.delay, bottleneck.back.queue),
-        (Duration::from_millis(20), QueueConfig::drop_tail(25))
+        (Duration::from_millis(20), QueueConfig::drop_tail(25).into())
     );
 }
 
@@ -192,10 +192,10 @@ fn policers_and_codel_are_queues() {
     let policer =
         PolicerConfig { rate: Rate::from_kilobits(500), burst_bytes: 16_000, limit: Limit::Packets(50) };
     let written = "{ kind = \"policer\", rate = \"500k\", burst = \"16kB\" }";
-    assert_eq!(queue(written), QueueConfig::Policer(policer));
+    assert_eq!(queue(written), LinkQueue::Policer(policer));
     assert_eq!(
         queue("{ kind = \"codel\", packets = 1000 }"),
-        QueueConfig::Codel(CodelConfig::new(1_000)),
+        LinkQueue::Codel(CodelConfig::new(1_000)),
         "RFC 8289's parameters"
     );
     let codel = CodelConfig {
@@ -205,7 +205,7 @@ fn policers_and_codel_are_queues() {
         ..CodelConfig::new(50)
     };
     let written = "{ kind = \"codel\", target = \"15ms\", interval = \"300ms\", ecn = true }";
-    assert_eq!(queue(written), QueueConfig::Codel(codel));
+    assert_eq!(queue(written), LinkQueue::Codel(codel));
 }
 
 #[test]

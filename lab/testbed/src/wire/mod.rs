@@ -123,7 +123,7 @@ fn open_rate() -> Rate {
 /// Configuration of the wire's part of a direction.
 fn config_of(direction: &Direction) -> LinkConfig {
     let (rate, queue) = match bucket(direction) {
-        Some(_) => (open_rate(), OPEN_QUEUE),
+        Some(_) => (open_rate(), OPEN_QUEUE.into()),
         None => (direction.rate, direction.queue),
     };
     LinkConfig::new(rate, direction.delay).with_queue(queue).with_loss(direction.loss.model.clone())

@@ -6,6 +6,7 @@ use super::joining::FAST_FACTOR;
 use super::shadow::Shadow;
 use crate::control::Wishes;
 use crate::m2c::receiver::Mode;
+use crate::measure::Tally;
 use crate::time::{Duration, Instant};
 
 /// Minimum time and packets before followed levels are judged.
@@ -30,29 +31,6 @@ const MISLED_MAX: u32 = 6;
 /// start's factor. A single level is always allowed. Slightly more than two fine levels, or than one level of
 /// RFC 3738.
 const STEP: f64 = 1.34;
-
-/// Counts of received and lost packets.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    came: u64,
-    lost: u64,
-}
-
-impl Tally {
-    /// Records a packet that revealed `lost` losses.
-    pub(super) fn add(&mut self, lost: u64) {
-        self.came += 1;
-        self.lost += lost;
-    }
-
-    /// Returns the share of packets that arrived since `before`.
-    fn part_since(self, before: Self) -> f64 {
-        let (came, lost) = (self.came - before.came, self.lost - before.lost);
-        #[expect(clippy::cast_precision_loss, reason = "below 2^53 packets")]
-        let (came, lost) = (came as f64, lost as f64);
-        if came > 0.0 { came / (came + lost) } else { 1.0 }
-    }
-}
 
 /// Knowledge about other receivers' levels.
 #[derive(Clone, Copy, Debug, Default)]

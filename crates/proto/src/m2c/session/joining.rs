@@ -1,6 +1,6 @@
 //! Rules 3 and 5: joining levels, and undoing joins.
 
-use super::{AVERAGED, Session};
+use super::Session;
 use crate::control::{Membership, Wishes};
 use crate::layering::Layering;
 use crate::layering::clock::delay;
@@ -208,9 +208,8 @@ impl Session {
     /// immediately fill the rest. If many flows keep the queue full, the wait ends after half a sub-slot.
     fn has_room(&mut self, now: Instant) -> bool {
         let wished = *self.decisions.wished.get_or_insert(now);
-        let patience = AVERAGED * self.clock.channels.sub_slot_seconds();
         let has_room = self.path.delay.queueing_last() <= ROOM * self.path.delay.queueing_peak();
-        has_room || now.since(wished).as_secs_f64() >= patience
+        has_room || now.since(wished).as_secs_f64() >= self.window.period
     }
 
     /// Joins all levels up to `target`.

@@ -210,9 +210,7 @@ impl Session {
         if !is_above {
             revised.above = None;
         } else if now.since(*revised.above.get_or_insert(now)) >= ABOVE_TIME && self.levels.count() > 0 {
-            if let Some(revised) = &mut self.revised {
-                revised.above = None;
-            }
+            revised.above = None;
             self.leave_highest(now, wishes);
             return true;
         }

@@ -20,7 +20,7 @@ pub(super) struct Window {
     pub(super) mean: f64,
     averaged: Instant,
     /// Averaging time in seconds.
-    period: f64,
+    pub(super) period: f64,
     /// End of slow start.
     pub(super) threshold: f64,
 }

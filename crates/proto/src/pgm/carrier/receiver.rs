@@ -25,6 +25,9 @@ const RETRIES: u8 = 3;
 const NCF_WAIT: Duration = Duration::from_millis(500);
 /// Age of a word from which a NAK is followed by a request for the next one. A word is valid for 60 to 120 s.
 const WORD_AGE: Duration = Duration::from_secs(45);
+/// Time after the longest back-off of the first SPMR in which NAKs wait for the word. NAKs without a word
+/// count as those of another receiver.
+const WORD_WAIT: Duration = Duration::from_millis(100);
 /// Time that a dismissed receiver stays out of the group.
 const DISMISSED: Duration = Duration::from_secs(300);
 
@@ -72,6 +75,8 @@ pub struct PgmCarrierReceiver {
     greeted: Option<Instant>,
     /// Word of the source, with the time of arrival.
     word: Option<(Word, Instant)>,
+    /// Time until which NAKs wait for the first word.
+    naks_from: Instant,
     /// End of a dismissal by the source.
     returns: Option<Instant>,
     naks: u64,
@@ -165,6 +170,7 @@ impl PgmCarrierReceiver {
             greeting: None,
             greeted: None,
             word: None,
+            naks_from: Instant::ZERO,
             returns: None,
             naks: 0,
         }
@@ -190,7 +196,9 @@ impl PgmCarrierReceiver {
             // New sources get SPMRs at most once per `GREETING_SPACING`, so that forged sources cause no
             // more.
             let earliest = self.greeted.map_or(now, |last| now.max(last + GREETING_SPACING));
-            self.greeting = Some((earliest + back_off(&mut self.draw, self.config.back_off), GREETINGS));
+            let due = earliest + back_off(&mut self.draw, self.config.back_off);
+            self.greeting = Some((due, GREETINGS));
+            self.naks_from = now + self.config.back_off + WORD_WAIT;
             return;
         };
         let gap = ahead(sequence, source.end);
@@ -244,6 +252,7 @@ impl PgmCarrierReceiver {
             self.returns = Some(now + DISMISSED);
         } else if !is_dismissed {
             self.word = Some((word, now));
+            self.naks_from = now;
         }
     }
 
@@ -309,6 +318,9 @@ impl ReceiverControl for PgmCarrierReceiver {
             self.greeted = Some(now);
             (Options { word: Some(PgmWord::default()), ..Options::default() }, Body::Spmr)
         } else {
+            if now < self.naks_from {
+                return None;
+            }
             let (sequence, nak_list) = self.missing.due(now, &self.config, &mut self.draw)?;
             let report = PgmReport { sequence, source: source.address.ip(), group: self.config.group };
             self.naks += 1;
@@ -344,7 +356,7 @@ impl ReceiverControl for PgmCarrierReceiver {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let greeting = self.greeting.map(|(due, _)| due);
-        let missing = self.missing.first().map(|(due, _)| due);
+        let missing = self.missing.first().map(|(due, _)| due.max(self.naks_from));
         [greeting, missing, self.returns].into_iter().flatten().min()
     }
 

@@ -22,6 +22,8 @@ use crate::time::{Duration, Instant};
 const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 255, 72, 87));
 const SOURCE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 40_000);
 const BACK_OFF: Duration = Duration::from_millis(50);
+/// Wait of the first NAKs for a word, beyond the longest back-off.
+const WORD_WAIT: Duration = Duration::from_millis(100);
 /// LCT's version and no more.
 const CONTENT: [u8; 100] = [0x10; 100];
 
@@ -150,9 +152,10 @@ fn a_carried_packet_is_told_from_one_by_itself_by_its_first_bits() {
 fn what_is_missing_is_told_once_until_it_is_confirmed() {
     let (mut sender, mut receiver, mut other) = (sender(), receiver(1), receiver(2));
     let mut last = Instant::ZERO;
-    for number in 0..40 {
+    // The first NAKs wait for a word.
+    for number in 0..120 {
         let (now, datagram) = departs(&mut sender);
-        if ![10, 11, 12, 30].contains(&number) {
+        if ![90, 91, 92, 110].contains(&number) {
             give(&mut receiver, now, SOURCE, &datagram);
             give(&mut other, now, SOURCE, &datagram);
         }
@@ -161,7 +164,7 @@ fn what_is_missing_is_told_once_until_it_is_confirmed() {
     let asked = naks(&mut receiver, last + BACK_OFF);
     assert_eq!(
         asked.iter().map(|(_, _, numbers)| numbers.as_slice()).collect::<Vec<_>>(),
-        [&[10, 11, 12][..], &[30]]
+        [&[90, 91, 92][..], &[110]]
     );
     assert_eq!((receiver.status(last).naks, receiver.reception().lost), (Some(2), 4));
     let now = last + BACK_OFF;
@@ -241,7 +244,7 @@ fn of_too_many_missing_ones_the_latest_numbers_are_asked_for() {
         for number in [0, 601, 1_202] {
             give(&mut receiver, Instant::ZERO, SOURCE, &forged(first.wrapping_add(number)));
         }
-        let asked: BTreeSet<_> = naks(&mut receiver, Instant::ZERO + BACK_OFF)
+        let asked: BTreeSet<_> = naks(&mut receiver, Instant::ZERO + BACK_OFF + WORD_WAIT)
             .into_iter()
             .flat_map(|(_, _, numbers)| numbers)
             .map(|number| number.wrapping_sub(first))

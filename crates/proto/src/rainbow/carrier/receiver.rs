@@ -286,7 +286,7 @@ impl ReceiverControl for RainbowCarrierReceiver {
         if let Some(transmit) = self.client.poll_refused(buffer) {
             return Some(transmit);
         }
-        let ask = self.window.poll_ask()?;
+        let ask = self.window.poll_ask(now)?;
         let wanted = self.description.wanted(now, ask);
         let word = self.word.as_ref().map_or(&[][..], |word| word);
         let request = self.client.request(wanted.label(ask.label), Level(ask.level), Some(word), buffer);

@@ -13,5 +13,7 @@ fn at(ms: u64) -> Instant {
 
 /// What the window asks for now: label and level.
 fn asks(window: &mut RainbowWindow) -> Vec<(u16, u16)> {
-    core::iter::from_fn(|| window.poll_ask()).map(|Ask { label, level }| (label, level)).collect()
+    core::iter::from_fn(|| window.poll_ask(at(u32::MAX.into())))
+        .map(|Ask { label, level }| (label, level))
+        .collect()
 }

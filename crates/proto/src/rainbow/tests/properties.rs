@@ -93,12 +93,12 @@ proptest! {
     #[test]
     fn nothing_stays_stuck(seed: u64, loss in 0.0..0.6_f64, jitter in 0_u64..80, threshold in 0_u8..4) {
         let mut draw = Seed(seed).stream("path", 0);
-        let mut window = RainbowWindow::new(config(threshold, 64));
+        let mut window = RainbowWindow::new(config(threshold, 64).with_spread(Some(Seed(seed))));
         let mut under_way: BTreeMap<(Instant, u64), Ask> = BTreeMap::new();
         let (mut now, mut count) = (at(0), 0);
         window.start(now);
         while now < at(120_000) {
-            while let Some(ask) = window.poll_ask() {
+            while let Some(ask) = window.poll_ask(now) {
                 count += 1;
                 if rng::unit(&mut draw) >= loss {
                     let extra = rng::unit(&mut draw) * f64::from(u32::try_from(jitter).expect("small"));
@@ -137,7 +137,7 @@ fn a_perfect_path_is_filled() {
     window.start(now);
     while now < at(5_000) {
         under_way.extend(
-            core::iter::from_fn(|| window.poll_ask()).map(|ask| (now + Duration::from_millis(50), ask)),
+            core::iter::from_fn(|| window.poll_ask(now)).map(|ask| (now + Duration::from_millis(50), ask)),
         );
         let Some((when, ask)) = under_way.pop_front() else { break };
         now = when;

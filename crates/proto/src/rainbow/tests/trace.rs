@@ -3,6 +3,7 @@
 use super::{asks, at};
 use crate::rainbow::window::{Mode, RainbowWindow};
 use crate::rainbow::{Overtaking, WindowConfig};
+use crate::time::Duration;
 
 /// A window that has begun at 0, and what it does with replies.
 struct Bench(RainbowWindow);
@@ -60,14 +61,18 @@ fn slow_start_loss_recovery_and_growth() {
 }
 
 #[test]
-fn a_loss_by_time_halves_the_window() {
+fn a_timeout_restarts_from_a_window_of_one() {
     let mut bench = Bench::of_four(WindowConfig::new().with_overtaking(Overtaking::Count(3)));
     bench.reply(300, 1, 1);
     assert_eq!(bench.0.size(), 5, "still slow start");
-    // A loss by time ends slow start: 3 was asked for at 200, with a timeout of 100 + 4 * 50 or so.
+    // 3 was asked for at 200, with a timeout of 100 + 4 * 50 or so.
     let due = bench.0.poll_timeout().expect("some wait");
     bench.0.timeout(due);
-    assert_eq!((bench.0.size(), bench.0.mode()), (2, Mode::Recover));
+    assert_eq!(asks(&mut bench.0), [(1, 2)]);
+    assert_eq!((bench.0.size(), bench.0.mode(), bench.0.counters().collapses), (1, Mode::SlowStart, 1));
+    // Slow start ends at half of the window before: 2.
+    assert_eq!(bench.reply(due.as_nanos() / 1_000_000 + 100, 1, 2), [(1, 1), (2, 2)]);
+    assert_eq!((bench.0.size(), bench.0.mode()), (2, Mode::Avoid));
 }
 
 #[test]
@@ -123,10 +128,10 @@ fn what_was_asked_for_before_a_cut_does_not_cut_again() {
 #[test]
 fn silence_brings_the_window_to_one_and_doubles_the_timeout() {
     let mut bench = Bench::of_four(WindowConfig::new());
-    // Every request is late: 1 and 3 from 200, then 2 and 4 from 201. Half of the window tries again.
+    // Every request is late: 1 and 3 from 200, then 2 and 4 from 201.
     let first = bench.0.poll_timeout().expect("some wait");
-    assert_eq!(bench.timeout(first.as_nanos() / 1_000_000 + 2), [(1, 2), (2, 2)]);
-    assert_eq!((bench.0.size(), bench.0.counters().cuts), (2, 1));
+    assert_eq!(bench.timeout(first.as_nanos() / 1_000_000 + 2), [(1, 2)]);
+    assert_eq!((bench.0.size(), bench.0.counters().collapses), (1, 1));
     let second = bench.0.poll_timeout().expect("some wait");
     bench.0.timeout(second);
     assert_eq!(asks(&mut bench.0), [(1, 3)]);
@@ -139,8 +144,53 @@ fn silence_brings_the_window_to_one_and_doubles_the_timeout() {
     assert!(after.abs_diff(2 * before) <= 2, "{before} ns, then {after} ns");
     // An answer: fast growth up to half of what the window was.
     bench.0.reply(third, 1, 4);
-    assert_eq!(asks(&mut bench.0), [(1, 1), (2, 3)]);
+    assert_eq!(asks(&mut bench.0), [(1, 1), (2, 2)]);
     assert_eq!(bench.0.mode(), Mode::Avoid);
+}
+
+/// As by Karn's algorithm: the reply to the request after a timeout leaves the timeout doubled; the reply to
+/// a later request ends the backoff.
+#[test]
+fn the_timeout_stays_doubled_until_a_later_request_is_answered() {
+    let mut bench = Bench::new(WindowConfig::new());
+    bench.reply(100, 1, 1);
+    let patience = |window: &RainbowWindow, asked: u64| {
+        window.poll_timeout().expect("some wait").since(at(asked)).as_nanos() / 1_000_000
+    };
+    let before = patience(&bench.0, 100);
+    let due = bench.0.poll_timeout().expect("some wait").as_nanos() / 1_000_000 + 1;
+    assert_eq!(bench.timeout(due), [(1, 2)]);
+    assert_eq!(bench.reply(due + 100, 1, 2), [(1, 1), (2, 2)]);
+    assert!(patience(&bench.0, due + 100) > before, "doubled still");
+    bench.reply(due + 200, 1, 1);
+    bench.reply(due + 200, 2, 2);
+    assert!(patience(&bench.0, due + 200) <= before);
+}
+
+/// Small windows delay each request by up to half the time between two requests, large windows by nothing.
+#[test]
+fn requests_of_small_windows_are_spread() {
+    let mut window = RainbowWindow::new(WindowConfig::new().with_spread(Some(crate::Seed(1))));
+    let mut now = at(0);
+    window.start(now);
+    let mut open = Vec::from_iter(window.poll_ask(now));
+    while window.size() < 20 {
+        now += Duration::from_millis(100);
+        for ask in std::mem::take(&mut open) {
+            window.reply(now, ask.label, ask.level);
+        }
+        let size = window.size();
+        while let Some(ask) = window.poll_ask(now + Duration::from_millis(90)) {
+            open.push(ask);
+        }
+        assert_eq!(open.len(), usize::from(size), "each request leaves within a round-trip time");
+    }
+    let mut spread = RainbowWindow::new(WindowConfig::new().with_spread(Some(crate::Seed(2))));
+    spread.start(at(0));
+    let first = spread.poll_ask(at(0)).expect("nothing is measured yet");
+    spread.reply(at(100), first.label, first.level);
+    assert_eq!(spread.poll_ask(at(100)), None, "the first request of two is late");
+    assert!(spread.poll_ask(at(125)).is_some(), "by 25 ms at most");
 }
 
 #[test]

@@ -5,8 +5,9 @@ use headwater_proto::rainbow::{
     Numbers, RainbowReceiver, RainbowReceiverConfig, RainbowSource, SessionLabels, SourceConfig, Tally,
     WindowCounters,
 };
-use headwater_proto::{ChannelId, Instant};
+use headwater_proto::{ChannelId, Instant, Seed};
 use headwater_wire::bcfs::HEADER_BYTES_IPV4;
+use rand::Rng;
 
 use super::RunError;
 use super::Site;
@@ -148,9 +149,11 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow, planned: &Rainbow) -> Res
         site.router(*node, &name, router, [ports.flow, requests.flow]);
     }
     let receivers = members.iter().map(|member| {
+        let name = format!("{}/window/{}", flow.name, site.node_name(member.node));
+        let seed = Seed(site.stream(&name).next_u64());
         let config = RainbowReceiverConfig::new(address, address, LABELS)
             .with_channel(ChannelId::BASE)
-            .with_window(planned.window);
+            .with_window(planned.window.with_spread(Some(seed)));
         let receiver = RainbowReceiver::new(config, Tally::new(planned.packets));
         site.member(flow, member, Hosted::new(receiver, requests))
     });

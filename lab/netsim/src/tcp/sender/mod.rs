@@ -200,11 +200,6 @@ impl Sender {
         if self.phase == Phase::Recovery && self.estimates_pipe() { self.estimate } else { self.board.pipe() }
     }
 
-    /// The smoothed round-trip time; `None` before the first sample.
-    pub fn smoothed_rtt(&self) -> Option<Duration> {
-        self.rto.smoothed()
-    }
-
     /// Counters of the sender.
     pub fn counters(&self) -> &SenderCounters {
         &self.counters

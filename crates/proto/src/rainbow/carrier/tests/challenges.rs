@@ -39,7 +39,7 @@ fn files_come_whole_over_more_minutes_than_a_word_is_valid() {
 #[test]
 fn lost_challenges_are_asked_for_again() {
     let content = content(60_000);
-    let mut bed = Bed::new(sender(&[&content], guarded(), delivery::DeliverySenderConfig::new(7)), 0.3);
+    let mut bed = Bed::new(sender(&[&content], guarded(), delivery::DeliverySenderConfig::new(7)), 0.2);
     bed.receiver_of(worded(), MemoryStore::new(1 << 24));
     bed.run(at(120_000));
     bed.assert_whole(0, &[&content]);

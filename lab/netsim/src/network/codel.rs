@@ -4,9 +4,10 @@
 //! The decision on a packet is taken when its transmission is to begin ([`Codel::dequeue`]). Names of state
 //! variables are those of RFC 8289, section 5.
 
-use crate::Ecn;
-use crate::queue::{DropReason, Limit, ParameterError, Verdict, require};
-use crate::time::{Duration, Instant};
+use headwater_proto::queue::{DropReason, Limit, ParameterError, Verdict};
+use headwater_proto::{Duration, Ecn, Instant};
+
+use super::loss::require;
 
 /// Drops of an earlier dropping state count if less time than this number of intervals has passed (RFC 8289,
 /// section 5.5: "recently").

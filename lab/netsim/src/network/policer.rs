@@ -1,8 +1,7 @@
 //! Token-bucket policer: traffic beyond a rate and a burst is dropped on arrival, without a queue.
 
-use crate::queue::{DropReason, Limit, Occupancy, Offered, Verdict};
-use crate::rate::Rate;
-use crate::time::Instant;
+use headwater_proto::queue::{DropReason, Limit, Occupancy, Offered, Verdict};
+use headwater_proto::{Instant, Rate};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
@@ -53,8 +52,9 @@ fn scaled(bytes: u64) -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use headwater_proto::Ecn;
+
     use super::*;
-    use crate::Ecn;
 
     const IDLE: Occupancy = Occupancy { packets: 0, bytes: 0, idle_since: Some(Instant::ZERO) };
 
