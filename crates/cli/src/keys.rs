@@ -101,13 +101,6 @@ pub fn signing_key(args: &SignArgs, is_rehearsal: bool) -> Result<Option<SenderK
     }
 }
 
-/// Returns the file that a session signed by the key writes, and makes the file.
-pub fn written(key: Option<&SenderKey>) -> Option<PathBuf> {
-    let file = key?.started_file()?;
-    fs::OpenOptions::new().append(true).create(true).open(file).ok()?;
-    Some(file.to_owned())
-}
-
 fn load(path: &Path) -> Result<SenderKey, Failure> {
     let mut ask = || passphrase(path);
     SenderKey::load(path, &mut ask).map_err(failure)

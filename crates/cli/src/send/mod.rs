@@ -61,7 +61,7 @@ fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
     let folder = args.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
     let record = key.and_then(SenderKey::record).map(Path::to_owned);
     let write = std::iter::once(folder).chain(record).collect();
-    Paths { read: args.paths.iter().cloned().chain(outside).collect(), write }
+    Paths { read: args.paths.iter().cloned().chain(outside).collect(), write, ..Paths::default() }
 }
 
 /// Warns of skipped paths, and of links to files outside of the given paths.

@@ -29,7 +29,11 @@ impl Run {
 
 pub fn headwater() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
-    command.env_remove("HEADWATER_LOG").env_remove("HEADWATER_KEY").env("XDG_CONFIG_HOME", config_folder()).env("XDG_STATE_HOME", config_folder());
+    command
+        .env_remove("HEADWATER_LOG")
+        .env_remove("HEADWATER_KEY")
+        .env("XDG_CONFIG_HOME", config_folder())
+        .env("XDG_STATE_HOME", config_folder());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
