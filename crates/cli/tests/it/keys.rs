@@ -24,7 +24,7 @@ fn transfer(folder: &Path, group: &str, send: &[&str], receive: &[&str]) -> Run 
     sending.args(["send", "--interface", "lo", "--quiet", "--rate", "4M", "--group", group]).args(send);
     let sending = Running::start(sending.arg(&file));
     let mut receiving = headwater();
-    receiving.env("XDG_CONFIG_HOME", folder.join("receiver"));
+    receiving.env("XDG_CONFIG_HOME", folder.join("receiver")).env("XDG_STATE_HOME", folder.join("receiver"));
     receiving.args(["receive", "--interface", "lo", "--json", "--timeout", "3s", "--group", group]);
     let received = Running::start(receiving.args(receive).arg("--out").arg(&out)).end();
     sending.interrupt();
