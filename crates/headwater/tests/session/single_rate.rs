@@ -50,7 +50,7 @@ fn at_high_rates_a_call_sends_many_datagrams() {
 fn files_over_pgm_at_a_rate_by_le_sbcc_reach_all_receivers() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
-    write(&file, &content(500_000, 9), 0o600);
+    write(&file, &content(1_500_000, 9), 0o600);
     let group = group();
     for module in [LeSbccModule::Aimd, LeSbccModule::Tfrc] {
         let le_sbcc = LeSbccOptions::new()

@@ -204,7 +204,8 @@ impl RainbowWindow {
 
     /// Returns the next request to send by now.
     pub fn poll_ask(&mut self, now: Instant) -> Option<Ask> {
-        self.asks.pop_front_if(|(at, _)| *at <= now).map(|(_, ask)| ask)
+        let is_due = self.asks.front().is_some_and(|(at, _)| *at <= now);
+        is_due.then(|| self.asks.pop_front()).flatten().map(|(_, ask)| ask)
     }
 
     /// Returns the time of the next request, or of the next [`RainbowWindow::timeout`].
