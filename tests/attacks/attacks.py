@@ -299,8 +299,11 @@ def confined(bed, full):
     check(receiver.end() == 0, f"{receiver.name}: {receiver.complaint()}")
     check(sender.end() == 0, f"{sender.name}: {sender.complaint()}")
     system = ("/proc", "/sys", "/dev/urandom")
+    # A session records its start beside the key that signs it.
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    record = f"{config}/headwater/id_ed25519.started"
     holds = [("the file is whole", (out / path.name).read_bytes() == path.read_bytes())]
-    for host, own in (("sender", (str(path), tempfile.gettempdir())), ("receiver", (str(out),))):
+    for host, own in (("sender", (str(path), tempfile.gettempdir(), record)), ("receiver", (str(out),))):
         paths, is_confined, starts = opened(traces[host])
         outside = [name for name in paths if not any(name == of or name.startswith(of + "/") for of in (*system, *own))]
         holds += [

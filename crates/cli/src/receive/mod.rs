@@ -37,8 +37,9 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
     let mut events = Events::open(&args.output, "headwater receive")?;
     let write = senders.written().into_iter().collect();
+    let mut session = listen(args, capture.as_ref(), senders.trust.clone())?;
     confine(&args.confine, &Paths { folder: Some(args.out.clone()), write, ..Paths::default() })?;
-    let session = open(args, capture.as_ref(), senders.trust.clone())?;
+    session.open_folder().map_err(|error| receiving_failed(args, error))?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, session, &senders, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
@@ -59,7 +60,7 @@ pub fn settle(
     failed.fold(outcome, |outcome, failure| outcome.and(Err(failure)))
 }
 
-fn open(args: &ReceiveArgs, capture: Option<&Capture>, trust: Trust) -> Result<ReceiveSession, Failure> {
+fn listen(args: &ReceiveArgs, capture: Option<&Capture>, trust: Trust) -> Result<ReceiveSession, Failure> {
     if args.ask.is_some() && args.multicast.is_none() && args.network.interface.is_some() {
         let why = "--interface is for joining a group, and with --ask only --multicast names a group: leave --interface out";
         return Err(Failure::new(Exit::Usage, why));
@@ -82,7 +83,7 @@ fn open(args: &ReceiveArgs, capture: Option<&Capture>, trust: Trust) -> Result<R
         trust,
         ..args.network.receiver(&args.listen, capture)?
     };
-    ReceiveSession::open(options).map_err(|error| receiving_failed(args, error))
+    ReceiveSession::listen(options).map_err(|error| receiving_failed(args, error))
 }
 
 fn transfer(

@@ -86,13 +86,33 @@ impl ReceiveSession {
     /// If an option is out of range, the folder cannot be written to, or no interface can receive from the
     /// group.
     pub fn open(options: ReceiveOptions) -> Result<Self, ReceiveError> {
+        let mut session = Self::listen(options)?;
+        session.open_folder()?;
+        Ok(session)
+    }
+
+    /// Opens the sockets alone, and starts no thread: a process can confine itself before
+    /// [`ReceiveSession::open_folder`].
+    ///
+    /// # Errors
+    /// If an option is out of range, or no interface can receive from the group.
+    pub fn listen(options: ReceiveOptions) -> Result<Self, ReceiveError> {
         let ReceiveOptions { listen, out, ask } = options;
         let way = match ask {
             None => SessionListener::Groups(Box::new(Listener::open(listen)?)),
             Some(ask) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
         };
-        let store = DiskStore::open(&out, way.waker())?;
-        Ok(Self { way, out, store: Some(store) })
+        Ok(Self { way, out, store: None })
+    }
+
+    /// Opens the folder, which is made if it is missing. Without this call the session opens the folder when
+    /// it runs.
+    ///
+    /// # Errors
+    /// If the folder cannot be written to.
+    pub fn open_folder(&mut self) -> Result<(), ReceiveError> {
+        self.store = Some(DiskStore::open(&self.out, self.way.waker())?);
+        Ok(())
     }
 
     /// Returns the parameters of the session at its start.
