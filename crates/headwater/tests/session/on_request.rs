@@ -70,8 +70,8 @@ fn a_folder_comes_from_the_source_and_by_way_of_a_relay() {
         assert_eq!(summary.outcome, ReceiveOutcome::Completed, "{name}");
         assert_eq!(tree(&out.join("folder")), tree(&folder), "{name}");
         // While the encoders of a busy machine are late, source symbols leave again in place of repair.
-        let (duplicates, packets) = (summary.progress.stats.duplicates, summary.progress.packets);
-        assert!(duplicates <= packets / 10, "{name}: {duplicates} of {packets}");
+        let stats = &summary.progress.stats;
+        assert!(stats.duplicates <= stats.packets / 10, "{name}: {stats:?}");
         assert!(summary.progress.control.window.is_some_and(|window| window > 1));
     }
     end.stop();
