@@ -1,5 +1,5 @@
-//! A source of files under LE-SBCC with words and dismissal, and a receiver that misses packets, in a storm of
-//! NAKs and SPMRs with right, wrong and no words: no panic, no answer longer than its question, no more
+//! A source of files under LE-SBCC with words and dismissal, and a receiver that misses packets, in a storm
+//! of NAKs and SPMRs with right, wrong and no words: no panic, no answer longer than its question, no more
 //! answers than questions, and the rate stays within its bounds.
 #![no_main]
 

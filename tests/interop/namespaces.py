@@ -22,8 +22,8 @@ MB = 1_000_000
 # The bed ends near 0.5 Gbit/s; a busy machine with two cores, well before.
 RATE = 50 * MB
 SYMBOL_BYTES = 1408
-# The sessions are not signed: the subject is what the code needs. A receiver that waits for a signature drops the
-# first second of an unsigned session.
+# The sessions are not signed: the subject is what the code needs. A receiver that waits for a signature drops
+# the first second of an unsigned session.
 # UDP payload that a receiver gets until it leaves, as a multiple of the least: as many packets, header and symbol, as
 # the content has symbols. Counted by the receiver, and by a capture on its side of the loss: there a leave takes effect
 # only when the host's report has reached the switch, tens of milliseconds later on a busy machine.

@@ -184,11 +184,9 @@ impl TrustedSenders {
         }
     }
 
-    /// Returns the folder in which known senders are recorded, and makes the folder.
-    pub fn written(&self) -> Option<PathBuf> {
-        let folder = self.known.as_ref()?.path().parent()?;
-        fs::create_dir_all(folder).ok()?;
-        Some(folder.to_owned())
+    /// Returns the folder in which known senders are recorded, if the session's sender is to be recorded.
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.known.as_ref()?.path().parent().map(Path::to_owned)
     }
 
     /// Records the verified sender of a session as the group's.

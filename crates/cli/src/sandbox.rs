@@ -33,8 +33,8 @@ pub struct Paths {
     pub read: Vec<PathBuf>,
     /// Folders in which files are made.
     pub write: Vec<PathBuf>,
-    /// Folder of the same kind, made if it is missing.
-    pub folder: Option<PathBuf>,
+    /// Folders of the same kind, made if they are missing.
+    pub folders: Vec<PathBuf>,
     /// File that is written, made if it is missing.
     pub file: Option<PathBuf>,
 }
@@ -43,7 +43,7 @@ impl Paths {
     /// Makes what is missing, as the user that the process has become. The session reports why it cannot be
     /// made.
     fn make(&self) {
-        if let Some(folder) = &self.folder {
+        for folder in &self.folders {
             std::fs::create_dir_all(folder).ok();
         }
         if let Some(file) = self.file.as_ref().filter(|file| !file.exists()) {
@@ -52,7 +52,7 @@ impl Paths {
     }
 
     fn written(&self) -> impl Iterator<Item = &Path> {
-        self.write.iter().chain(&self.folder).chain(&self.file).map(|path| existing(path))
+        self.write.iter().chain(&self.folders).chain(&self.file).map(|path| existing(path))
     }
 }
 
@@ -208,7 +208,7 @@ mod tests {
         };
         let paths = Paths {
             read: vec![folder.join("read")],
-            folder: Some(folder.join("out/deep")),
+            folders: vec![folder.join("out/deep")],
             ..Paths::default()
         };
         paths.make();

@@ -12,6 +12,7 @@ use headwater_proto::{ChannelId, Duration, Instant, Seed};
 /// Slots of a run: 40 manifests with their packets.
 const SLOTS: usize = 40 * 26;
 
+#[derive(Debug)]
 struct Key(SigningKey);
 
 impl Signer for Key {
@@ -24,6 +25,7 @@ impl Signer for Key {
     }
 }
 
+#[derive(Debug)]
 struct Check(VerifyingKey);
 
 impl Verifier for Check {

@@ -47,7 +47,7 @@ fn listen(group: SocketAddrV4, interface: Ipv4Addr) -> Result<std::net::UdpSocke
 
 /// Session that a forger of NAKs has heard.
 #[derive(Clone, Copy)]
-struct Heard {
+struct HeardSession {
     sender: SocketAddrV4,
     source_port: u16,
     destination_port: u16,
@@ -72,12 +72,12 @@ pub(crate) fn naks(values: &Values) -> Result<()> {
             last_of_reader.store(sequence, Ordering::Relaxed);
             let Packet { source_port, destination_port, gsi, .. } = packet;
             if let Ok(mut heard) = heard_by_reader.lock() {
-                *heard = Some(Heard { sender, source_port, destination_port, gsi });
+                *heard = Some(HeardSession { sender, source_port, destination_port, gsi });
             }
         }
     });
     send(values, |draw: &mut Draw| {
-        let Heard { sender, source_port, destination_port, gsi } = (*heard.lock().ok()?)?;
+        let HeardSession { sender, source_port, destination_port, gsi } = (*heard.lock().ok()?)?;
         let sequence = last.load(Ordering::Relaxed);
         let report = PgmReport { sequence, source: (*sender.ip()).into(), group: (*group.ip()).into() };
         let packet = Packet::new(destination_port, source_port, gsi, Body::Nak(report));

@@ -5,9 +5,9 @@
 //!
 //! | attack | values |
 //! |---|---|
-//! | `requests` | `to` relay or source, `source` named in the requests, `victim` (default: random addresses), `label` |
+//! | `requests` | `to` relay or source, `source` in the requests, `victim` (default: random addresses), `label` |
 //! | `naks` | `group`, `interface` (its address), `network` (a.b.c), `addresses` 1 to 250 |
-//! | `reports` | `group`, `interface`, `network`, `addresses`, `groups` announced in place of reports (default: 0) |
+//! | `reports` | `group`, `interface`, `network`, `addresses`, `groups` announced instead (default: 0) |
 //! | `garbage` | `to` group or host, `from` address and port, `bytes` of a datagram |
 //!
 //! `rate` (datagrams a second) and `seconds` apply to each. The last line of output has the datagrams and the

@@ -9,7 +9,7 @@ Examples:
   headwater keygen                    the key that `send` signs by; prints the public key
   headwater keygen news.key           another key, for --sign, with news.key.pub for receivers' --trust";
 
-/// How a sender signs.
+/// Signature options of a sender.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Keys")]
 pub struct SignArgs {

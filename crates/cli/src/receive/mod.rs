@@ -36,9 +36,9 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
     let mut events = Events::open(&args.output, "headwater receive")?;
-    let write = senders.written().into_iter().collect();
     let mut session = listen(args, capture.as_ref(), senders.trust.clone())?;
-    confine(&args.confine, &Paths { folder: Some(args.out.clone()), write, ..Paths::default() })?;
+    let folders = senders.folder().into_iter().chain([args.out.clone()]).collect();
+    confine(&args.confine, &Paths { folders, ..Paths::default() })?;
     session.open_folder().map_err(|error| receiving_failed(args, error))?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, session, &senders, &shutdown, &screen, &mut events));

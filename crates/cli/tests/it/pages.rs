@@ -12,7 +12,10 @@ use headwater_cli::Cli;
 use headwater_proto::control::Rules;
 use headwater_proto::controls::{CONTROLS, Network, Parameter, Unit};
 
-const EVENTS: &str = include_str!("../../../proto/src/eventlog.rs");
+const EVENTS: &str = concat!(
+    include_str!("../../../proto/src/eventlog.rs"),
+    include_str!("../../../proto/src/eventlog/records.rs")
+);
 const FDT: &str = include_str!("../../../wire/src/fdt/xml.rs");
 
 fn docs() -> PathBuf {

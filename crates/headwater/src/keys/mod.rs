@@ -203,6 +203,7 @@ impl Signer for SenderKey {
 }
 
 /// Check of Ed25519 signatures.
+#[derive(Debug)]
 pub(crate) struct Ed25519;
 
 impl Verifier for Ed25519 {

@@ -4,13 +4,12 @@
 //! second before the packet leaves, at the instant that the schedule sets. So a manifest can list packets
 //! that leave later, and no departure is delayed. Packets of any other control are signed one by one.
 
-use core::fmt;
 use std::collections::VecDeque;
 
 use headwater_wire::auth::{AUTH_BYTES, KEY_BYTES, MANIFEST_TAGS_MAX, TAG_BYTES};
 
+use super::Signer;
 use super::signing::{PLANNED, PLANNED_MAX, SigningConfig, SigningEnd, Slot};
-use super::{PublicKey, SIGNATURE_BYTES, Signer};
 use crate::machine::{ChannelId, Ecn};
 use crate::pacing::BURST;
 use crate::time::{Duration, Instant};
@@ -51,39 +50,16 @@ pub(crate) fn lead(rate: f64, channels: u16) -> Duration {
 }
 
 /// Key and parameters by which a sender signs a session.
+#[derive(Debug)]
 pub struct Signing {
     config: SigningConfig,
-    signer: BoxedSigner,
+    signer: Box<dyn Signer + Send>,
 }
 
 impl Signing {
     /// Signs a session by this key.
     pub fn new(config: SigningConfig, signer: Box<dyn Signer + Send>) -> Self {
-        Self { config, signer: BoxedSigner(signer) }
-    }
-}
-
-impl fmt::Debug for Signing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signing").finish_non_exhaustive()
-    }
-}
-
-struct BoxedSigner(Box<dyn Signer + Send>);
-
-impl fmt::Debug for BoxedSigner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BoxedSigner").finish_non_exhaustive()
-    }
-}
-
-impl Signer for BoxedSigner {
-    fn public_key(&self) -> PublicKey {
-        self.0.public_key()
-    }
-
-    fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES] {
-        self.0.sign(message)
+        Self { config, signer }
     }
 }
 
@@ -108,7 +84,7 @@ struct Waiting {
 /// Memory: at most [`WAITING_MAX`] packets.
 #[derive(Debug)]
 pub(crate) struct SigningLine {
-    end: SigningEnd<BoxedSigner>,
+    end: SigningEnd<Box<dyn Signer + Send>>,
     is_on_request: bool,
     lead: Duration,
     /// Time of the control; `None` before the first poll.

@@ -29,7 +29,7 @@ pub use waiting::{Origin, UNSIGNED_TIME, WAITING_BYTES_MAX, WAITING_TIME};
 pub const SIGNATURE_BYTES: usize = 64;
 
 /// Holder of a private key.
-pub trait Signer {
+pub trait Signer: core::fmt::Debug {
     /// Returns the public key.
     fn public_key(&self) -> PublicKey;
 
@@ -38,10 +38,26 @@ pub trait Signer {
 }
 
 /// Check of signatures.
-pub trait Verifier {
+pub trait Verifier: core::fmt::Debug {
     /// Returns whether the holder of `key` signed the message. The check is strict: no weak key, and a single
     /// signature for each message and key.
     fn verify(&self, key: &PublicKey, message: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool;
+}
+
+impl<T: Signer + ?Sized> Signer for Box<T> {
+    fn public_key(&self) -> PublicKey {
+        (**self).public_key()
+    }
+
+    fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES] {
+        (**self).sign(message)
+    }
+}
+
+impl<T: Verifier + ?Sized> Verifier for Box<T> {
+    fn verify(&self, key: &PublicKey, message: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool {
+        (**self).verify(key, message, signature)
+    }
 }
 
 /// Signatures for simulations: their length is that of Ed25519, but anybody can make them.

@@ -1,6 +1,7 @@
 //! The signing end: stands behind a sender and decides for each packet between a signature and a tag in
 //! manifests.
 
+use core::fmt;
 use std::collections::VecDeque;
 
 use headwater_wire::auth::{self, Authentication, DEPTH_MAX, Node, SenderKey, Tag, insert_manifest};
@@ -22,7 +23,7 @@ pub const PLANNED_MAX: usize = 1 << 13;
 const LISTED_MIN: u8 = 2;
 
 /// Configuration of a [`SigningEnd`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SigningConfig {
     tsi: u64,
     started: u32,
@@ -30,6 +31,16 @@ pub struct SigningConfig {
     secret: [u8; 32],
     is_on_request: bool,
     is_ephemeral: bool,
+}
+
+impl fmt::Debug for SigningConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SigningConfig")
+            .field("tsi", &self.tsi)
+            .field("started", &self.started)
+            .field("channels", &self.channels)
+            .finish_non_exhaustive()
+    }
 }
 
 impl SigningConfig {

@@ -1,7 +1,6 @@
 //! Common front end of file receivers and buffer receivers: the received session, its congestion control, and
 //! the queue of outputs.
 
-use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
@@ -70,6 +69,7 @@ pub enum SessionEvent {
 }
 
 /// Authentication of a received session: the senders to accept, and the check of signatures.
+#[derive(Debug)]
 pub struct Verifying {
     config: VerifyingConfig,
     verifier: Box<dyn Verifier + Send>,
@@ -80,32 +80,6 @@ impl Verifying {
     /// Verifies each packet of the session.
     pub fn new(config: VerifyingConfig, verifier: Box<dyn Verifier + Send>, seed: Seed) -> Self {
         Self { config, verifier, seed }
-    }
-}
-
-impl fmt::Debug for Verifying {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verifying").field("config", &self.config).finish_non_exhaustive()
-    }
-}
-
-/// Verifier behind a pointer.
-struct BoxedVerifier(Box<dyn Verifier + Send>);
-
-impl fmt::Debug for BoxedVerifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BoxedVerifier").finish_non_exhaustive()
-    }
-}
-
-impl Verifier for BoxedVerifier {
-    fn verify(
-        &self,
-        key: &PublicKey,
-        message: &[u8],
-        signature: &[u8; crate::auth::SIGNATURE_BYTES],
-    ) -> bool {
-        self.0.verify(key, message, signature)
     }
 }
 
@@ -239,7 +213,7 @@ impl OpenedPacket<'_> {
 pub(crate) struct Front<C, E> {
     pub(crate) control: C,
     pub(crate) listening: Listening,
-    auth: Option<Box<VerifyingFront<BoxedVerifier>>>,
+    auth: Option<Box<VerifyingFront<Box<dyn Verifier + Send>>>>,
     /// Whether the session's authentication was reported.
     has_told: bool,
     /// Whether an untrusted session was reported.
@@ -275,7 +249,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
     pub(crate) fn set_verifying(&mut self, verifying: Option<Verifying>) {
         self.auth = verifying.map(|Verifying { config, verifier, seed }| {
             let rng = seed.stream("verifying", 0);
-            let mut auth = VerifyingFront::new(config, BoxedVerifier(verifier), rng);
+            let mut auth = VerifyingFront::new(config, verifier, rng);
             // Each control begins with the base channel.
             auth.join(ChannelId::BASE);
             Box::new(auth)

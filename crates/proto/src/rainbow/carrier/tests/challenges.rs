@@ -73,8 +73,9 @@ fn a_source_that_is_started_again_is_asked_with_its_own_word() {
     assert!((1..=60).contains(&bed.sender.control().counters().challenged));
 }
 
-/// 100 000 requests a second, each from an address of its own, some with words: a receiver that comes then has
-/// its first packet within 2 s in each of 20 starts, and bytes to forged addresses are fewer than from them.
+/// 100 000 requests a second, each from an address of its own, some with words: a receiver that comes then
+/// has its first packet within 2 s in each of 20 starts, and fewer bytes go to forged addresses than come
+/// from them.
 #[test]
 fn a_new_receiver_is_served_beside_a_flood_from_forged_addresses() {
     let mut source = RainbowCarrierSender::new(guarded());
