@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the direction of dependencies, between crates and inside `proto`, and the purity of the protocol crates.
 
-    product (crates/):  wire, fec <- proto <- headwater <- cli
+    product (crates/):  wire, fec <- proto <- headwater <- web <- cli
     laboratory (lab/):  proto <- baselines <- netsim <- testbed, and lab/cli may use all of them
 
 Direction is read from what each Cargo.toml declares, of every kind (normal, dev, build), so that a test
@@ -28,17 +28,22 @@ MAY_USE = {
     "headwater-baselines": {"headwater-wire", "headwater-proto"},
     "headwater-netsim": {"headwater-wire", "headwater-fec", "headwater-proto", "headwater-baselines"},
     "headwater": {"headwater-wire", "headwater-fec", "headwater-proto"},
+    "headwater-web": {"headwater-proto", "headwater"},
     "headwater-testbed": {"headwater-proto", "headwater-netsim"},
     "headwater-attacks": {"headwater-wire"},
-    "headwater-cli": {"headwater-wire", "headwater-fec", "headwater-proto", "headwater"},
+    "headwater-cli": {"headwater-wire", "headwater-fec", "headwater-proto", "headwater", "headwater-web"},
 }
 for end in ("headwater-lab", "headwater-python"):
     MAY_USE[end] = set(MAY_USE)
 
+# The crate with an async runtime, and the runtime's crates.
+ASYNC_CRATE = "headwater-web"
+ASYNC = {"async-std", "axum", "hyper", "hyper-util", "smol", "tokio"}
+
 # Top-level modules of `proto`, from the bottom up. Neither the seam (`control`) nor `delivery` and `stream` can name a
 # control, because all controls stand above them.
 PROTO_MODULES = [
-    "time", "rate", "rng", "machine", "measure", "pacing", "queue", "egress", "admission", "rtt", "auth",
+    "time", "rate", "rng", "machine", "measure", "pacing", "queue", "egress", "admission", "rtt", "roster", "auth", "crypt",
     "control", "layering", "delivery", "stream",
     "fixed", "m2c", "webrc", "flid", "sim", "le_sbcc", "pgm", "bcfs", "rainbow",
     "controls", "described", "eventlog",
@@ -95,6 +100,8 @@ def wrong_arrows(packages):
             continue
         for dependency in package["dependencies"]:
             used = dependency["name"]
+            if used in ASYNC and name != ASYNC_CRATE:
+                yield f"{name} depends on {used}: {ASYNC_CRATE} alone has an async runtime"
             if used in names and used != name and used not in MAY_USE[name]:
                 yield f"{name} depends on {used} ({dependency['kind'] or 'normal'}): the layers forbid it"
 
@@ -181,7 +188,7 @@ def controls_named_elsewhere():
     """Controls that too many production files name: by their word, by their entry, or by their variant."""
     root = PROTO.parent.parent.parent
     table = (PROTO / "controls/mod.rs").read_text()
-    entries = re.findall(r"\w+", re.search(r"CONTROLS: &\[Control\] = &\[([^\]]*)\]", table)[1])
+    entries = re.findall(r"\w+", re.search(r"CONTROLS: &\[Control\] =\s+&\[([^\]]*)\]", table)[1])
     sources = {}
     for crate in sorted([*root.glob("crates/*/src"), *root.glob("lab/*/src")]):
         for start in (crate / "lib.rs", crate / "main.rs"):

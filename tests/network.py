@@ -137,7 +137,7 @@ class Program:
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
             # `ip netns exec` becomes the program: its process is ours to end.
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        self.cpu_seconds = None
+        self.cpu_seconds = self.memory_bytes = None
 
     def events(self):
         """The events printed so far; a line under way is left out."""
@@ -153,12 +153,12 @@ class Program:
             time.sleep(0.02)
 
     def has_ended(self):
-        """Takes the program's exit code and processor time once it has ended."""
+        """Takes the program's exit code, processor time and most memory once it has ended."""
         if self.process.returncode is None:
             pid, status, used = os.wait4(self.process.pid, os.WNOHANG)
             if pid != 0:
                 self.process.returncode = os.waitstatus_to_exitcode(status)
-                self.cpu_seconds = used.ru_utime + used.ru_stime
+                self.cpu_seconds, self.memory_bytes = used.ru_utime + used.ru_stime, 1024 * used.ru_maxrss
         return self.process.returncode is not None
 
     def end(self, patience_seconds=PATIENCE_SECONDS):

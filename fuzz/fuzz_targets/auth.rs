@@ -1,6 +1,8 @@
-//! What is read as EXT_AUTH, EXT_MANIFEST or EXT_KEY is written as an extension that reads the same.
+//! What is read as EXT_AUTH, EXT_MANIFEST, EXT_KEY or EXT_CRYPT is written as an extension that reads the
+//! same.
 #![no_main]
 use headwater_wire::auth::{Authentication, SenderKey, insert_manifest, manifest};
+use headwater_wire::crypt::Crypt;
 use headwater_wire::lct;
 use libfuzzer_sys::fuzz_target;
 
@@ -23,5 +25,9 @@ fuzz_target!(|bytes: &[u8]| {
         let end = key.insert(&mut buffer, HEADER.len()).expect("there is room");
         let again = lct::Packet::new_checked(&buffer[..end]).expect("a packet");
         assert_eq!(SenderKey::find(&again), Ok(Some(key)));
+    } else if let Ok(Some((crypt, _))) = Crypt::find(&packet) {
+        let range = crypt.insert(&mut buffer, HEADER.len()).expect("there is room");
+        let again = lct::Packet::new_checked(&buffer[..range.end]).expect("a packet");
+        assert_eq!(Crypt::find(&again), Ok(Some((crypt, range))));
     }
 });

@@ -12,7 +12,9 @@ import argparse
 import os
 import random
 import re
+import shlex
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +29,19 @@ MB = 1_000_000
 HOSTS = ("sender", "relay", "receiver", "late", "victim", "forger")
 GROUP = "239.255.72.87"
 PORT = 7287
+# Most time of a signed session.
+PATIENCE_SECONDS = 150
+# A group whose senders receivers remember.
+KNOWN_GROUP = "239.255.72.99:7287"
+# Controls of signed sessions that are attacked, at 20 Mbit/s: options, and groups that the forger hears.
+SIGNED = {
+    "fixed": (("--rate", "20M"), 1),
+    "m2c": (("--max-rate", "20M"), 8),
+    "webrc": (("--max-rate", "20M"), 8),
+    "flid-dl": (("--max-rate", "20M"), 8),
+}
+# Counters of packets that no trusted sender has sent.
+STRANGE = ("forged", "unlisted", "replayed", "untrusted", "over_budget", "foreign")
 FRAME_BYTES = 14 + 20 + 8
 
 
@@ -36,6 +51,10 @@ class Bed(Network):
     def __init__(self, folder, binary, forger):
         super().__init__("hwatk")
         self.folder, self.binary, self.forger, self.runs = folder, binary, forger, 0
+        # Keys and known senders of this bed alone.
+        for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+            os.environ[variable] = str(folder)
+        self.key = folder / "headwater" / "id_ed25519.pub"
 
     def __enter__(self):
         super().__enter__()
@@ -128,6 +147,224 @@ def memory(program):
     lines = Path(f"/proc/{program.process.pid}/status").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     return [int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM")]
+
+
+def summary(receiver):
+    """The last counters of a receiver, those of dropped packets among them."""
+    told = [event for event in receiver.events() if event["event"] in ("session:progress", "session:ended")]
+    return told[-1] if told else {}
+
+
+def strange(receiver):
+    """Packets that a receiver has dropped as those of no trusted sender."""
+    return sum(summary(receiver).get("dropped_for", {}).get(reason, 0) for reason in STRANGE)
+
+
+def is_whole(receiver, path):
+    """Whether a receiver has ended with the true content, and no other file is in its folder."""
+    files = [file for file in receiver.out_folder.iterdir() if not file.name.startswith(".")]
+    return receiver.process.returncode == 0 and [file.name for file in files] == [path.name] and files[0].read_bytes() == path.read_bytes()
+
+
+class Signed:
+    """A signed session by default options with two receivers that trust its key: one before the session begins, one a second into it."""
+
+    def __init__(self, bed, control, size, attack=None):
+        options, groups = SIGNED[control]
+        self.path, group = bed.file(size), f"{GROUP}:{PORT}"
+        if not bed.key.exists():
+            bed.run("sender", bed.binary, "keygen")
+        attacks = attack(bed, {"group": group, "interface": bed.address("forger"), "groups": groups, "seconds": PATIENCE_SECONDS}) if attack else []
+        trust = ("--group", group, "--trust", str(bed.key))
+        early = bed.receive("receiver", *trust)
+        early.wait_for("its start", lambda events: any(event["event"] == "session:started" for event in events))
+        sender, began = bed.send(self.path, control, *options, "--group", group), time.monotonic()
+        time.sleep(1)
+        late = bed.receive("late", *trust)
+        self.receivers, self.seconds = {"early": (early, began), "late": (late, time.monotonic())}, {}
+        while len(self.seconds) < len(self.receivers) and time.monotonic() < began + PATIENCE_SECONDS:
+            for name, (receiver, since) in self.receivers.items():
+                if name not in self.seconds and receiver.has_ended():
+                    self.seconds[name] = time.monotonic() - since
+            time.sleep(0.01)
+        for program in attacks:
+            check(not program.has_ended(), f"{program.name} ended: {program.complaint()}")
+        for program in (sender, *attacks):
+            program.kill()
+        for receiver, _ in self.receivers.values():
+            if not receiver.has_ended():
+                receiver.signal(signal.SIGINT)
+                receiver.end()
+
+    def cpu(self, name):
+        return self.receivers[name][0].cpu_seconds
+
+    def memory(self, name):
+        return self.receivers[name][0].memory_bytes
+
+
+CLEAN = {}
+
+
+def beside(bed, full, control, what, attack):
+    """What must hold of a signed session beside an attack; and the run."""
+    size = file_bytes(full)
+    if control not in CLEAN:
+        CLEAN[control] = Signed(bed, control, size)
+        check(len(CLEAN[control].seconds) == 2, f"{control}: a clean session ends within {PATIENCE_SECONDS} s")
+    clean, run = CLEAN[control], Signed(bed, control, size, attack)
+    holds = []
+    for name, (receiver, _) in run.receivers.items():
+        seconds, bar = run.seconds.get(name, PATIENCE_SECONDS), max(1.1 * clean.seconds[name], clean.seconds[name] + 1)
+        beginning = f"{control}, {what}, {name} receiver"
+        last = summary(receiver)
+        dropped = {reason: count for reason, count in last.get("dropped_for", {}).items() if count > 0}
+        print(f"  {beginning}: {seconds:.1f} s, clean {clean.seconds[name]:.1f} s, {receiver.cpu_seconds:.1f} s of processor time")
+        print(f"    {last.get('lost')} packets lost, {last.get('kernel_drops')} for want of buffer; dropped: {dropped}")
+        holds += [
+            (f"{beginning}: the file is whole, and nothing else came", is_whole(receiver, run.path)),
+            (f"{beginning}: the attack reached it: {strange(receiver)} packets dropped", strange(receiver) > 0),
+            (f"{beginning}: {seconds:.1f} s, at most {bar:.1f} s", seconds <= bar, parts.BUSY),
+        ]
+    return holds, run
+
+
+def file_bytes(full):
+    return (10 if full else 2) * MB
+
+
+def over_controls(full, *short):
+    """The controls of a row: all in the full form."""
+    return SIGNED if full else short
+
+
+def own_content(bed, full):
+    """L: a forged FDT that gives the file's name five bytes, and the five bytes: neither stops a receiver nor gives it a foreign byte"""
+    holds = []
+    for control in over_controls(full, "fixed"):
+        attack = lambda bed, values: [bed.forge("descriptions", **values, name=bed.file(file_bytes(full)).name, rate=40)]
+        holds += beside(bed, full, control, "20 forged FDTs a second", attack)[0]
+    return holds
+
+
+def pollution(bed, full):
+    """L: forged symbols of the session's blocks"""
+    holds = []
+    for control in over_controls(full, "m2c"):
+        for count in (100, 100_000) if full else (10_000,):
+            attack = lambda bed, values: [bed.forge("symbols", **values, rate=count)]
+            holds += beside(bed, full, control, f"{count} forged symbols a second", attack)[0]
+    return holds
+
+
+def first_session(bed, full):
+    """L: another session on the group, from before the true one on: of another TSI, and signed with another key"""
+    holds = []
+    foreign = bed.folder / "foreign"
+    bed.run("sender", bed.binary, "keygen", foreign)
+
+    def another_key(bed, values):
+        other = bed.file(1 * MB)
+        sender = bed.headwater("forger", "send", "--rate", "1M", "--sign", str(foreign), "--group", values["group"], str(other))
+        sender.wait_for("its start", lambda events: any(event["event"] == "session:started" for event in events))
+        return [sender]
+
+    for control in over_controls(full, "m2c"):
+        name = bed.file(file_bytes(full)).name
+        another_tsi = lambda bed, values: [bed.forge("descriptions", **values, name=name, session=1, rate=10)]
+        holds += beside(bed, full, control, "5 packets a second of another TSI", another_tsi)[0]
+        holds += beside(bed, full, control, "a session of another key", another_key)[0]
+    return holds
+
+
+def numbers(bed, full):
+    """L: random sequence numbers for the congestion control"""
+    holds = []
+    for control in over_controls(full, "m2c"):
+        holds += beside(bed, full, control, "50 random numbers a second", lambda bed, values: [bed.forge("numbers", **values, rate=50)])[0]
+    return holds
+
+
+def closes_and_replays(bed, full):
+    """L: the close flag, and packets of the session again"""
+    holds = []
+    for control in over_controls(full, "fixed"):
+        attack = lambda bed, values: [bed.forge("closes", **values, rate=20), bed.forge("replays", **values, rate=2_000)]
+        holds += beside(bed, full, control, "20 closing packets and 2000 replays a second", attack)[0]
+    return holds
+
+
+def old_session(bed, full):
+    """L: a recording of an earlier session of the same key: refused by a receiver that heard the later one"""
+    path, record = bed.file(1 * MB), str(bed.folder / "recording")
+    options = ("--rate", "8M", "--group", KNOWN_GROUP)
+
+    def received(*more):
+        receiver = bed.receive("receiver", "--group", KNOWN_GROUP, *more)
+        return receiver, receiver.end()
+
+    recorder = bed.forge("record", group=KNOWN_GROUP, interface=bed.address("forger"), file=record, seconds=4)
+    earlier = bed.send(path, "fixed", *options)
+    check(recorder.end() == 0, f"{recorder.name}: {recorder.complaint()}")
+    earlier.kill()
+    later = bed.send(path, "fixed", *options)
+    _, code = received()
+    later.kill()
+    holds = [(f"the later session is received (exit code {code})", code == 0)]
+    replay = bed.forge("recording", interface=bed.address("forger"), file=record, rate=700, seconds=60)
+    refused, code = received("--timeout", "5s")
+    nothing = not [file for file in refused.out_folder.iterdir() if not file.name.startswith(".")]
+    holds.append((f"the recording alone: exit code {code}, {strange(refused)} packets dropped", code == 8 and nothing and strange(refused) > 0))
+    last = bed.send(path, "fixed", *options)
+    beside, code = received()
+    replay.kill()
+    last.kill()
+    holds.append((f"a session beside the recording: exit code {code}, {strange(beside)} packets dropped", is_whole(beside, path) and strange(beside) > 0))
+    return holds
+
+
+def signatures(bed, full):
+    """L: 40 000 forged signatures a second: at most 0.3 of a core and 8 MiB more, and a late receiver verifies its first packet within 2 s"""
+    count = 40_000 if full else 10_000
+    holds = []
+    for control in over_controls(full, "fixed"):
+        attack = lambda bed, values: [bed.forge("signatures", **values, rate=count)]
+        more, run = beside(bed, full, control, f"{count} forged signatures a second", attack)
+        holds += more
+        clean = CLEAN[control]
+        for name, seconds in run.seconds.items():
+            cpu, memory = (run.cpu(name) - clean.cpu(name)) / seconds, run.memory(name) - clean.memory(name)
+            holds += [
+                (f"{control}, {name}: {cpu:.2f} of a core more, at most 0.3", cpu <= 0.3, parts.BUSY),
+                (f"{control}, {name}: {memory / MB:.1f} MB more memory", memory <= 8 << 20),
+            ]
+        holds += late_starts(bed, full, control, count)
+    return holds
+
+
+def late_starts(bed, full, control, count):
+    """Receivers that start beside a flood of signatures, one after the other."""
+    options, groups = SIGNED[control]
+    group, starts = f"{GROUP}:{PORT}", 100 if full else 10
+    values = {"group": group, "interface": bed.address("forger"), "groups": groups}
+    forger = bed.forge("signatures", **values, rate=count, seconds=600)
+    sender = bed.send(bed.file(200 * MB), control, *options, "--group", group)
+    time.sleep(1)
+    waits = []
+    for _ in range(starts):
+        receiver = bed.receive("late", "--group", group, "--trust", str(bed.key))
+        verified = []
+        while not verified and time.monotonic() < receiver.began + 10:
+            time.sleep(0.01)
+            verified = [event["time"] / 1000 for event in receiver.events() if event["event"] == "session:verified"]
+        waits.append(verified[0] if verified else 10)
+        receiver.kill()
+    forger.kill()
+    sender.kill()
+    waits.sort()
+    in_time = sum(wait <= 2 for wait in waits)
+    print(f"  {control}: first verified packet of {starts} late receivers: median {waits[starts // 2]:.2f} s, last {waits[-1]:.2f} s")
+    return [(f"{control}: {in_time} of {starts} late receivers have their first verified packet within 2 s", in_time >= 0.95 * starts, parts.BUSY)]
 
 
 def amplifier(bed, full):
@@ -263,15 +500,22 @@ def sim_joins(bed, full):
 
 def garbage(bed, full):
     """random bytes on the group, in the sender's name: the file comes whole"""
-    receiver = bed.receive("receiver", "--group", f"{GROUP}:{PORT}")
-    attack = bed.forge(
-        "garbage", to=f"{GROUP}:{PORT}", **{"from": f"{bed.address('sender')}:9"}, bytes=20, rate=100_000 if full else 10_000, seconds=60
-    )
-    sender = bed.send(bed.file(5 * MB), "m2c", "--group", f"{GROUP}:{PORT}")
-    code = receiver.end(patience_seconds=90)
-    sender.kill()
-    attack.kill()
-    return [(f"the file is whole (exit code {code})", code == 0), (f"{receiver.cpu_seconds:.1f} s of processor time", receiver.cpu_seconds < 20)]
+    holds = []
+    for size in (20, 1400) if full else (20,):
+        receiver = bed.receive("receiver", "--group", f"{GROUP}:{PORT}")
+        values = {"to": f"{GROUP}:{PORT}", "from": f"{bed.address('sender')}:9", "interface": bed.address("forger"), "bytes": size}
+        attack = bed.forge("garbage", **values, rate=100_000 if full else 10_000, seconds=60)
+        sender, began = bed.send(bed.file(5 * MB), "m2c", "--group", f"{GROUP}:{PORT}"), time.monotonic()
+        code = receiver.end(patience_seconds=90)
+        cores = receiver.cpu_seconds / (time.monotonic() - began)
+        check(not attack.has_ended(), f"{attack.name} ended: {attack.complaint()}")
+        sender.kill()
+        attack.kill()
+        holds += [
+            (f"{size} bytes: the file is whole (exit code {code})", code == 0),
+            (f"{size} bytes: {cores:.2f} of a core, at most 0.5", cores <= 0.5, parts.BUSY),
+        ]
+    return holds
 
 
 def opened(trace):
@@ -288,37 +532,57 @@ def opened(trace):
 
 
 def confined(bed, full):
-    """a sender and a receiver under strace: after start each opens files in its folders alone, and starts no program"""
+    """each command under strace: after start it opens files in its folders alone, and starts no program"""
     path = bed.file(1 * MB)
-    traces = {host: bed.folder / f"{host}.strace" for host in ("sender", "receiver")}
+    programs = {}
 
-    def traced(host, *arguments):
+    def traced(host, name, *arguments):
         calls = "trace=openat,openat2,open,creat,execve,execveat,landlock_restrict_self"
-        command = ["strace", "-f", "-qq", "-y", "-e", calls, "-o", str(traces[host]), bed.binary, *arguments]
-        return bed.start(host, "traced", bed.folder, command)
+        trace = ["strace", "-f", "-qq", "-y", "-e", calls, "-o", str(bed.folder / f"{name}.strace")]
+        command = shlex.join([*trace, "timeout", "--signal=INT", "9", bed.binary, *arguments])
+        programs[name] = bed.start(host, name, bed.folder, ["sh", "-c", f"exec {command} < '{path}'"])
 
-    out = bed.folder / "out"
-    receiver = traced("receiver", "receive", "--group", f"{GROUP}:{PORT}", "--out", str(out))
-    sender = traced("sender", "send", "--group", f"{GROUP}:{PORT}", "--duration", "6s", str(path))
-    check(receiver.end() == 0, f"{receiver.name}: {receiver.complaint()}")
-    check(sender.end() == 0, f"{sender.name}: {sender.complaint()}")
+    out, group = bed.folder / "out", f"{GROUP}:{PORT}"
+    traced("receiver", "receiver", "receive", "--group", group, "--out", str(out))
+    traced("sender", "sender", "send", "--group", group, "--duration", "6s", str(path))
+    traced("receiver", "pgm-receiver", "pgm", "receive", "--framing", "bytes", "--out", str(bed.folder / "messages"))
+    traced("sender", "pgm-sender", "pgm", "send", "--framing", "bytes", "--max-rate", "4M")
+    traced("relay", "relay", "relay")
+    bed.send(path, "rainbow")
+    by_request = bed.receive("late", "--ask", bed.address("sender"), "--via", bed.address("relay"))
+    check(by_request.end() == 0, f"{by_request.name}: {by_request.complaint()}")
+    for program in programs.values():
+        # 124 is of `timeout`, which interrupts programs that do not end by themselves.
+        check(program.end() in (0, 124), f"{program.name}: {program.complaint()}")
     system = ("/proc", "/sys", "/dev/urandom")
     # A session records its start beside the key that signs it.
     config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     record = f"{config}/headwater/id_ed25519.started"
-    holds = [("the file is whole", (out / path.name).read_bytes() == path.read_bytes())]
-    for host, own in (("sender", (str(path), tempfile.gettempdir(), record)), ("receiver", (str(out),))):
-        paths, is_confined, starts = opened(traces[host])
+    came = [out / path.name, bed.folder / "messages", by_request.out_folder / path.name]
+    holds = [("files and messages are whole", all(copy.read_bytes() == path.read_bytes() for copy in came))]
+    folders = {"sender": (str(path), tempfile.gettempdir(), record), "receiver": (str(out),), "pgm-receiver": (str(bed.folder / "messages"),)}
+    for host in programs:
+        own = folders.get(host, ())
+        paths, is_confined, starts = opened(bed.folder / f"{host}.strace")
         outside = [name for name in paths if not any(name == of or name.startswith(of + "/") for of in (*system, *own))]
         holds += [
             (f"{host}: is confined", is_confined),
             (f"{host}: of {len(paths)} files opened, these are outside of its folders: {', '.join(sorted(set(outside))) or 'none'}", not outside),
             (f"{host}: programs started: {starts}", starts == 0),
         ]
+    for unit in sorted((Path(__file__).resolve().parents[2] / "packaging").glob("**/*.service")):
+        exposure = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=20", unit], capture_output=True)
+        holds.append((f"{unit.name}: systemd-analyze finds an exposure of at most 2.0", exposure.returncode == 0))
     return holds
 
 
-ATTACKS = {attack.__name__: attack for attack in (amplifier, keep_out, naks, sim_reports, sim_joins, garbage, confined)}
+ATTACKS = {
+    attack.__name__: attack
+    for attack in (
+        own_content, pollution, first_session, numbers, closes_and_replays, old_session, signatures,
+        amplifier, keep_out, naks, sim_reports, sim_joins, garbage, confined,
+    )
+}
 
 
 def main():
@@ -330,7 +594,7 @@ def main():
     options = parser.parse_intermixed_args()
     if unknown := [name for name in options.attacks if name not in ATTACKS]:
         parser.error(f"'{unknown[0]}' is no attack; there are {', '.join(ATTACKS)}")
-    require_root("ip", "strace")
+    require_root("ip", "strace", "systemd-analyze")
 
     def call(attack):
         with tempfile.TemporaryDirectory(prefix="headwater-attacks-") as folder:

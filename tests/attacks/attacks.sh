@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Attacks in namespaces, each with its bar: attacks.py says what must hold. Needs root. The short form takes some
-# 100 s, and judges what is certain on a busy machine, too; the full one judges every bar.
+# 170 s, and judges what is certain on a busy machine, too; the full one judges every bar.
 #
-#   tests/attacks/attacks.sh [--full] [amplifier|keep_out|naks|sim_reports|sim_joins|garbage|confined ...]
+#   tests/attacks/attacks.sh [--full] [ATTACK...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -23,7 +23,6 @@ import parts
 from network import Failed, Network, check, require_root
 
 MB = 1_000_000
-SYMBOL_BYTES = 1_408
 RATE = "1G"
 LOSS = 0.1
 LIMIT = 1.3
@@ -108,7 +107,8 @@ def transfer(binary, folder, megabytes, burst_seconds, seed, limit):
         # As the sender counts them, ten times a second, until the file has its name: with the time that the last blocks take.
         reports = [event for event in sender.events() if event["event"] == "session:progress" and event["time"] <= ended["time"]]
         check(reports, "the sender says nothing")
-        symbols = megabytes * MB / SYMBOL_BYTES
+        # The payload share of the session: a signed packet carries fewer bytes.
+        symbols = ended["symbols_total"]
         over, whole = needed * (1 - max(LOSS, loss)) / symbols, reports[-1]["packets"] * (1 - LOSS) / symbols
         print(
             f"  {megabytes} MB, bursts of {1e3 * burst_seconds:.0f} ms, seed {seed}: {over:.3f} of the least packets until nothing was missing, "

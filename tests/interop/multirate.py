@@ -5,12 +5,13 @@
 What near and far are, routing.py says. What must hold is checked at the end of each part, and what was measured is printed
 whatever it is.
 
-usage: multirate.py BINARY [--full] [--control m2c|webrc|flid-dl|le-sbcc|le-sbcc-tfrc] [--routing auto|bridge|frr] [PART...]
+usage: multirate.py BINARY [--full] [--control m2c|webrc|flid-dl|le-sbcc|le-sbcc-tfrc] [--routing auto|bridge|igmpv2|frr] [PART...]
 
-parts: links tcp shared small naks
+parts: links tcp shared small naks leave senders
 """
 
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -24,7 +25,6 @@ from network import Failed, Network, check, require_root
 from routing import OFFLOADS, ROUTING, missing
 
 MB = 1_000_000
-GROUP = "232.72.87.1:7287"
 QUEUE_PACKETS = 25
 # Bytes captured of a packet: its headers.
 SNAP_BYTES = 96
@@ -71,6 +71,7 @@ class Bed(Network):
     def build(self):
         for host in ("near", "far", *self.sides):
             self.add_host(host)
+            self.routing.prepare(self, host)
             self.run(host, "sysctl", "-q", "-w", "net.ipv4.tcp_congestion_control=reno", "net.ipv4.tcp_no_metrics_save=1")
         self.routing.build(self)
         for host, rate in self.links.items():
@@ -111,18 +112,25 @@ class Bed(Network):
 
     def session(self, file, max_mbit, receivers):
         """Starts receivers, then the sender."""
-        self.run_number += 1
-        started = {}
-        for host in receivers:
-            out = self.folder / f"{self.run_number}-{host}"
-            options = ["--json", "--quiet", "--interface", "eth0", "--group", GROUP, "--source", self.address("source"), "--timeout", "60s"]
-            command = [*NICE, self.binary, "receive", *options, "--out", out]
-            started[host] = self.start(host, f"{self.run_number}", self.folder, command)
+        started = {host: self.receive(host, "source") for host in receivers}
         for program in started.values():
             program.wait_for("its join", lambda events: any(event["event"] == "channel:joined" for event in events))
-        options = ["--json", "--quiet", "--interface", "eth0", "--group", GROUP, "--ttl", 8, "--max-rate", f"{max_mbit}M"]
+        return self.send("source", file, max_mbit), started
+
+    def receive(self, host, source):
+        self.run_number += 1
+        out = self.folder / f"{self.run_number}-{host}"
+        options = ["--json", "--quiet", "--interface", "eth0", "--group", self.routing.group, "--source", self.address(source)]
+        command = [*NICE, self.binary, "receive", *options, "--timeout", "60s", "--out", out]
+        program = self.start(host, f"{self.run_number}", self.folder, command)
+        program.folder = out
+        return program
+
+    def send(self, host, file, max_mbit):
+        self.run_number += 1
+        options = ["--json", "--quiet", "--interface", "eth0", "--group", self.routing.group, "--ttl", 8, "--max-rate", f"{max_mbit}M"]
         command = [*NICE, self.binary, "send", *options, "--congestion-control", self.control, file]
-        return self.start("source", f"send-{self.run_number}", self.folder, command), started
+        return self.start(host, f"send-{self.run_number}", self.folder, command)
 
     def tcp(self, host, number_of_bytes):
         """A TCP flow from the rival to a host."""
@@ -316,7 +324,64 @@ def naks(make, folder, full):
     ]
 
 
-PARTS = {"links": links, "tcp": tcp, "shared": shared, "small": small, "naks": naks}
+def leave(make, folder, full):
+    """A receiver that ends, and one that is killed: the link is quiet soon after."""
+    with make(None, {"ended": 8, "killed": 8}) as bed:
+        bed.build()
+        sender, receivers = bed.session(content(folder, 100), 40, bed.links)
+        for program in receivers.values():
+            program.wait_for("a rate", lambda events: any(event["event"] == "session:progress" and event["packets"] > 500 for event in events))
+        version = re.search(r"eth0 .*V(\d)", receivers["ended"].net("igmp"))[1]
+        seconds = {}
+        for host, number in (("ended", signal.SIGINT), ("killed", signal.SIGKILL)):
+            receivers[host].signal(number)
+            receivers[host].end()
+            seconds[host] = quiet_after(bed, host)
+        stop(sender)
+    print("  quiet after", ", ".join(f"{value:.1f} s ({host})" for host, value in seconds.items()))
+    return [
+        ("the hosts speak the network's version of IGMP", int(version) == bed.routing.igmp_version),
+        (f"both links are quiet within {bed.routing.leave_seconds} s", max(seconds.values()) <= bed.routing.leave_seconds),
+    ]
+
+
+def quiet_after(bed, host):
+    """Seconds until less than 50 kB/s come to a host."""
+    began = time.monotonic()
+    count = lambda: int(bed.run(host, "cat", "/sys/class/net/eth0/statistics/rx_bytes"))
+    before = count()
+    while time.monotonic() < began + 20:
+        time.sleep(0.2)
+        now = count()
+        if now - before < 10_000:
+            break
+        before = now
+    return time.monotonic() - began
+
+
+def senders(make, folder, full):
+    """Two senders on one group: each receiver gets the file of the sender that it names, and no packet of the other one counts."""
+    megabytes = 2
+    files = {"source": folder / "ours.bin", "rival": folder / "theirs.bin"}
+    for number, file in enumerate(files.values()):
+        file.write_bytes(random.Random(number).randbytes(megabytes * MB))
+    with make(None, {"first": 20, "second": 20}) as bed:
+        bed.build()
+        wanted = {"first": "source", "second": "rival"}
+        receivers = {host: bed.receive(host, source) for host, source in wanted.items()}
+        for program in receivers.values():
+            program.wait_for("its join", lambda events: any(event["event"] == "channel:joined" for event in events))
+        sending = [bed.send(host, file, 16) for host, file in files.items()]
+        results = {host: whole(bed, program, None, 120) for host, program in receivers.items()}
+        stop(*sending)
+        for host, (seconds, ended) in results.items():
+            describe(host, seconds, ended, megabytes)
+        got = {host: next(file for file in program.folder.iterdir() if file.is_file()) for host, program in receivers.items()}
+    equal = all(got[host].read_bytes() == files[source].read_bytes() for host, source in wanted.items())
+    return [("each receiver has its sender's file", equal)]
+
+
+PARTS = {"links": links, "tcp": tcp, "shared": shared, "small": small, "naks": naks, "leave": leave, "senders": senders}
 SHORT = ("links", "shared", "naks")
 
 

@@ -84,8 +84,8 @@ def transfer(binary, folder, options, asked, megabytes, dropped_max=1.0):
 
 
 def levels(binary, folder, full):
-    """The default control up to 10 Gbit/s."""
-    return transfer(binary, folder, ["--max-rate", "10G"], 10_000_000_000, 1_000 if full else 60, DROPPED_MAX)
+    """All levels of the default control up to 10 Gbit/s."""
+    return transfer(binary, folder, ["--demand", "off", "--max-rate", "10G"], 10_000_000_000, 1_000 if full else 60, DROPPED_MAX)
 
 
 def rate(binary, folder, full):

@@ -65,10 +65,12 @@ SHORT = [
 
 # Controls whose receivers have every packet that is sent while they listen.
 ONE_RATE = ("fixed", "le-sbcc")
-# Most excess above the undisturbed receiver's, as a part of the content: under any control, and where receivers have every packet. Reed-Solomon: a gap of 50 packets takes one or two symbols of each of 45
-# blocks, and 20 gaps up to ten more of one block than of the mean. None: up to a cycle, whose last symbol may be the missing one.
+# Most excess above the undisturbed receiver's, as a part of the content: under any control, and where receivers have
+# every packet. Reed-Solomon: a gap of 50 packets takes one or two symbols of each of 45 blocks, and 20 gaps up to ten
+# more of one block than of the mean. Without a code there is no bound: a symbol that falls into a gap of each of two
+# cycles costs a third one.
 ANY_CONTROL = {"raptorq": 0.01, "ldpc-staircase": 0.01}
-AT_ONE_RATE = {"ldpc-triangle": 0.01, "rs": 0.08, "none": 1.05}
+AT_ONE_RATE = {"ldpc-triangle": 0.01, "rs": 0.08}
 
 
 def bound(control, code, fault):
@@ -76,7 +78,7 @@ def bound(control, code, fault):
     if fault == "restarted" and code != "raptorq":
         return None
     if control in ONE_RATE:
-        return (ANY_CONTROL | AT_ONE_RATE)[code]
+        return (ANY_CONTROL | AT_ONE_RATE).get(code)
     return ANY_CONTROL.get(code)
 
 

@@ -1,4 +1,4 @@
-"""How multicast gets from the near to the far side of a bed: switches that snoop IGMPv3, or routers that speak it and PIM.
+"""How multicast gets from the near to the far side of a bed: switches that snoop IGMPv3 or IGMPv2, or routers that speak IGMPv3 and PIM.
 
 Both have a port `bot` towards each other, and one for each of their hosts, by its name.
 """
@@ -21,6 +21,15 @@ class Bridges:
     """One subnet; the near bridge asks for members."""
 
     needs = ()
+    igmp_version = 3
+    group = "232.72.87.1:7287"
+    # The last member's leave: hundredths of a second between queries, their number, and whether a port waits for them.
+    last_member = (10, 3)
+    leaves_fast = True
+    leave_seconds = 1
+
+    def prepare(self, bed, host):
+        """Settings of a host before its interfaces."""
 
     def address(self, number):
         return f"10.87.0.{number}"
@@ -38,7 +47,7 @@ class Bridges:
         self.set_port(bed, "far", "bot", "multicast_router", 2)
         self.set_port(bed, "near", "bot", "multicast_router", 0)
         for host in bed.links:
-            self.set_port(bed, "far", host, "multicast_fast_leave", 1)
+            self.set_port(bed, "far", host, "multicast_fast_leave", int(self.leaves_fast))
 
     def settle(self, bed):
         # All ports are up: ask now. A switch forwards by what it has snooped only after the first response interval.
@@ -50,7 +59,7 @@ class Bridges:
         # Times in hundredths of a second.
         times = {
             "startup_query_interval": 50, "startup_query_count": 4, "query_interval": 500, "query_response_interval": 50,
-            "last_member_interval": 10, "last_member_count": 3, "hash_max": 16384, "igmp_version": 3, "snooping": 1,
+            "last_member_interval": self.last_member[0], "last_member_count": self.last_member[1], "hash_max": 16384, "igmp_version": self.igmp_version, "snooping": 1,
             "querier": int(is_querier),
         }
         options = [word for name, value in times.items() for word in (f"mcast_{name}", value)]
@@ -70,13 +79,33 @@ class Bridges:
         pass
 
 
+class OldBridges(Bridges):
+    """The same in IGMPv2, as some clouds' networks speak it: a join names no source, so that a link carries all senders of a group, and a
+    leave takes two queries, of a second each (RFC 2236, section 8)."""
+
+    igmp_version = 2
+    last_member = (100, 2)
+    leaves_fast = False
+    leave_seconds = 4
+    group = "239.72.87.1:7287"
+
+    def prepare(self, bed, host):
+        bed.run(host, "sysctl", "-q", "-w", "net.ipv4.conf.all.force_igmp_version=2", "net.ipv4.conf.default.force_igmp_version=2")
+
+
 class Routers:
     """A subnet for each link; both routers run FRR's zebra and pimd: IGMPv3 towards receivers, PIM-SSM between."""
 
+    igmp_version = Bridges.igmp_version
+    leave_seconds = Bridges.leave_seconds
+    group = Bridges.group
     needs = ("/usr/lib/frr/zebra", "/usr/lib/frr/pimd", "vtysh")
 
     def __init__(self):
         self.folder = None
+
+    def prepare(self, bed, host):
+        pass
 
     def address(self, number):
         return f"10.87.{number}.2"
@@ -145,7 +174,7 @@ class Routers:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-ROUTING = {"bridge": Bridges, "frr": Routers}
+ROUTING = {"bridge": Bridges, "igmpv2": OldBridges, "frr": Routers}
 
 
 def missing(name):

@@ -2,7 +2,7 @@
 # ZeroMQ's epgm:// subscribers (Debian's python3-zmq and libzmq5, OpenPGM inside), as they are, take a stream from `headwater pgm send`
 # through queues of 25 packets and random loss; and `headwater pgm receive` takes one from a ZeroMQ publisher. Needs root. What must hold is in epgm.py.
 #
-#   tests/interop/zmq.sh [--full] [--control le-sbcc|le-sbcc-tfrc] [bottleneck|slow|publisher ...]
+#   tests/interop/zmq.sh [--full] [--control le-sbcc|le-sbcc-tfrc|le-sbcc-sqrt|le-sbcc-iiad] [bottleneck|loss|slow|publisher ...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

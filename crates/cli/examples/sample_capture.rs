@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use etherparse::PacketBuilder;
 use headwater_wire::cci::WebrcCci;
-use headwater_wire::extensions::{ContentEncoding, FdtExtension, Seq, Time};
+use headwater_wire::extensions::{ContentEncoding, DemandEcho, FdtExtension, Levels, Members, Seq, Time};
 use headwater_wire::fti::Ldpc;
+use headwater_wire::rtt::LossClass;
 use headwater_wire::{Cci, Extensions, Fti, PayloadId, alc};
 use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
@@ -102,18 +103,25 @@ fn described() -> Vec<alc::Repr> {
     let fdt = FdtExtension { version: 2, instance_id: 0xABCDE };
     let all = Extensions {
         auth: false,
+        crypt: None,
         time: Some(time),
         fti: Some(fti),
         fdt: Some(fdt),
         content_encoding: Some(ContentEncoding::Gzip),
         seq: Some(seq),
         levels: None,
+        members: None,
     };
+    let members = Members { exponent: 2, is_awaiting: true, count: Members::rounded(1_234) };
+    let echo = DemandEcho { round: 13, is_open: true, level: 7, loss: LossClass::of(0.6) };
     vec![
         plain(),
         with(Extensions { time: Some(time), ..Extensions::default() }),
         with(Extensions { time: Some(Time { sct_low: None, ..time }), ..Extensions::default() }),
         with(Extensions { seq: Some(seq), ..Extensions::default() }),
+        with(Extensions { levels: Some(Levels { ceiling: 9, demand: None }), ..Extensions::default() }),
+        with(Extensions { levels: Some(Levels { ceiling: 9, demand: Some(echo) }), ..Extensions::default() }),
+        with(Extensions { members: Some(members), ..Extensions::default() }),
         with(Extensions { fti: Some(fti), ..Extensions::default() }),
         alc::Repr { toi: Some(0), ..with(all) },
         alc::Repr { close_object: true, ..plain() },

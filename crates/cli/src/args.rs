@@ -1,16 +1,19 @@
 //! Arguments of the command line. One definition feeds parsing, help, completions and the man pages.
 
 mod bench;
+mod groups;
 mod keys;
 mod pgm;
 mod relay;
 mod relay_sim;
+mod repair;
+mod roster;
 mod sim;
 pub mod values;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -22,12 +25,16 @@ use headwater_proto::{Rate, Size};
 
 use crate::capture::Capture;
 use crate::exit::Failure;
+use crate::keys::state_folder;
 
 pub use bench::{BenchArgs, BenchPart, MeasureArgs};
+pub use groups::GroupArgs;
 pub use keys::{KeygenArgs, SignArgs, TrustArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use relay::{QueueName, RelayArgs};
 pub use relay_sim::SimMarking;
+pub use repair::{Repair, RepairArgs, RepairServerArgs};
+pub use roster::RosterArgs;
 pub use sim::SimArgs;
 pub use values::Host;
 
@@ -47,11 +54,12 @@ Exit codes:
     2  usage: an option, a file name or a plan is wrong
     3  network: no such interface, no route, address in use; doctor found a problem
     4  nothing was received before the timeout, or not the session asked for
-    5  incomplete: the session ended, or fell silent, before every file was whole
+    5  incomplete: the session ended or fell silent before files or expected receivers were done
     6  verification failed: a file differs from the sender's digest and was discarded
     7  disk: a file could not be read or written
     8  packets arrived before the timeout, but no packet of a trusted sender
     9  a sender left out files that changed or became unreadable; all other files were sent
+   10  packets of a session arrived, but no content that a key of --group-key decrypts
   130  interrupted";
 
 const SEND_EXAMPLES: &str = "\
@@ -60,6 +68,7 @@ Examples:
   headwater send --max-rate 1G --duration 1h x.iso   the same, up to 1 Gbit/s, for an hour
   headwater send --passes 2 --rate 50M photos/       two passes over a folder
   headwater send --congestion-control rainbow x.iso  on request, by unicast, until interrupted
+  headwater send --expect hosts.txt image.iso        until each host of the file has everything
   headwater send --dry-run --rate 100M image.iso     show the packets and the duration; send nothing";
 
 const RECEIVE_EXAMPLES: &str = "\
@@ -119,7 +128,7 @@ pub enum Command {
     /// Relay requests of receivers to sources, and replies to receivers, on networks without multicast
     #[command(after_help = relay::EXAMPLES, after_long_help = long(relay::EXAMPLES))]
     Relay(Box<RelayArgs>),
-    /// Make a key that signs sessions
+    /// Make a key that signs sessions, or a group's key that encrypts sessions
     #[command(after_help = keys::KEYGEN_EXAMPLES)]
     Keygen(KeygenArgs),
     /// Show a sender and three receivers at work on this machine; needs no network and no root
@@ -167,7 +176,8 @@ pub struct SendArgs {
     #[arg(long, value_name = "NAME", value_parser = values::control())]
     pub congestion_control: Option<&'static Control>,
     /// Maximum rate of a receiver, which all channels together send; with le-sbcc and rainbow, maximum
-    /// sending rate, by default unlimited with rainbow [default: 100M]
+    /// sending rate, by default unlimited with rainbow
+    /// [default: the speed of the interface, at most 1G, and with --demand off, le-sbcc and sim 100M]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
     /// Minimum rate of a receiver: the rate of the base channel [default: 120k]; with le-sbcc, minimum
@@ -175,6 +185,13 @@ pub struct SendArgs {
     /// --max-rate]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub base_rate: Option<Rate>,
+    /// With m2c, webrc and flid-dl: `on` sends only the rates that receivers report by unicast, and
+    /// --idle-rate to all; `off` is for networks that carry no reports [default: on]
+    #[arg(long, value_name = "WHETHER", value_enum)]
+    pub demand: Option<Demand>,
+    /// With m2c, webrc and flid-dl: rate that is sent without reports of receivers [default: 1.2M]
+    #[arg(long, value_name = "RATE", value_parser = values::rate)]
+    pub idle_rate: Option<Rate>,
     /// With le-sbcc: follow the slowest receiver, however slow, as the control's paper has it. By default, a
     /// receiver that holds the rate at --base-rate for 10 s leaves the session for 5 minutes
     #[arg(long)]
@@ -182,6 +199,8 @@ pub struct SendArgs {
     /// With rainbow: address for requests; at most one of each IP version [default: all, port 7288]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::own_source)]
     pub listen: Vec<SocketAddr>,
+    #[command(flatten)]
+    pub groups: GroupArgs,
     #[command(flatten)]
     pub sim: SimArgs,
     /// Erasure code, by which receivers repair losses
@@ -191,7 +210,8 @@ pub struct SendArgs {
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Auto)]
     pub order: Order,
     /// Bytes of content in a packet
-    /// [default: 1344, or the most that the interface's MTU permits; 64 more with --no-sign]
+    /// [default: 1344, or the most that the interface's MTU permits; 64 more with --no-sign, 64 fewer with
+    /// --group-key]
     #[arg(long, value_name = "BYTES", value_parser = values::symbol_size)]
     pub symbol_size: Option<u16>,
     /// Session identifier, 1 to 4294967295; default: random
@@ -209,6 +229,10 @@ pub struct SendArgs {
     /// Folder for repair symbols on disk, as many bytes as the content; default: TMPDIR, else /tmp
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub temp_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub roster: RosterArgs,
+    #[command(flatten)]
+    pub repair: RepairServerArgs,
     /// Show the session and the duration; send nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -224,8 +248,13 @@ pub struct SendArgs {
 #[derive(Debug, Args)]
 pub struct ReceiveArgs {
     /// Folder for the files; created if missing. A file of the same name is replaced
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub out: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "to", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Write the session's single file to this block device or pipe; - is standard output. Blocks are written
+    /// once verified, to a pipe in order. --out then names the folder of working files [default: a folder of
+    /// the user's state]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub to: Option<PathBuf>,
     #[command(flatten)]
     pub network: NetworkArgs,
     #[command(flatten)]
@@ -238,7 +267,7 @@ pub struct ReceiveArgs {
     pub timeout: Option<Duration>,
     /// Request packets from this source, by address or name, by unicast; the source sends with
     /// --congestion-control rainbow
-    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt", "rules"])]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt", "rules", "name", "linger"])]
     pub ask: Option<SocketAddr>,
     /// With --ask: the nearest relay [default: requests go to the source]
     #[arg(long, value_name = "HOST[:PORT]", value_parser = values::relay, requires = "ask")]
@@ -256,12 +285,39 @@ pub struct ReceiveArgs {
     /// Rules by which a receiver of m2c or webrc changes its rate
     #[arg(long, value_name = "RULES", default_value = Rules::NAMES[0].0, value_parser = values::rules())]
     pub rules: Rules,
+    /// Send no reports: a sender without --demand off sends little, and no sender counts this receiver
+    #[arg(long)]
+    pub no_reports: bool,
+    /// Name in reports to the sender [default: the host's name, to senders of signed sessions alone]
+    #[arg(long, value_name = "NAME", value_parser = values::name, conflicts_with = "no_reports")]
+    pub name: Option<String>,
+    /// Wait at the end for this time at most until the sender knows that this receiver has ended
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::duration, conflicts_with = "no_reports")]
+    pub linger: Duration,
+    #[command(flatten)]
+    pub repair: RepairArgs,
     #[command(flatten)]
     pub confine: ConfineArgs,
     #[command(flatten)]
     pub keys: TrustArgs,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+impl ReceiveArgs {
+    /// Returns the place of the content: the folder, the device or the pipe.
+    pub fn place(&self) -> &Path {
+        self.to.as_deref().or(self.out.as_deref()).unwrap_or(Path::new("."))
+    }
+
+    /// Returns the folder of working files, which is also the place of the files without `--to`.
+    pub fn folder(&self) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| {
+            let state = state_folder().unwrap_or_else(|| std::env::temp_dir().join("headwater"));
+            let name = blake3::hash(self.place().as_os_str().as_encoded_bytes()).to_hex();
+            state.join("to").join(&name[..16])
+        })
+    }
 }
 
 /// `headwater demo`.
@@ -507,6 +563,15 @@ impl From<Fec> for headwater_fec::Scheme {
     }
 }
 
+/// Whether a sender follows its receivers' reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Demand {
+    /// Send what receivers report.
+    On,
+    /// Send all rates.
+    Off,
+}
+
 /// Order of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Order {
@@ -554,6 +619,8 @@ mod tests {
         assert_eq!(send.link.outage, OUTAGE_DEFAULT);
         assert_eq!((send.rate, send.congestion_control, send.fec), (None, None, Fec::Raptorq));
         assert_eq!(headwater::MAX_RATE_DEFAULT.as_bits(), 100_000_000);
+        assert_eq!(headwater::FAST_RATE_DEFAULT.as_bits(), 1_000_000_000);
+        assert_eq!((headwater::IDLE_RATE_DEFAULT.as_bits(), send.demand), (1_200_000, None));
         assert_eq!(headwater::BASE_RATE_DEFAULT.as_bits(), 120_000);
         assert_eq!((send.order, send.links), (Order::Auto, LinksName::Follow));
         assert!(send.passes.is_none() && send.duration.is_none() && send.network.interface.is_none());

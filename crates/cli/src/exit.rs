@@ -18,7 +18,8 @@ pub enum Exit {
     Network = 3,
     /// Nothing was received before the timeout.
     NothingReceived = 4,
-    /// The session ended, or fell silent, before every file was whole.
+    /// The session ended, or fell silent, before every file was whole; or a sender ended before all receivers
+    /// that it waits for had everything.
     Incomplete = 5,
     /// A file differs from the sender's digest.
     VerificationFailed = 6,
@@ -28,8 +29,24 @@ pub enum Exit {
     Untrusted = 8,
     /// Files that changed or became unreadable were left out; all other files were sent.
     LeftOut = 9,
+    /// Packets of a session arrived, but no content that a group key decrypts.
+    Unopened = 10,
     /// SIGINT or SIGTERM: 128 + SIGINT, as in shells.
     Interrupted = 130,
+}
+
+/// Returns what the exit code of a receiver means, in a few words.
+pub const fn meaning(code: u8) -> &'static str {
+    match code {
+        4 => "nothing was received",
+        5 => "the session ended before every file was whole",
+        6 => "a file differs from the sender's digest",
+        7 => "a file could not be written",
+        8 => "no packet of a trusted sender came",
+        10 => "no key decrypts the content",
+        130 => "interrupted",
+        _ => "another error",
+    }
 }
 
 impl From<Exit> for ExitCode {

@@ -1,15 +1,17 @@
 //! Keys of the command line: files of keys, `headwater keygen`, and the senders that a receiver knows.
 
+use std::cell::Cell;
 use std::env;
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use headwater::ReceiveUpdate;
 use headwater::keys::{
-    KeyError, KnownSender, KnownSenders, PublicKey, SenderKey, Trust, fingerprint, openssh, parse_trusted,
+    GroupKeys, KeyError, KnownSender, KnownSenders, PublicKey, SenderKey, Trust, TrustedKey, Unopened,
+    fingerprint, openssh, parse_trusted,
 };
+use headwater::{ReceiveSummary, ReceiveUpdate};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
@@ -26,7 +28,7 @@ fn folder() -> Option<PathBuf> {
 
 /// Returns the folder with the record of known senders, apart from private keys: a confined receiver may
 /// write there. `None` without a home.
-fn state_folder() -> Option<PathBuf> {
+pub fn state_folder() -> Option<PathBuf> {
     headwater_folder("XDG_STATE_HOME", ".local/state")
 }
 
@@ -39,6 +41,9 @@ fn headwater_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
 
 /// Makes a key.
 pub fn keygen(args: &KeygenArgs) -> Result<Exit, Failure> {
+    if let Some(path) = args.file.as_deref().filter(|_| args.group) {
+        return group_keygen(path, args.next);
+    }
     let path = match &args.file {
         Some(path) => path.clone(),
         None => default_key().ok_or_else(|| {
@@ -54,6 +59,47 @@ pub fn keygen(args: &KeygenArgs) -> Result<Exit, Failure> {
     written.or_exit(Exit::Other, "cannot write to standard output")?;
     eprintln!("wrote {} and {0}.pub, {}", path.display(), fingerprint(&key.public()));
     Ok(Exit::Ok)
+}
+
+/// Makes a group key, or adds the next key to a file.
+fn group_keygen(path: &Path, is_next: bool) -> Result<Exit, Failure> {
+    let keys = if is_next { GroupKeys::add_next(path) } else { GroupKeys::create(path) };
+    let keys = keys.map_err(failure)?;
+    let epochs: Vec<String> = keys.epochs().map(|epoch| epoch.to_string()).collect();
+    eprintln!(
+        "wrote {} with the key of epoch {}; copy the file to each member by a way that nobody else can read, \
+         to senders last",
+        path.display(),
+        epochs.join(" and ")
+    );
+    Ok(Exit::Ok)
+}
+
+/// Reads the file of `--group-key`.
+pub fn group_key(path: Option<&Path>) -> Result<Option<GroupKeys>, Failure> {
+    path.map(GroupKeys::load).transpose().map_err(failure)
+}
+
+/// Returns the reason why the content of a session is not taken, and advice.
+pub fn not_opened(reason: Unopened, has_group_key: bool) -> String {
+    match reason {
+        Unopened::NoKey { epoch } if has_group_key => format!(
+            "is encrypted by the group key of epoch {epoch}, which the file of --group-key does not hold; get the \
+             current file from whoever runs the sender"
+        ),
+        Unopened::NoKey { epoch } => format!(
+            "is encrypted by a group key (epoch {epoch}); get its file from whoever runs the sender, and receive with \
+             --group-key FILE"
+        ),
+        Unopened::WrongKey { epoch } => format!(
+            "is encrypted, and the key of epoch {epoch} in the file of --group-key does not decrypt it; get this \
+             group's file from whoever runs the sender"
+        ),
+        Unopened::Clear => {
+            "is not encrypted, and with --group-key nothing in the clear is received; leave --group-key out"
+                .into()
+        }
+    }
 }
 
 fn default_key() -> Option<PathBuf> {
@@ -134,7 +180,7 @@ fn passphrase(path: &Path) -> Option<Zeroizing<String>> {
 
 fn failure(error: KeyError) -> Failure {
     let exit = match &error {
-        KeyError::Io { source, .. } if source.kind() != io::ErrorKind::NotFound => Exit::Disk,
+        KeyError::Io { .. } | KeyError::Exists { .. } => Exit::Disk,
         _ => Exit::Usage,
     };
     Failure::of(exit, error)
@@ -148,6 +194,10 @@ pub struct TrustedSenders {
     known: Option<KnownSenders>,
     /// Sender that the group is known to have, if the receiver therefore refuses other senders.
     expected: Option<PublicKey>,
+    /// Whether the user has told the senders to accept.
+    pub is_told: bool,
+    /// Verified sender of the session.
+    verified: Cell<Option<KnownSender>>,
 }
 
 impl TrustedSenders {
@@ -156,7 +206,10 @@ impl TrustedSenders {
         let known = state_folder().map(|folder| KnownSenders::new(folder.join("known_senders")));
         // The default group is everybody's.
         let known = known.filter(|_| group.to_string() != GROUP_DEFAULT);
-        let new = |trust, known, expected| Ok(Self { trust, group, known, expected });
+        let is_told = args.unsigned || !args.trust.is_empty();
+        let new = |trust, known, expected| {
+            Ok(Self { trust, group, known, expected, is_told, verified: Cell::new(None) })
+        };
         if args.unsigned {
             return new(Trust::Unchecked, None, None);
         }
@@ -167,18 +220,21 @@ impl TrustedSenders {
             Some(known) => known.get(group).map_err(failure)?,
             None => None,
         };
-        let started_min = |key: &PublicKey| {
-            let known = sender.filter(|sender| sender.key == *key && !args.allow_older);
-            known.map_or(0, |sender| sender.started)
+        // A session of the next key is later than each session of the key that has announced the next key: a
+        // recording of an earlier one would take the place of the known sender.
+        let trusted = |key: PublicKey| {
+            let is_known = |sender: &KnownSender| sender.key == key || sender.next == Some(key);
+            let known = sender.filter(|sender| is_known(sender) && !args.allow_older);
+            TrustedKey { key, started_min: known.map_or(0, |sender| sender.started) }
         };
         if !args.trust.is_empty() {
-            let keys = trusted(&args.trust)?;
-            let started_min = if let [key] = &keys[..] { started_min(key) } else { 0 };
-            return new(Trust::Keys { keys, started_min }, known, None);
+            let keys = public_keys("--trust", &args.trust)?.into_iter().map(trusted).collect();
+            return new(Trust::Keys(keys), known, None);
         }
         match sender {
-            Some(KnownSender { key, .. }) => {
-                new(Trust::Keys { keys: vec![key], started_min: started_min(&key) }, known, Some(key))
+            Some(KnownSender { key, next, .. }) => {
+                let keys = [key].into_iter().chain(next).map(trusted).collect();
+                new(Trust::Keys(keys), known, Some(key))
             }
             None => new(Trust::First, known, None),
         }
@@ -189,18 +245,38 @@ impl TrustedSenders {
         self.known.as_ref()?.path().parent().map(Path::to_owned)
     }
 
-    /// Records the verified sender of a session as the group's.
+    /// Records the verified sender of a session as the group's, and the key that the sender announces.
     pub fn on_update(&self, update: &ReceiveUpdate) {
-        let ReceiveUpdate::SessionVerified { key, is_ephemeral: false, started, .. } = update else { return };
-        let Some(known) = &self.known else { return };
-        if let Err(error) = known.put(self.group, KnownSender { key: *key, started: *started }) {
+        let sender = match *update {
+            ReceiveUpdate::SessionVerified { key, is_ephemeral: false, started, .. } => {
+                Some(KnownSender { key, started, next: None })
+            }
+            ReceiveUpdate::NextKeyAnnounced { key } => {
+                self.verified.get().map(|sender| KnownSender { next: Some(key), ..sender })
+            }
+            _ => return,
+        };
+        self.verified.set(sender);
+        let (Some(known), Some(sender)) = (&self.known, sender) else { return };
+        if let Err(error) = known.put(self.group, sender) {
             tracing::warn!("{error}: the sender is not remembered");
         }
     }
 
-    /// Packets came within the timeout, but no packet of a trusted sender.
-    pub fn nothing_trusted(&self) -> Failure {
+    /// Packets came within the timeout, but no packet of a trusted sender. `summary` is that of a session
+    /// that was to be received into `out`.
+    pub fn nothing_trusted(&self, summary: &ReceiveSummary, out: &Path) -> Failure {
         let group = self.group;
+        if let ([pinned, ..], Some(kept)) = (&summary.pinned[..], &summary.kept) {
+            let message = format!(
+                "the unfinished files in '{}' came from {}, and only packets of others came; receive into another \
+                 folder, delete '{}' to start over, or name the sender to continue with: --trust KEY or --trust any",
+                out.display(),
+                fingerprint(pinned),
+                kept.display()
+            );
+            return Failure::new(Exit::Untrusted, message);
+        }
         let message = match (&self.known, self.expected) {
             (Some(known), Some(key)) => format!(
                 "the sender of {group} was known as {}, and only packets of others came; if the sender has another key \
@@ -217,16 +293,25 @@ impl TrustedSenders {
     }
 }
 
-/// Reads the values of `--trust`.
-fn trusted(values: &[String]) -> Result<Vec<PublicKey>, Failure> {
+/// Reads the value of `--next-key`.
+pub fn next_key(value: Option<&String>) -> Result<Option<PublicKey>, Failure> {
+    let Some(value) = value else { return Ok(None) };
+    match public_keys("--next-key", std::slice::from_ref(value))?[..] {
+        [key] => Ok(Some(key)),
+        _ => Err(Failure::new(Exit::Usage, format!("--next-key '{value}' holds several keys; name one"))),
+    }
+}
+
+/// Reads the values of an option that takes public keys and files of keys.
+fn public_keys(option: &str, values: &[String]) -> Result<Vec<PublicKey>, Failure> {
     let mut keys = Vec::new();
     for value in values {
-        let found = match parse_trusted("--trust", value) {
+        let found = match parse_trusted(option, value) {
             Ok(found) => found,
             Err(error @ KeyError::Kind { .. }) => return Err(failure(error)),
             Err(_) => {
                 let tried =
-                    || format!("--trust '{value}' is no public key, and cannot be read as a file of keys");
+                    || format!("{option} '{value}' is no public key, and cannot be read as a file of keys");
                 let text = fs::read_to_string(value).or_exit(Exit::Usage, tried())?;
                 parse_trusted(value, &text).map_err(failure)?
             }
@@ -234,7 +319,7 @@ fn trusted(values: &[String]) -> Result<Vec<PublicKey>, Failure> {
         keys.extend(found.keys);
     }
     if keys.is_empty() {
-        return Err(Failure::new(Exit::Usage, "all keys of --trust are revoked or expired"));
+        return Err(Failure::new(Exit::Usage, format!("all keys of {option} are revoked or expired")));
     }
     Ok(keys)
 }

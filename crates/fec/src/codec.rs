@@ -39,17 +39,11 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
     /// True if repair symbols never run out in practice, so that no symbol needs to be sent twice.
     fn is_rateless(&self) -> bool;
 
-    /// Returns an encoder of a block. `source` is the block's k * T bytes, zero padded where the object ends;
-    /// with zeros up to [`BlockCodec::padded_symbols`] behind the block, no copy is made.
+    /// Returns an encoder of a block. `source` is the block's k * T bytes, zero padded where the object ends.
     ///
     /// # Errors
     /// [`FecError::BlockSymbols`] and [`FecError::BlockLength`].
     fn encoder(&self, k: u32, source: &[u8]) -> Result<Box<dyn BlockEncoder>, FecError>;
-
-    /// Number of symbols that a block of `k` is padded to for coding: K' of RFC 6330. The default: k.
-    fn padded_symbols(&self, k: u32) -> u32 {
-        k
-    }
 
     /// Memory that an encoder of a block of `k` source symbols keeps, in bytes: a bound. The default: as many
     /// bytes as the block has.
@@ -57,20 +51,10 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
         u64::from(k) * self.symbol_size() as u64
     }
 
-    /// Number of repair symbols of a block of `k` source symbols that [`BlockCodec::repair_symbols`] makes at
-    /// a fraction of an encoder's cost; 0 if the code has no faster way.
-    fn few_symbols(&self, _k: u32) -> u32 {
+    /// Memory that making an encoder takes beside the block and the encoder, in bytes: a bound. The default:
+    /// 0.
+    fn encoding_bytes(&self, _k: u32) -> u64 {
         0
-    }
-
-    /// Writes the repair symbols of a block from ESI `first` on, as many as `out` has room for, without an
-    /// encoder where a few are made faster so. `source` as for [`BlockCodec::encoder`].
-    ///
-    /// # Errors
-    /// [`FecError::BlockSymbols`], [`FecError::BlockLength`], [`FecError::SymbolId`], and
-    /// [`FecError::SymbolLength`] when `out` does not hold whole symbols.
-    fn repair_symbols(&self, k: u32, source: &[u8], first: u32, out: &mut [u8]) -> Result<(), FecError> {
-        encode_in_full(self, k, source, first, out)
     }
 
     /// Decodes a block in place.
@@ -169,22 +153,6 @@ pub trait Recipe: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`FecError::BlockLength`] and [`FecError::SymbolLength`].
     fn fill(&self, width: usize, block: &mut [u8], repairs: &[&[u8]]) -> Result<(), FecError>;
-}
-
-/// [`BlockCodec::repair_symbols`] if no faster way exists.
-pub(crate) fn encode_in_full<C: BlockCodec + ?Sized>(
-    codec: &C,
-    k: u32,
-    source: &[u8],
-    first: u32,
-    out: &mut [u8],
-) -> Result<(), FecError> {
-    let encoder = codec.encoder(k, source)?;
-    let size = codec.symbol_size();
-    for (esi, symbol) in (first..).zip(out.chunks_mut(size)) {
-        encoder.symbol(esi, symbol)?;
-    }
-    Ok(())
 }
 
 /// Makes the repair symbols of a block, in any order, each as often as wanted.
@@ -363,13 +331,6 @@ impl CodeShape {
         Ok(())
     }
 
-    /// Whole repair symbols from ESI `first` on.
-    pub(crate) fn check_repairs(&self, first: u32, symbols: &[u8]) -> Result<(), FecError> {
-        (first..)
-            .zip(symbols.chunks(self.symbol_size))
-            .try_for_each(|(esi, symbol)| self.check_repair(esi, symbol))
-    }
-
     /// All checks of [`BlockCodec::decode`] that do not depend on the code.
     pub(crate) fn check_decode(
         &self,
@@ -509,14 +470,4 @@ pub(crate) fn enough<'a>(
         None | Some(0) => Ok(given),
         Some(more) => Err(DecodeError::NeedMore { more: u32::try_from(more).unwrap_or(u32::MAX) }),
     }
-}
-
-/// Splits a symbol into byte ranges such that these bytes of a block's symbols are at most `bytes_max` bytes.
-/// Any part of the symbols can be coded alone, since codes work on each byte separately. Multiples of 64
-/// bytes, except the last range.
-pub(crate) fn strips(shape: &CodeShape, bytes_max: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-    let size = shape.symbol_size();
-    let count = (shape.k() as usize * size).div_ceil(bytes_max).max(1);
-    let width = size.div_ceil(count).next_multiple_of(64);
-    (0..size).step_by(width).map(move |start| start..(start + width).min(size))
 }

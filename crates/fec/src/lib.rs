@@ -5,7 +5,7 @@
 //! | Compact No-Code | 0 | RFC 5445 section 3 | [`Scheme::NoCode`] |
 //! | LDPC-Staircase, LDPC-Triangle | 3, 4 | RFC 5170 | [`Scheme::LdpcStaircase`], [`Scheme::LdpcTriangle`] |
 //! | Reed-Solomon over GF(2^8) | 5 | RFC 5510 section 8 | [`Scheme::ReedSolomon`] |
-//! | RaptorQ | 6 | RFC 6330 | [`Scheme::RaptorQ`], by the crate `raptorq` 2 |
+//! | RaptorQ | 6 | RFC 6330 | [`Scheme::RaptorQ`] |
 //!
 //! An object of L bytes is cut into symbols of T bytes, and the symbols into blocks by a [`Partition`]; a
 //! [`BlockCodec`] made by [`codec`] then encodes and decodes one block of k symbols at a time. A block's
@@ -20,6 +20,7 @@
 
 #![deny(unsafe_code)]
 
+mod bits;
 mod codec;
 mod error;
 mod gf256;
@@ -27,7 +28,6 @@ mod kernel;
 mod ldpc;
 mod no_code;
 mod partition;
-mod plans;
 mod raptor_q;
 mod reed_solomon;
 
@@ -39,4 +39,4 @@ pub use partition::{
     Block, K_MAX, Order, Partition, PartitionError, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, blocks_for,
     ldpc_block_symbols,
 };
-pub use plans::{PlanBytes, kept_bytes};
+pub use raptor_q::{PlanBytes, kept_bytes};

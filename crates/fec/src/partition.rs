@@ -130,6 +130,21 @@ impl Partition {
         self.block(0).map_or(0, |block| block.symbols)
     }
 
+    /// The block with a symbol of the object, or `None` from [`symbols`](Self::symbols) on.
+    pub fn block_with_symbol(&self, symbol: u64) -> Option<Block> {
+        if symbol >= self.symbols {
+            return None;
+        }
+        let small = self.symbols / u64::from(self.blocks);
+        let large_blocks = self.symbols % u64::from(self.blocks);
+        let in_large = large_blocks * (small + 1);
+        let sbn = match symbol.checked_sub(in_large) {
+            None => symbol / (small + 1),
+            Some(behind) => large_blocks + behind / small,
+        };
+        self.block(u32::try_from(sbn).ok()?)
+    }
+
     /// The block of number `sbn`, or `None` from [`blocks`](Self::blocks) on.
     pub fn block(&self, sbn: u32) -> Option<Block> {
         if sbn >= self.blocks {

@@ -95,28 +95,6 @@ fn decode_growing(codec: &dyn BlockCodec, k: u32, missing: &[u32], esis: &[u32])
     None
 }
 
-/// Few at a time and many at a time may be made in different ways.
-#[test]
-fn repair_symbols_made_together_are_those_of_the_encoder() {
-    for codec in codecs() {
-        let size = codec.symbol_size();
-        for k in lengths(&*codec) {
-            let source = source(&*codec, k, 9);
-            for (skipped, count) in [(0, 0), (0, 1), (1, 3), (0, 11), (7, 31), (2, 100)] {
-                let last = codec.encoding_symbols(k);
-                let esis: Vec<u32> = (k + skipped..last).take(count).collect();
-                let Some(&first) = esis.first() else { continue };
-                let mut out = vec![0xA5; esis.len() * size];
-                codec.repair_symbols(k, &source, first, &mut out).unwrap();
-                let expected = symbols(&*codec, k, &source, &esis);
-                for ((esi, expected), symbol) in expected.iter().zip(out.chunks(size)) {
-                    assert!(expected == symbol, "{codec:?} k = {k}, symbol {esi}");
-                }
-            }
-        }
-    }
-}
-
 #[test]
 fn nothing_lost_needs_nothing() {
     for codec in codecs() {

@@ -13,5 +13,5 @@ use crate::store::DiskStore;
 /// # Errors
 /// If the folder cannot be written to.
 pub fn disk_store(folder: &Path, waker: Waker) -> Result<impl Store, StoreError> {
-    DiskStore::open(folder, waker)
+    DiskStore::open(folder, None, waker)
 }

@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 
 use headwater_fec::Order;
-use headwater_proto::control::SenderControl;
+use headwater_proto::auth::TREES_RATE;
+use headwater_proto::control::{DemandRates, SenderControl};
 use headwater_proto::controls::{self, Control, Description, DescriptionError, Network};
 use headwater_proto::pgm::{PgmSession, carrier};
 use headwater_proto::rainbow::carrier as on_request;
-use headwater_proto::{Instant, Rate, fixed, sim};
+use headwater_proto::{Duration, Instant, Rate, fixed, sim};
 use headwater_wire::pgm::Gsi;
 
 use crate::pgm::LeSbccOptions;
@@ -17,9 +18,21 @@ use crate::system;
 /// Default rate of the base channel of [`LayerOptions`]: about ten full packets per second. A receiver learns
 /// of a session within a second, and reaches 10 Mbit/s fifteen joins later.
 pub const BASE_RATE_DEFAULT: Rate = Rate::from_kilobits(120);
-/// Default rate of all channels of [`LayerOptions`] together: 100 Mbit/s, which every wired network carries.
-/// Channels without a receiver on a link stay off the link if switches and routers track memberships.
+/// Default rate of all channels of [`LayerOptions`] together if all of them are sent: 100 Mbit/s, which every
+/// wired network carries. Also the rate up to which the first receiver that starts is given room.
 pub const MAX_RATE_DEFAULT: Rate = Rate::from_kilobits(100_000);
+/// Most that the default rate of a sender of files that sends only what receivers report may be.
+pub const FAST_RATE_DEFAULT: Rate = Rate::from_kilobits(1_000_000);
+
+/// Default rate that a sender of [`LayerOptions`] with demand sends while no receiver reports: the first two
+/// steps of a receiver's start.
+pub const IDLE_RATE_DEFAULT: Rate = Rate::from_kilobits(1_200);
+
+/// Default time for which a channel of [`LayerOptions`] is quiescent before its group is used again: RFC
+/// 3738's. Routers forward a group for up to 260 s to a receiver that crashed.
+pub const SILENCE_DEFAULT: Duration = Duration::from_secs(300);
+/// Maximum number of groups of a session: limit of the congestion control information.
+pub const GROUPS_MAX: u16 = 256;
 
 /// PGM's port, the default of other implementations.
 const PGM_PORT: u16 = 7_500;
@@ -88,7 +101,7 @@ pub const SIM_GROUPS_DEFAULT: u16 = 8;
 /// Lower bound of SIM's maximum round-trip time, over three of which relays' queues average. On a shorter
 /// path, as in a local network, a filling queue would multiply the round-trip time between two requests, and
 /// requests would overtake the reports.
-const SIM_RTT_LEAST: headwater_proto::Duration = headwater_proto::Duration::from_millis(40);
+const SIM_RTT_LEAST: Duration = Duration::from_millis(40);
 /// Maximum number of relays that report for many receivers.
 pub const SIM_RELAYS_MAX: usize = 8;
 
@@ -174,17 +187,26 @@ pub(crate) struct Path {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerOptions {
     base_rate: Rate,
-    max_rate: Rate,
+    max_rate: Option<Rate>,
+    idle_rate: Option<Rate>,
+    groups: Option<u16>,
+    silence: Option<Duration>,
 }
 
 impl Default for LayerOptions {
     fn default() -> Self {
-        Self { base_rate: BASE_RATE_DEFAULT, max_rate: MAX_RATE_DEFAULT }
+        Self {
+            base_rate: BASE_RATE_DEFAULT,
+            max_rate: None,
+            idle_rate: Some(IDLE_RATE_DEFAULT),
+            groups: None,
+            silence: None,
+        }
     }
 }
 
 impl LayerOptions {
-    /// Creates options with [`BASE_RATE_DEFAULT`] and [`MAX_RATE_DEFAULT`].
+    /// Creates options with [`BASE_RATE_DEFAULT`] and [`IDLE_RATE_DEFAULT`].
     pub fn new() -> Self {
         Self::default()
     }
@@ -196,12 +218,46 @@ impl LayerOptions {
         self
     }
 
-    /// Rate of all channels together, the constant rate of the sender and the maximum rate of a receiver, in
-    /// bit/s of UDP payload.
+    /// Rate of all channels together, the maximum rate of the sender and of a receiver, in bit/s of UDP
+    /// payload. Default: for files, the speed of the interface, at most [`FAST_RATE_DEFAULT`]; if all levels
+    /// are sent, and for buffers, [`MAX_RATE_DEFAULT`].
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
-        self.max_rate = rate;
+        self.max_rate = Some(rate);
         self
+    }
+
+    /// Sends only the levels that receivers report, and levels of this rate in total, in bit/s of UDP
+    /// payload. A receiver on a network that carries no reports gets this rate. `None` sends all levels.
+    /// Default: [`IDLE_RATE_DEFAULT`].
+    #[must_use]
+    pub fn with_idle_rate(mut self, rate: Option<Rate>) -> Self {
+        self.idle_rate = rate;
+        self
+    }
+
+    /// Fits the channels to at most this number of groups, if a number is given, by coarser levels and longer
+    /// slots; of M2C and WEBRC. Default: as many groups as the levels need.
+    #[must_use]
+    pub fn with_groups(mut self, groups: Option<u16>) -> Self {
+        self.groups = groups;
+        self
+    }
+
+    /// Time for which a channel is quiescent at least before its group is used again; of M2C and WEBRC. Less
+    /// than 260 s is for networks that forget the groups of a crashed receiver sooner, or where packets for
+    /// such a receiver harm nobody. Default: [`SILENCE_DEFAULT`].
+    #[must_use]
+    pub fn with_silence(mut self, silence: Option<Duration>) -> Self {
+        self.silence = silence;
+        self
+    }
+
+    const fn max_rate(&self) -> Rate {
+        match self.max_rate {
+            Some(rate) => rate,
+            None => MAX_RATE_DEFAULT,
+        }
     }
 }
 
@@ -237,6 +293,17 @@ impl CongestionControl {
         all.into_iter().find(|layered| layered.control() == control)
     }
 
+    /// Sets the maximum rate to the speed of the interface, at most [`FAST_RATE_DEFAULT`], if no rate is set
+    /// and the sender sends only the levels that receivers report.
+    pub(crate) fn set_interface_speed(&mut self, speed: impl FnOnce() -> Option<Rate>) {
+        if let Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) = self
+            && layers.idle_rate.is_some()
+            && layers.max_rate.is_none()
+        {
+            layers.max_rate = Some(speed().unwrap_or(FAST_RATE_DEFAULT).min(FAST_RATE_DEFAULT));
+        }
+    }
+
     /// Returns the entry in the table of controls.
     pub const fn control(&self) -> &'static Control {
         match self {
@@ -263,6 +330,12 @@ impl CongestionControl {
     /// Whether the sender sends layers by a schedule that depends on no receiver.
     pub(crate) const fn is_layered(&self) -> bool {
         matches!(self, Self::M2c(_) | Self::Webrc(_) | Self::FlidDl(_))
+    }
+
+    /// Whether packets that leave together share a signature: the sender cannot plan ahead, and the rate may
+    /// be high.
+    pub(crate) fn has_trees(&self) -> bool {
+        matches!(self, Self::Sim(_) | Self::Rainbow(_)) && self.rate_max() >= TREES_RATE
     }
 
     /// Whether packets are sent on request instead of to groups.
@@ -295,7 +368,7 @@ impl CongestionControl {
 
     /// Returns the number of channels for packets of this length, which may not suit the base rate.
     pub(crate) fn channels_of(&self, packet_bytes: u16) -> Result<u16, DescriptionError> {
-        self.description(packet_bytes).channels()
+        self.description(packet_bytes)?.channels()
     }
 
     /// Returns the maximum rate to a receiver; `None` if only requests limit the rate.
@@ -310,7 +383,7 @@ impl CongestionControl {
     pub const fn rate_max(&self) -> Rate {
         match self {
             Self::Fixed { rate } => *rate,
-            Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => layers.max_rate,
+            Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => layers.max_rate(),
             Self::LeSbcc(options) => options.max_rate(),
             Self::Rainbow(options) => match options.max_rate {
                 Some(rate) => rate,
@@ -331,15 +404,26 @@ impl CongestionControl {
     }
 
     /// Returns the description for receivers, for full packets of this many bytes of UDP payload.
-    pub(crate) fn description(&self, packet_bytes: u16) -> Description {
-        match self {
+    ///
+    /// # Errors
+    /// If the channels need more groups than the options allow.
+    pub(crate) fn description(&self, packet_bytes: u16) -> Result<Description, DescriptionError> {
+        Ok(match self {
             Self::Sim(options) => Description::from(&options.config(packet_bytes).facts()),
             Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => {
                 let control = Description::new(self.control());
-                control.with_rates(packet_bytes, layers.base_rate, layers.max_rate)
+                let control = control.with_rates(packet_bytes, layers.base_rate, layers.max_rate());
+                if layers.groups.is_none() && layers.silence.is_none() {
+                    return Ok(control);
+                }
+                let silence = layers.silence.unwrap_or(SILENCE_DEFAULT);
+                // Groups are chosen before the length of packets is known, and must not depend on the length.
+                let usual = control.with_rates(PACKET_BYTES_USUAL, layers.base_rate, layers.max_rate());
+                let fit = usual.with_groups(layers.groups.unwrap_or(GROUPS_MAX), silence)?;
+                fit.with_rates(packet_bytes, layers.base_rate, layers.max_rate())
             }
             _ => Description::new(self.control()),
-        }
+        })
     }
 
     /// Creates the sending control, whose schedule begins at the driver's zero.
@@ -353,8 +437,14 @@ impl CongestionControl {
     ) -> Result<Box<dyn SenderControl + Send>, DescriptionError> {
         let mut control: Box<dyn SenderControl + Send> = match self {
             Self::Fixed { rate } => Box::new(fixed::FixedSender::new(*rate, Instant::ZERO)),
-            Self::M2c(_) | Self::Webrc(_) | Self::FlidDl(_) => {
-                self.description(packet_bytes).sender(Instant::ZERO)?
+            Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => {
+                let mut sender = self.description(packet_bytes)?.sender(Instant::ZERO)?;
+                if let Some(idle) = layers.idle_rate {
+                    let [idle, start] =
+                        [idle, MAX_RATE_DEFAULT].map(|rate| rate.packets_per_second(packet_bytes.into()));
+                    sender.follow_demand(DemandRates { idle, start });
+                }
+                sender
             }
             Self::LeSbcc(options) => Box::new(carried(options, packet_bytes, path)),
             Self::Rainbow(options) => {
@@ -441,18 +531,41 @@ mod tests {
                 let control = control(LayerOptions::new().with_max_rate(rate(max)));
                 for packet_bytes in [80, 1_424] {
                     assert_eq!(control.channels_of(packet_bytes), control.channels());
-                    assert_eq!(control.description(packet_bytes).name(), control.name());
+                    assert_eq!(control.description(packet_bytes).unwrap().name(), control.name());
                 }
             }
         }
         let default = CongestionControl::default();
         assert_eq!(default.control(), &controls::DEFAULT);
-        assert_eq!(default.description(PACKET_BYTES_USUAL), Description::new(&controls::DEFAULT));
+        assert_eq!(default.description(PACKET_BYTES_USUAL), Ok(Description::new(&controls::DEFAULT)));
         assert_eq!(CongestionControl::M2c(LayerOptions::new()).channels(), Ok(47 + 60 + 1));
         assert_eq!(CongestionControl::Webrc(LayerOptions::new()).channels(), Ok(18 + 30 + 1));
         assert_eq!(CongestionControl::LeSbcc(LeSbccOptions::new()).channels(), Ok(1));
         assert_eq!(CongestionControl::Rainbow(RainbowOptions::new()).channels(), Ok(1));
         let none = LayerOptions::new().with_max_rate(BASE_RATE_DEFAULT);
         assert!(CongestionControl::M2c(none).channels().is_err());
+    }
+
+    /// The length of packets changes no number of groups, and receivers read what the sender has fitted.
+    #[test]
+    fn channels_fit_to_a_number_of_groups() {
+        for control in [CongestionControl::M2c, CongestionControl::Webrc] {
+            for (groups, max) in [(16, 100_000_000), (32, 1_000_000_000), (64, 100_000_000)] {
+                let layers = LayerOptions::new().with_max_rate(rate(max)).with_groups(Some(groups));
+                let control = control(layers);
+                let channels = control.channels().unwrap();
+                assert!(channels <= groups && channels > groups / 2, "{channels} of {groups}");
+                assert_eq!(control.channels_of(80), Ok(channels));
+                let description = control.description(1_424).unwrap();
+                assert_eq!(Description::from_fdt(description.to_fdt().as_ref()), Ok(description));
+            }
+            let few = CongestionControl::channels(&control(LayerOptions::new().with_groups(Some(4))));
+            assert!(few.unwrap_err().to_string().contains("at least"));
+        }
+        let quick = LayerOptions::new().with_silence(Some(Duration::from_secs(10)));
+        assert_eq!(CongestionControl::M2c(quick).channels(), Ok(47 + 2 + 1));
+        let layers = LayerOptions::new().with_groups(Some(4));
+        let default = CongestionControl::FlidDl(LayerOptions::new());
+        assert_eq!(CongestionControl::FlidDl(layers).channels(), default.channels());
     }
 }

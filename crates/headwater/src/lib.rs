@@ -72,22 +72,27 @@ mod system;
 mod threads;
 
 pub use congestion_control::{
-    BASE_RATE_DEFAULT, CongestionControl, LayerOptions, MAX_RATE_DEFAULT, RainbowOptions, SIM_GROUPS_DEFAULT,
-    SIM_RELAYS_MAX, SimOptions,
+    BASE_RATE_DEFAULT, CongestionControl, FAST_RATE_DEFAULT, GROUPS_MAX, IDLE_RATE_DEFAULT, LayerOptions,
+    MAX_RATE_DEFAULT, RainbowOptions, SILENCE_DEFAULT, SIM_GROUPS_DEFAULT, SIM_RELAYS_MAX, SimOptions,
 };
 pub use driver::{Direction, DriverError, PacketTrace, TraceHook};
 pub use headwater_fec::Scheme;
 pub use headwater_proto as proto;
-pub use keys::{KeyError, SenderKey, Trust};
+pub use headwater_proto::delivery::RepairServers;
+pub use headwater_wire::fdt::URLS_MAX as REPAIR_URLS_MAX;
+pub use keys::{GroupKeys, KeyError, SenderKey, Trust};
 pub use receive::{
     FileStatus, HeardSession, IncompleteReason, ListenOptions, LongPacketsMissing, Loss, ReceiveError,
     ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveStarted, ReceiveSummary,
-    ReceiveUpdate, SILENCE_SHOWN, SILENCE_TOLD,
+    ReceiveUpdate, RepairOptions, RepairUpdate, SILENCE_SHOWN, SILENCE_TOLD,
 };
 pub use send::{
-    FileSet, LinkOptions, Links, OutsideLink, PrepareError, PreparedFile, RateLimit, RepairPlace,
-    SOURCE_PORT, SendEnd, SendError, SendOptions, SendOrder, SendOutcome, SendProgress, SendSession,
-    SendStarted, SendSummary, SendUpdate, Skipped, prepare, prepare_with,
+    ContestedName, EXPECTED_MAX, FileSet, LinkOptions, Links, MissingReceiver, OutsideLink, PrepareError,
+    PreparedFile, PublishedFile, PublishedFiles, RateLimit, RepairPlace, RosterEnd, RosterOptions,
+    RosterProgress, RosterSummary, SLOWEST_MAX, SOURCE_PORT, SendEnd, SendError, SendOptions, SendOrder,
+    SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, Skipped, prepare,
+    prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
+pub use store::Target;
 pub use threads::StopHandle;

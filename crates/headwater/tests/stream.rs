@@ -12,8 +12,8 @@ use headwater::stream::{
     StreamStarted, SubmitError,
 };
 use headwater::{
-    CongestionControl, LayerOptions, LinkOptions, ListenOptions, Loss, SendEnd, SendOptions, SendSession,
-    Session, SessionThread, SimOptions, prepare,
+    CongestionControl, GroupKeys, LayerOptions, LinkOptions, ListenOptions, Loss, SendEnd, SendOptions,
+    SendSession, SenderKey, Session, SessionThread, SimOptions, Trust, prepare,
 };
 
 /// A receiver that hears nothing for so long has failed. Long, because test machines are busy.
@@ -127,6 +127,39 @@ fn receivers_of_two_rates_have_the_beginning_as_far_as_their_rate_goes() {
     assert!(best(&slow) > 8_000, "{slow:?}");
     assert!(best(&slow) < 60_000, "more than 500 kbit/s bring: {slow:?}");
     assert!(best(&fast) > 2 * best(&slow), "{fast:?} {slow:?}");
+}
+
+/// A stream is encrypted and signed packet by packet: a member of the group has the buffers, and nobody else.
+#[test]
+fn an_encrypted_stream_is_for_the_group_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let [ours, others] = ["ours", "others"].map(|name| GroupKeys::create(&folder.path().join(name)).unwrap());
+    let group = group();
+    let receivers = [Some(&ours), Some(&others), None].map(|keys| {
+        let mut options = receive_options(group);
+        (options.listen.group_key, options.listen.trust) = (keys.cloned(), Trust::First);
+        receiver(options)
+    });
+    let options = StreamSendOptions {
+        signing: Some(SenderKey::ephemeral().unwrap()),
+        group_key: Some(ours),
+        ..StreamSendOptions::new(loopback(group), CongestionControl::Fixed { rate: "4M".parse().unwrap() })
+    };
+    let session = StreamSendSession::open(options).unwrap();
+    let (started, feed) = (session.started(), session.feed());
+    let sender = Sender { started, feed, thread: session.spawn().unwrap() };
+    let (bytes, buffers) = (20_000, 20);
+    for number in 0..buffers {
+        sender.submit(content(number, bytes), Duration::from_millis(100)).unwrap();
+    }
+    assert!(sender.finish().is_complete);
+    let whole = receivers.map(|receiver| {
+        let (buffers, _) = receive(receiver);
+        buffers.iter().for_each(|received| check(received, bytes));
+        buffers.iter().filter(|received| received.prefix.len() == bytes).count()
+    });
+    assert!(whole[0] >= 15, "{whole:?}");
+    assert_eq!(whole[1..], [0, 0]);
 }
 
 /// The sequencer lays each buffer on what the groups send when it begins, though reports move them meanwhile.

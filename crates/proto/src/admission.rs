@@ -8,10 +8,11 @@
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::collections::VecDeque;
 
 use crate::time::{Duration, Instant};
 
-/// Lifetime of a word: a word is valid in the minute of its making and in the next minute.
+/// Usual lifetime of a word: a word is valid in the minute of its making and in the next minute.
 const WORD_TIME: Duration = Duration::from_secs(60);
 /// Buckets of a [`PrefixLimiter`]: 32 kB. Networks that share a bucket share a limit.
 const BUCKETS: usize = 4_096;
@@ -21,16 +22,16 @@ const BUCKET_PER_SECOND: u32 = 20;
 /// Secret key of words and buckets, drawn at random by the driver.
 pub type AdmissionKey = [u8; 32];
 
-/// Proof that an address receives: keyed BLAKE3 of the address, the port and the minute. Zeros stand for no
+/// Proof that an address receives: keyed BLAKE3 of the address, the port and the period. Zeros stand for no
 /// word.
 pub type Word = [u8; 8];
 
 /// Result of checking a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WordAge {
-    /// Made in this minute.
+    /// Made in this period.
     Current,
-    /// Made in the previous minute: still valid, and soon to be replaced.
+    /// Made in the previous period: still valid, and soon to be replaced.
     Previous,
 }
 
@@ -38,6 +39,7 @@ pub enum WordAge {
 #[derive(Clone)]
 pub struct Words {
     key: AdmissionKey,
+    lifetime: Duration,
 }
 
 impl fmt::Debug for Words {
@@ -49,38 +51,60 @@ impl fmt::Debug for Words {
 impl Words {
     /// Creates the words of a key.
     pub const fn new(key: AdmissionKey) -> Self {
-        Self { key }
+        Self { key, lifetime: WORD_TIME }
+    }
+
+    /// Creates words that are valid in a period of `lifetime` and in the next period.
+    pub(crate) const fn lasting(key: AdmissionKey, lifetime: Duration) -> Self {
+        Self { key, lifetime }
     }
 
     /// Returns the word of an address at an instant.
     pub fn word(&self, now: Instant, address: SocketAddr) -> Word {
-        self.of_minute(minute(now), address)
+        self.word_of(now, address, 0)
+    }
+
+    /// Returns the word of one of several ends at an address.
+    pub(crate) fn word_of(&self, now: Instant, address: SocketAddr, end: u64) -> Word {
+        self.of_period(self.period(now), address, end)
     }
 
     /// Checks a word that an address brings; `None` if the word is invalid.
     pub fn check(&self, now: Instant, address: SocketAddr, word: &Word) -> Option<WordAge> {
+        self.check_of(now, address, 0, word)
+    }
+
+    /// Checks a word that one of several ends at an address brings; `None` if the word is invalid.
+    pub(crate) fn check_of(
+        &self,
+        now: Instant,
+        address: SocketAddr,
+        end: u64,
+        word: &Word,
+    ) -> Option<WordAge> {
         if *word == Word::default() {
             return None;
         }
-        let minute = minute(now);
-        if self.of_minute(minute, address) == *word {
+        let period = self.period(now);
+        if self.of_period(period, address, end) == *word {
             return Some(WordAge::Current);
         }
-        let previous = minute.checked_sub(1)?;
-        (self.of_minute(previous, address) == *word).then_some(WordAge::Previous)
+        let previous = period.checked_sub(1)?;
+        (self.of_period(previous, address, end) == *word).then_some(WordAge::Previous)
     }
 
-    fn of_minute(&self, minute: u64, address: SocketAddr) -> Word {
-        let mut input = [0; 26];
+    const fn period(&self, now: Instant) -> u64 {
+        now.as_nanos() / self.lifetime.as_nanos()
+    }
+
+    fn of_period(&self, period: u64, address: SocketAddr, end: u64) -> Word {
+        let mut input = [0; 34];
         input[..16].copy_from_slice(&octets(address.ip()));
         input[16..18].copy_from_slice(&address.port().to_be_bytes());
-        input[18..].copy_from_slice(&minute.to_be_bytes());
+        input[18..26].copy_from_slice(&period.to_be_bytes());
+        input[26..].copy_from_slice(&end.to_be_bytes());
         *blake3::keyed_hash(&self.key, &input).as_bytes().first_chunk().expect("32 bytes")
     }
-}
-
-const fn minute(now: Instant) -> u64 {
-    now.as_nanos() / WORD_TIME.as_nanos()
 }
 
 /// Address as IPv6, with IPv4 mapped.
@@ -154,6 +178,53 @@ impl PrefixLimiter {
         let [low, high, ..] = *hash.as_bytes();
         let bucket = usize::from(u16::from_le_bytes([low, high])) % BUCKETS;
         self.limit.admits(now, &mut self.due[bucket])
+    }
+}
+
+/// Burst of challenges to one network, for hosts that start at the same time.
+const NETWORK_BURST: u32 = 256;
+/// Most replies that wait to be sent; requests beyond stay unanswered.
+const WAITING_MAX: usize = 256;
+
+/// Replies to be sent, and the limits of challenges among the replies: to all addresses together, and to each
+/// network. Memory: 32 kB, and 256 replies.
+#[derive(Debug, Clone)]
+pub(crate) struct ReplyQueue<T> {
+    networks: PrefixLimiter,
+    limit: Limit,
+    /// Time of the next challenge at the limit.
+    due: Instant,
+    waiting: VecDeque<T>,
+}
+
+impl<T> ReplyQueue<T> {
+    pub(crate) fn new(key: AdmissionKey, limit: Limit) -> Self {
+        let networks = PrefixLimiter::new(key, NETWORK_BURST);
+        Self { networks, limit, due: Instant::ZERO, waiting: VecDeque::new() }
+    }
+
+    /// Whether a challenge to an address conforms; a conforming challenge is counted. Above the limit of all
+    /// addresses, a challenge costs no more than this check, and a network above its own limit uses nothing
+    /// of the limit of all.
+    pub(crate) fn admits(&mut self, now: Instant, to: IpAddr) -> bool {
+        let mut due = self.due;
+        let has_room = self.waiting.len() < WAITING_MAX && self.limit.admits(now, &mut due);
+        let is_admitted = has_room && self.networks.admits(now, to);
+        if is_admitted {
+            self.due = due;
+        }
+        is_admitted
+    }
+
+    /// Queues a reply, if there is room.
+    pub(crate) fn push(&mut self, reply: T) {
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back(reply);
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.waiting.pop_front()
     }
 }
 

@@ -1,10 +1,10 @@
 //! Interface of every congestion control: a schedule of departures at the sender, a set of memberships at the
 //! receiver. A control knows rates, losses and channels, never files.
 
-use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
+use headwater_wire::extensions::Levels;
 use headwater_wire::{Cci, fdt};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -14,6 +14,10 @@ use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 pub use crate::pacing::Overload;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
+
+mod status;
+
+pub use status::{DemandStatus, PathStatus, RateLimit, Status};
 
 /// A packet that a sender may send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +32,9 @@ pub struct Departure {
     pub cci: Cci,
     /// ECN field to send the packet with.
     pub ecn: Ecn,
-    /// Highest level the sender currently sends, if below the session's highest. Packets of the base channel
-    /// announce the value to receivers.
-    pub ceiling: Option<u16>,
+    /// Levels the sender currently sends, unless all are sent whatever receivers hold. Packets of the base
+    /// channel announce the value to receivers.
+    pub levels: Option<Levels>,
 }
 
 /// A receiver's request for a packet.
@@ -224,9 +228,22 @@ pub trait SenderControl {
     /// was sent: the schedule of a control of several channels advances as if a packet had left.
     fn departed(&mut self, now: Instant, bytes: usize);
 
+    /// Notes that there was no content to send until `now`: a departure that stayed unused meanwhile is no
+    /// sign of a slow driver. Called only for a sender without a layering.
+    fn paused(&mut self, _now: Instant) {}
+
     /// Sets the secret key by which the control tells networks of receivers apart, and proves addresses.
     /// Without a key, in simulations, the limits of the control's paper hold alone.
     fn set_admission_key(&mut self, _key: AdmissionKey) {}
+
+    /// Sends only the levels that receivers report from now on. Without a call, in simulations, all levels
+    /// are sent. Controls without levels ignore the call.
+    fn follow_demand(&mut self, _rates: DemandRates) {}
+
+    /// Returns the levels that receivers need, if the sender sends no others.
+    fn demand(&self) -> Option<DemandStatus> {
+        None
+    }
 
     /// Handles a datagram from a receiver. Controls without feedback ignore the datagram.
     fn feedback(&mut self, _now: Instant, _datagram: &Datagram<'_>) {}
@@ -282,17 +299,29 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         fn departure(now: Instant) -> Option<Departure>;
         fn responder() -> Option<&dyn Responder>;
         fn lead() -> Duration;
+        fn demand() -> Option<DemandStatus>;
         fn overload() -> Option<Overload>;
         fn visit_counters(visit: &mut dyn FnMut(&'static str, Value));
         fn poll_timeout() -> Option<Instant>;
         &mut self:
         fn envelope() -> Option<&mut dyn SenderEnvelope>;
         fn departed(now: Instant, bytes: usize);
+        fn paused(now: Instant);
         fn set_admission_key(key: AdmissionKey);
+        fn follow_demand(rates: DemandRates);
         fn feedback(now: Instant, datagram: &Datagram<'_>);
         fn poll_transmit(now: Instant, buffer: &mut [u8]) -> Option<Transmit>;
         fn timeout(now: Instant);
     }
+}
+
+/// Rates of a sender that sends only the levels that receivers report, in packets per second.
+#[derive(Clone, Copy, Debug)]
+pub struct DemandRates {
+    /// Rate of the levels that are sent without receivers.
+    pub idle: f64,
+    /// Rate up to which a receiver that starts is given room while no receiver has reported more.
+    pub start: f64,
 }
 
 /// A packet that arrived, as seen by a congestion control.
@@ -401,118 +430,6 @@ impl Rules {
     }
 }
 
-/// Status of a receiving control, for display.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Status {
-    /// Name of the control; `unknown` until the session has described the control, empty if no control is
-    /// described.
-    pub name: &'static str,
-    /// Subscribed channels, including pending joins.
-    pub channels: u16,
-    /// Fair rate as estimated by the control, in bit/s of UDP payload.
-    pub fair_rate: Option<Rate>,
-    /// Round-trip time, queueing included.
-    pub rtt: Option<Duration>,
-    /// Recent mean time from a join to the first packet. Includes the packet spacing of a slow channel.
-    pub join_latency: Option<Duration>,
-    /// Longest recent join latency.
-    pub join_latency_max: Option<Duration>,
-    /// Recent loss events per packet.
-    pub loss_event_rate: Option<f64>,
-    /// Packets sent that report losses to the sender.
-    pub naks: Option<u64>,
-    /// Maximum packets in flight, if each packet is requested.
-    pub window: Option<u16>,
-    /// Estimate of the path, if the control makes one.
-    pub path: Option<PathStatus>,
-}
-
-/// Reason other than the path for which a receiver subscribes to no further level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RateLimit {
-    /// The receiver has all levels that the sender sends.
-    Sender,
-    /// The next level exceeds the configured maximum rate of the receiver.
-    Receiver,
-    /// The next level exceeds the rate that the receiver's host reads.
-    Host,
-}
-
-impl RateLimit {
-    /// Returns the name in the event log.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sender => "sender",
-            Self::Receiver => "receiver",
-            Self::Host => "host",
-        }
-    }
-}
-
-impl fmt::Display for RateLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sender => "at the sender's highest rate",
-            Self::Receiver => "at the receiver's own maximum rate",
-            Self::Host => "at the rate that this host reads",
-        })
-    }
-}
-
-/// Bottleneck of a receiver's path as a control estimates it, and the effects on the receiver.
-///
-/// Displays as a line that explains the rate of a transfer.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct PathStatus {
-    /// Whether no other traffic shares the bottleneck.
-    pub is_alone: bool,
-    /// Rate of the bottleneck in bit/s of UDP payload; `None` until known.
-    pub bottleneck: Option<Rate>,
-    /// Part of the bottleneck used by other traffic, from 0 to 1; `None` until known.
-    pub others: Option<f64>,
-    /// Queueing delay at which the bottleneck drops packets; `None` before the first drop.
-    pub queue_depth: Option<Duration>,
-    /// Recent part of packets lost by chance.
-    pub chance: f64,
-    /// Packets lost by chance.
-    pub chance_losses: u64,
-    /// Levels left because most packets did not arrive.
-    pub levels_left: u64,
-    /// Current limit of the rate other than the path.
-    pub limit: Option<RateLimit>,
-}
-
-/// Returns an estimated rate with three significant digits.
-fn rounded(rate: Rate) -> Rate {
-    let unit = 10_u64.pow(rate.as_bits().ilog10().saturating_sub(2));
-    Rate::from_bits(rate.as_bits() / unit * unit).unwrap_or(rate)
-}
-
-impl fmt::Display for PathStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(limit) = self.limit {
-            write!(f, "{limit}, ")?;
-        }
-        match (self.bottleneck, self.is_alone) {
-            (None, _) if self.limit.is_some() => write!(f, "no queue seen")?,
-            (None, _) => write!(f, "no queue seen yet, so the path's rate is unknown")?,
-            (Some(rate), true) => write!(f, "alone on a path of {}", rounded(rate))?,
-            (Some(rate), false) => write!(f, "beside others on a path of {}", rounded(rate))?,
-        }
-        if let Some(part) = self.others.filter(|_| !self.is_alone) {
-            write!(f, ", who have {:.0} %", 100.0 * part)?;
-        }
-        if self.chance >= 0.001 {
-            write!(f, ", {:.1} % lost by chance", 100.0 * self.chance)?;
-        }
-        if self.levels_left > 0 {
-            let levels = if self.levels_left == 1 { "level" } else { "levels" };
-            write!(f, ", {} {levels} left by overload", self.levels_left)?;
-        }
-        Ok(())
-    }
-}
-
 /// Result of opening a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnvelopeContent<'a> {
@@ -556,6 +473,17 @@ pub trait DescribedControl {
     ) -> Result<(), String>;
 }
 
+/// Levels that a receiver needs from a sender that sends no others ([`crate::layering::demand`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LevelNeed {
+    /// Highest level held or being joined.
+    pub level: u16,
+    /// Highest level that the next join may need, at most the session's and the receiver's highest.
+    pub next: u16,
+    /// Whether the receiver starts.
+    pub is_starting: bool,
+}
+
 /// Receiving side of a congestion control: chooses the channels to subscribe to.
 pub trait ReceiverControl {
     /// Starts, or restarts after [`ReceiverControl::stop`]: requests the base channel.
@@ -564,10 +492,15 @@ pub trait ReceiverControl {
     /// Leaves every channel and keeps the measurements.
     fn stop(&mut self, now: Instant);
 
-    /// Sets the highest level the sender currently sends ([`Departure::ceiling`]), as announced by the base
-    /// packet of the next [`ReceiverControl::arrived`]; `None` if the sender sends all levels. Levels above
-    /// the ceiling carry no packets, and none of their packets counts as lost.
-    fn limited(&mut self, _now: Instant, _ceiling: Option<u16>) {}
+    /// Sets the levels the sender currently sends ([`Departure::levels`]), as announced by the base packet of
+    /// the next [`ReceiverControl::arrived`]; `None` if the sender sends all levels. Levels above the ceiling
+    /// carry no packets, and none of their packets counts as lost.
+    fn limited(&mut self, _now: Instant, _levels: Option<Levels>) {}
+
+    /// Returns the levels that the receiver needs from the sender; `None` without levels.
+    fn need(&self, _now: Instant) -> Option<LevelNeed> {
+        None
+    }
 
     /// Handles a packet of the session on a channel.
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>);
@@ -577,6 +510,12 @@ pub trait ReceiverControl {
     /// decision, for example a join, waits for the next packet in time.
     fn arrived_late(&mut self, at: Instant, arrival: &Arrival<'_>) {
         self.arrived(at, arrival);
+    }
+
+    /// Whether the schedule has sent a packet of a signed session long before another packet that has come:
+    /// the packet is a replay, perhaps from before the join of its channel, and proves no loss.
+    fn is_stale(&self, _now: Instant, _cci: &Cci) -> bool {
+        false
     }
 
     /// Handles a packet on a channel that waits for authentication, at most for
@@ -638,12 +577,14 @@ pub trait ReceiverControl {
 impl<C: ReceiverControl + ?Sized> ReceiverControl for Box<C> {
     forward! {
         &self:
+        fn need(now: Instant) -> Option<LevelNeed>;
+        fn is_stale(now: Instant, cci: &Cci) -> bool;
         fn reception() -> Reception;
         fn poll_timeout() -> Option<Instant>;
         &mut self:
         fn start(now: Instant);
         fn stop(now: Instant);
-        fn limited(now: Instant, ceiling: Option<u16>);
+        fn limited(now: Instant, levels: Option<Levels>);
         fn arrived(now: Instant, arrival: &Arrival<'_>);
         fn arrived_late(at: Instant, arrival: &Arrival<'_>);
         fn unverified(now: Instant, channel: ChannelId);

@@ -15,8 +15,8 @@
 mod records;
 
 pub use records::{
-    ControlState, Messages, PathEstimate, Plan, Progress, Reasons, Reception, RelayProgress, Repair,
-    SimRelayProgress,
+    ControlState, Messages, PathBytes, PathEstimate, Plan, Progress, Reasons, ReceiverReport, Reception,
+    RelayProgress, Repair, SimRelayProgress,
 };
 
 use serde::Serialize;
@@ -87,6 +87,17 @@ pub enum Event<'a> {
         #[serde(flatten)]
         progress: Progress,
     },
+    /// `receiver:reported`: a receiver reported to a sender with a roster.
+    ReceiverReported(ReceiverReport<'a>),
+    /// `receiver:contested`: a second receiver claims the name of an expected receiver. The first counts.
+    ReceiverContested {
+        /// The name.
+        name: &'a str,
+        /// Identifiers of the first and the second receiver, in hexadecimal.
+        receivers: [String; 2],
+        /// Their addresses and ports.
+        addresses: [String; 2],
+    },
     /// `object:withdrawn`: a file changed or could not be read, and is no longer sent.
     ObjectWithdrawn {
         /// File name at the receivers.
@@ -115,6 +126,25 @@ pub enum Event<'a> {
         /// Highest level that is sent, if higher levels exist.
         #[serde(skip_serializing_if = "Option::is_none")]
         ceiling: Option<u16>,
+    },
+    /// `demand:changed`: the levels that receivers report, or the levels that the sender sends, changed.
+    DemandChanged {
+        /// Highest level reported of late; 0 for none.
+        level: u16,
+        /// Highest level that is sent.
+        ceiling: u16,
+        /// Whether the sender bounds the levels of receivers that lose most packets.
+        limited: bool,
+    },
+    /// `demand:unreported`: no receiver has ever reported to the sender, which sends the idle rate.
+    DemandUnreported {
+        /// Seconds since the start.
+        seconds: u64,
+    },
+    /// `demand:unheard`: the sender does not react to the receiver's reports.
+    DemandUnheard {
+        /// Address of the sender.
+        sender: String,
     },
     /// `channel:joined`: a receiver joined a channel.
     ChannelJoined {
@@ -181,10 +211,46 @@ pub enum Event<'a> {
         /// Address of the sender.
         source: String,
     },
+    /// `session:next-key`: the verified sender announces the key that will sign its later sessions.
+    NextKeyAnnounced {
+        /// Fingerprint of the announced key.
+        key: String,
+    },
+    /// `session:unopened`: the content of the session is not taken, told once.
+    SessionUnopened {
+        /// Transport session identifier.
+        tsi: u64,
+        /// One word: `no-key`, `wrong-key`, or `clear` at a receiver with a group key.
+        reason: &'a str,
+        /// Number of the key that encrypts the content.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        epoch: Option<u8>,
+    },
     /// `session:contradicted`: an FDT of the session contradicts an earlier one, told once.
     SessionContradicted {
         /// Entries that contradict earlier ones so far.
         contradictions: u64,
+    },
+    /// `repair:scheduled`: symbols are missing, and a receiver will ask an HTTP server after a wait.
+    RepairScheduled {
+        /// Time until the first request, in milliseconds.
+        wait: f64,
+        /// Base URL of the first server.
+        url: &'a str,
+    },
+    /// `repair:refused`: a server cannot repair a file.
+    RepairRefused {
+        /// Name of the file.
+        file: &'a str,
+        /// Base URL of the server.
+        url: &'a str,
+        /// Reason.
+        reason: &'a str,
+    },
+    /// `repair:failed`: no server can be reached, or no server has what is missing.
+    RepairFailed {
+        /// Last reason.
+        reason: &'a str,
     },
     /// `session:silent`: no packet has arrived for a while.
     SessionSilent {
@@ -297,6 +363,8 @@ impl Event<'_> {
             Self::SessionClosed {} => "session:closed",
             Self::SessionEnded { .. } => "session:ended",
             Self::SessionFailed { .. } => "session:failed",
+            Self::ReceiverReported(_) => "receiver:reported",
+            Self::ReceiverContested { .. } => "receiver:contested",
             Self::RelayStarted { .. } => "relay:started",
             Self::RelayProgress(_) => "relay:progress",
             Self::RelayEnded(_) => "relay:ended",
@@ -306,6 +374,9 @@ impl Event<'_> {
             Self::PassCompleted { .. } => "pass:completed",
             Self::RateUpdated { .. } => "rate:updated",
             Self::RateLimited { .. } => "rate:limited",
+            Self::DemandChanged { .. } => "demand:changed",
+            Self::DemandUnreported { .. } => "demand:unreported",
+            Self::DemandUnheard { .. } => "demand:unheard",
             Self::ChannelJoined { .. } => "channel:joined",
             Self::ChannelLeft { .. } => "channel:left",
             Self::PacketDropped { .. } => "packet:dropped",
@@ -315,7 +386,12 @@ impl Event<'_> {
             Self::SessionVerified { .. } => "session:verified",
             Self::SessionUnsigned { .. } => "session:unsigned",
             Self::SessionUntrusted { .. } => "session:untrusted",
+            Self::NextKeyAnnounced { .. } => "session:next-key",
+            Self::SessionUnopened { .. } => "session:unopened",
             Self::SessionContradicted { .. } => "session:contradicted",
+            Self::RepairScheduled { .. } => "repair:scheduled",
+            Self::RepairRefused { .. } => "repair:refused",
+            Self::RepairFailed { .. } => "repair:failed",
             Self::SessionSilent { .. } => "session:silent",
             Self::SessionHeardAgain { .. } => "session:heard-again",
             Self::LongPacketsMissing { .. } => "packets:too-long",

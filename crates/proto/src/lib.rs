@@ -47,9 +47,11 @@
 //! | [`rainbow`] | receivers that each run a TCP-like window, over BCFS |
 //! | [`sim`] | SIM: sender, receiver, and the router that merges reports |
 //! | [`rtt`] | round-trip questions between receivers and sender |
+//! | [`roster`] | reports of receivers: who receives, how far each receiver is |
 //! | [`controls`] | table of the controls: names, parameters, constructors |
 //! | [`described`] | receiver of the control that a session names in its FDT |
 //! | [`auth`] | signatures and tags of packets: the signing end and the verifying front |
+//! | [`crypt`] | encryption of content by a group key |
 //! | [`measure`] | loss and rates |
 //! | [`queue`] | what a link does to packets, shared by simulated links and the relay |
 //! | [`delivery`] | files: objects, FDT, carousel, FEC blocks, over one congestion control |
@@ -63,6 +65,7 @@ pub mod auth;
 pub mod bcfs;
 pub mod control;
 pub mod controls;
+pub mod crypt;
 pub mod delivery;
 pub mod described;
 mod egress;
@@ -80,6 +83,7 @@ pub mod queue;
 pub mod rainbow;
 pub mod rate;
 pub mod rng;
+pub mod roster;
 pub mod rtt;
 pub mod sim;
 pub mod stream;

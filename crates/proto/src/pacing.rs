@@ -65,6 +65,13 @@ impl Pacer {
         self.next <= now
     }
 
+    /// Gives up the time until `now`, in which there was nothing to send.
+    pub fn pause(&mut self, now: Instant) {
+        if self.next < now {
+            (self.next, self.remainder) = (now, 0);
+        }
+    }
+
     /// Records that the due packet, of `bytes`, leaves at `now`. Returns the time that is given up.
     pub fn sent(&mut self, now: Instant, bytes: usize) -> Duration {
         let earliest = now - self.burst;

@@ -46,6 +46,16 @@ pub fn unit_above_zero(draw: &mut impl Rng) -> f64 {
     (bits(draw) + 1) as f64 / RANGE
 }
 
+/// `ln N` of [`crowd_part`], for N = 10 000 members.
+const LOG_MEMBERS: f64 = 9.210_340_371_976_184;
+
+/// Draws the part of the longest time that a member of a group waits before a report: few of many members
+/// wait for less than half, so that the first reports can hold the others back (Nonnenmacher and Biersack
+/// 1999). Uses a single draw.
+pub(crate) fn crowd_part(draw: &mut impl Rng) -> f64 {
+    (1.0 + libm::log(unit_above_zero(draw)) / LOG_MEMBERS).max(0.0)
+}
+
 /// A coin with a fixed probability, tossed in integers: the same results on every machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Coin {

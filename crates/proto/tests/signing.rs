@@ -1,14 +1,17 @@
-//! Signed sessions of files over one link: each control, receivers that know the key, learn the key, or know
-//! nothing of signatures.
+//! Signed and encrypted sessions of files over one link: each control, receivers that know the key, learn the
+//! key, or know nothing of signatures.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use headwater_fec::{Order, Scheme};
-use headwater_proto::auth::{PublicKey, Signing, SigningConfig, StandIn, VerifyingConfig, signed_bytes};
-use headwater_proto::control::SenderControl;
+use headwater_proto::auth::{
+    PublicKey, Signing, SigningConfig, StandIn, TREE_BYTES, VerifyingConfig, signed_bytes,
+};
+use headwater_proto::control::{Departure, SenderControl};
 use headwater_proto::controls::{self, Control, Description};
+use headwater_proto::crypt::{ENCRYPTED_BYTES, Encryption, GroupKey, Unopened};
 use headwater_proto::delivery::{
     DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, End, FileToSend,
     MemorySource, MemoryStore, PlanConfig, ReceiverEvent, RelativePath, SessionEvent, SessionPlan, Verifying,
@@ -20,6 +23,7 @@ use headwater_proto::{
     Rate, Seed, fixed,
 };
 use headwater_wire::auth::{Authentication, manifest};
+use headwater_wire::crypt::Crypt;
 use headwater_wire::lct;
 use rand::{Rng, RngExt};
 
@@ -37,18 +41,26 @@ fn sender(
     end: End,
     signing: Option<Signing>,
 ) -> Sender {
+    sender_of(DeliverySenderConfig::new(TSI).with_end(end), control, content, signing)
+}
+
+fn sender_of(
+    config: DeliverySenderConfig,
+    control: Box<dyn SenderControl + Send>,
+    content: &[u8],
+    signing: Option<Signing>,
+) -> Sender {
     let file = FileToSend {
         path: RelativePath::new("file").unwrap(),
         bytes: content.len() as u64,
         mode: None,
         modified: None,
     };
-    let config =
+    let of_plan =
         PlanConfig { scheme: Scheme::RaptorQ, symbol_size: SYMBOL, order: Order::Spread { rate: 8_000_000 } };
-    let plan = SessionPlan::new(vec![file], config).unwrap();
+    let plan = SessionPlan::new(vec![file], of_plan).unwrap();
     let source = MemorySource::new(&plan, &[content]);
     let digests = source.digests();
-    let config = DeliverySenderConfig::new(TSI).with_end(end);
     DeliverySender::new(config, &plan, &digests, control, source).unwrap().with_signing(signing)
 }
 
@@ -88,6 +100,8 @@ struct Place {
     machine: Receiver,
     begins: Instant,
     loss: f64,
+    /// Whether a stranger sends an earlier packet of any channel again with each packet.
+    has_replays: bool,
     joined: BTreeSet<ChannelId>,
     events: Vec<ReceiverEvent>,
     ended: Option<Instant>,
@@ -98,15 +112,20 @@ fn receiver(begins: Instant, loss: f64, verifying: Option<Verifying>) -> Place {
     let store = MemoryStore::new(1 << 28);
     let machine = DeliveryReceiver::new(DeliveryReceiverConfig::default(), control, store, begins);
     let machine = machine.with_verifying(verifying);
-    Place { machine, begins, loss, joined: BTreeSet::new(), events: Vec::new(), ended: None }
+    let (joined, events, has_replays, ended) = (BTreeSet::new(), Vec::new(), false, None);
+    Place { machine, begins, loss, has_replays, joined, events, ended }
 }
 
-/// Packets sent, and those of them with a signature, a manifest.
+/// Packets sent, and those of them with content in the clear, a signature, a tree, a manifest; signatures
+/// on the base channel.
 #[derive(Debug, Default)]
 struct Sent {
     packets: u64,
     bytes: u64,
+    clear: u64,
     signed: u64,
+    in_trees: u64,
+    signatures: u32,
     manifests: u64,
     first: Option<Instant>,
     last: Instant,
@@ -115,12 +134,20 @@ struct Sent {
 /// Longest header of a packet of a file, without signature.
 const HEADER: usize = 24;
 const DELAY: Duration = Duration::from_millis(5);
+/// Packets that a stranger has heard and sends again.
+const HEARD: usize = 4_096;
 
 /// Runs until each receiver has ended, or until `limit`.
 fn run(sender: &mut Sender, places: &mut [Place], limit: Instant) -> Sent {
+    run_with_timers(sender, places, limit, Duration::from_nanos(1))
+}
+
+/// Runs with timers that fire at multiples of `tick`.
+fn run_with_timers(sender: &mut Sender, places: &mut [Place], limit: Instant, tick: Duration) -> Sent {
     let mut sent = Sent::default();
     let mut chance: Stream = Seed(2).stream("loss", 0);
     let mut flying = BinaryHeap::new();
+    let mut heard: VecDeque<(ChannelId, Vec<u8>)> = VecDeque::new();
     let (mut now, mut order) = (Instant::ZERO, 0_u64);
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     loop {
@@ -129,11 +156,18 @@ fn run(sender: &mut Sender, places: &mut [Place], limit: Instant) -> Sent {
             let Destination::Channel(channel) = transmit.destination else { continue };
             let datagram = buffer[..transmit.bytes].to_vec();
             let packet = lct::Packet::new_checked(datagram.as_slice()).unwrap();
-            let longest = usize::from(SYMBOL) + HEADER + signed_bytes(false);
+            let is_encrypted = Crypt::find(&packet).unwrap().is_some();
+            let added = signed_bytes(false) + TREE_BYTES + if is_encrypted { ENCRYPTED_BYTES } else { 0 };
+            let longest = usize::from(SYMBOL) + HEADER + added;
             assert!(datagram.len() <= longest, "{} bytes", datagram.len());
             sent.packets += 1;
             sent.bytes += datagram.len() as u64;
-            sent.signed += u64::from(Authentication::find(&packet).unwrap().is_some());
+            sent.clear += u64::from(!is_encrypted && !packet.payload().is_empty());
+            if let Some((auth, _)) = Authentication::find(&packet).unwrap() {
+                sent.signed += 1;
+                sent.in_trees += u64::from(auth.depth > 0);
+                sent.signatures = sent.signatures.max(auth.number);
+            }
             sent.manifests += u64::from(manifest(&packet).unwrap().is_some());
             sent.first.get_or_insert(now);
             sent.last = now;
@@ -143,7 +177,16 @@ fn run(sender: &mut Sender, places: &mut [Place], limit: Instant) -> Sent {
                     order += 1;
                     flying.push(Reverse((now + DELAY, order, index, channel, datagram.clone())));
                 }
+                if place.has_replays && !heard.is_empty() {
+                    let (channel, datagram) = &heard[chance.random_range(0..heard.len())];
+                    if place.joined.contains(channel) {
+                        order += 1;
+                        flying.push(Reverse((now, order, index, *channel, datagram.clone())));
+                    }
+                }
             }
+            heard.truncate(HEARD - 1);
+            heard.push_front((channel, datagram));
         }
         for place in &mut *places {
             tend(place, now);
@@ -156,7 +199,9 @@ fn run(sender: &mut Sender, places: &mut [Place], limit: Instant) -> Sent {
         let timers = places.iter().filter(|place| place.begins <= now && place.ended.is_none());
         let timers = timers.filter_map(|place| place.machine.poll_timeout());
         let begins = places.iter().map(|place| place.begins).filter(|begins| *begins > now);
-        let next = sender.poll_timeout().into_iter().chain(arrival).chain(timers).chain(begins).min();
+        let ticks = |at: Instant| at.since(Instant::ZERO).as_nanos().div_ceil(tick.as_nanos());
+        let due = sender.poll_timeout().map(|at| Instant::ZERO + tick.saturating_mul(ticks(at)));
+        let next = due.into_iter().chain(arrival).chain(timers).chain(begins).min();
         let Some(next) = next.filter(|next| *next <= limit) else { return sent };
         now = now.max(next);
         while flying.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
@@ -240,6 +285,18 @@ fn each_receiver_of_a_fixed_session_gets_the_content() {
 }
 
 #[test]
+fn without_loss_no_packet_is_lost_for_want_of_a_manifest() {
+    let content = content(1, 20_000_000);
+    for rate in [1_000, 20_000] {
+        let mut places = [receiver(Instant::ZERO, 0.0, verifying(trusting()))];
+        let mut sender = sender(fixed(rate), &content, End::Never, Some(signing(KEY)));
+        run(&mut sender, &mut places, seconds(60));
+        let (counters, reception) = (places[0].machine.auth_counters(), places[0].machine.reception());
+        assert_eq!((counters.unlisted, counters.replayed, reception.lost), (0, 0, 0), "{rate}: {counters:?}");
+    }
+}
+
+#[test]
 fn a_signed_session_leaves_at_the_times_of_an_unsigned_one() {
     let content = content(1, 1_000_000);
     for rate in [100, 1_000, 8_000, 100_000] {
@@ -254,6 +311,57 @@ fn a_signed_session_leaves_at_the_times_of_an_unsigned_one() {
         let bytes = signed.bytes.abs_diff(unsigned.bytes) as f64 / unsigned.bytes as f64;
         assert!(bytes < 0.02, "{rate}: {unsigned:?} {signed:?}");
     }
+}
+
+/// A fixed rate whose packets cannot be planned, like those that follow feedback.
+#[derive(Debug)]
+struct Unplanned(fixed::FixedSender);
+
+impl SenderControl for Unplanned {
+    fn channels(&self) -> u16 {
+        self.0.channels()
+    }
+
+    fn levels(&self) -> u16 {
+        self.0.levels()
+    }
+
+    fn next_departure(&self) -> Option<Instant> {
+        self.0.next_departure()
+    }
+
+    fn departure(&self, now: Instant) -> Option<Departure> {
+        self.0.departure(now)
+    }
+
+    fn departed(&mut self, now: Instant, bytes: usize) {
+        self.0.departed(now, bytes);
+    }
+}
+
+#[test]
+fn packets_that_leave_together_share_a_signature() {
+    let content = content(1, 3_000_000);
+    let mut places = [0.0, 0.2].map(|loss| receiver(Instant::ZERO, loss, verifying(learning())));
+    let control = fixed::FixedSender::new(Rate::from_kilobits(200_000), Instant::ZERO);
+    let trees = signing(KEY).with_trees(true);
+    let mut sender = sender(Box::new(Unplanned(control)), &content, End::Never, Some(trees));
+    let sent = run_with_timers(&mut sender, &mut places, seconds(50), Duration::from_micros(500));
+    for place in &places {
+        assert_received(place, &content);
+        assert!(is_verified(place));
+        let counters = place.machine.auth_counters();
+        // Packets that wait for the key beyond the bound, once in a session.
+        assert_eq!(
+            counters.forged + counters.untrusted + counters.replayed + counters.unlisted,
+            0,
+            "{counters:?}"
+        );
+    }
+    assert_eq!(sent.signed, sent.packets);
+    // About eleven packets leave at each tick.
+    assert!(sent.in_trees * 10 >= 9 * sent.packets, "{sent:?}");
+    assert!(u64::from(sent.signatures) * 8 <= sent.packets, "{sent:?}");
 }
 
 #[test]
@@ -285,6 +393,26 @@ fn layers_are_listed_and_joined_at_any_time() {
         for (unsigned, signed) in times[0].iter().zip(times[1]) {
             assert!(signed <= 1.15 * unsigned + 1.0, "{}: {signed} s, unsigned {unsigned} s", control.name);
         }
+    }
+}
+
+/// A replay from before the join of a channel is no gap in the channel's numbers, and no late packet.
+#[test]
+fn replays_cost_next_to_no_time() {
+    let content = content(2, 5_000_000);
+    for control in [&controls::M2C, &controls::FLID_DL, &controls::WEBRC] {
+        let [clean, attacked] = [false, true].map(|has_replays| {
+            let place = Place { has_replays, ..receiver(seconds(13), 0.0, verifying(trusting())) };
+            let mut places = [place];
+            let mut sender = sender(layered(control, 120, 20_000), &content, End::Never, Some(signing(KEY)));
+            run(&mut sender, &mut places, seconds(1_200));
+            assert_received(&places[0], &content);
+            let replayed = places[0].machine.auth_counters().replayed;
+            assert_eq!(replayed > 1_000, has_replays, "{replayed}");
+            places[0].ended.unwrap().since(places[0].begins).as_secs_f64()
+        });
+        println!("{}: {attacked} s beside replays, {clean} s without", control.name);
+        assert!(attacked <= 1.1 * clean + 1.0, "{}: {attacked} s, without {clean} s", control.name);
     }
 }
 
@@ -326,4 +454,155 @@ fn the_session_ends_when_its_last_packet_has_left() {
     run(&mut sender, &mut places, seconds(100));
     assert_received(&places[0], &content);
     assert!(signed_bytes(true) > signed_bytes(false));
+}
+
+fn group_key(epoch: u8, secret: u8) -> GroupKey {
+    GroupKey::new(epoch, [secret; 32].into())
+}
+
+fn encryption(public: Option<PublicKey>) -> Option<Encryption> {
+    Some(Encryption::new(group_key(4, 1), public, 77))
+}
+
+impl Place {
+    fn with_group_keys(mut self, keys: Vec<GroupKey>) -> Self {
+        self.machine = self.machine.with_group_keys(keys);
+        self
+    }
+
+    /// Reasons reported for content that is not taken.
+    fn unopened(&self) -> Vec<Unopened> {
+        let reason = |event: &ReceiverEvent| match event {
+            ReceiverEvent::Session(SessionEvent::Unopened { tsi, reason }) if *tsi == u64::from(TSI) => {
+                Some(*reason)
+            }
+            _ => None,
+        };
+        self.events.iter().filter_map(reason).collect()
+    }
+}
+
+/// A member of the group; a late member with the next key, too; no key; a wrong key.
+fn members(with: impl Fn() -> Option<Verifying>) -> [Place; 4] {
+    let place = |tenths| receiver(seconds(tenths), 0.1, with());
+    [
+        place(0).with_group_keys(vec![group_key(4, 1)]),
+        place(9).with_group_keys(vec![group_key(5, 2), group_key(4, 1)]),
+        place(0),
+        place(0).with_group_keys(vec![group_key(4, 2)]),
+    ]
+}
+
+fn assert_members_alone_receive(places: &[Place; 4], sent: &Sent, content: &[u8]) {
+    assert_eq!(sent.clear, 0, "{sent:?}");
+    for member in &places[..2] {
+        assert_received(member, content);
+        assert_eq!((member.unopened(), member.machine.stats().dropped.unopened), (vec![], 0));
+    }
+    assert_eq!(places[2].unopened(), [Unopened::NoKey { epoch: 4 }]);
+    assert_eq!(places[3].unopened(), [Unopened::WrongKey { epoch: 4 }]);
+    for stranger in &places[2..] {
+        let stats = stranger.machine.stats();
+        assert!(stats.dropped.unopened > 100 && stats.fdt_packets + stats.useful == 0, "{stats:?}");
+        assert!(stranger.ended.is_none());
+    }
+}
+
+#[test]
+fn an_encrypted_session_is_received_by_the_group_alone() {
+    let content = content(1, 1_000_000);
+    for (signing, public) in [(Some(signing(KEY)), Some(KEY)), (None, None)] {
+        let is_signed = signing.is_some();
+        let mut places = members(|| verifying(learning()));
+        let mut sender = sender(fixed(10_000), &content, End::At(seconds(60)), signing)
+            .with_encryption(encryption(public));
+        let sent = run(&mut sender, &mut places, seconds(58));
+        assert_members_alone_receive(&places, &sent, &content);
+        // The authentication needs no group key.
+        assert!(!is_signed || places.iter().all(is_verified));
+        assert!(!is_signed || sent.signed * 100 <= 15 * sent.packets, "{sent:?}");
+    }
+}
+
+#[test]
+fn layers_are_encrypted() {
+    let content = content(2, 200_000);
+    for control in [&controls::M2C, &controls::FLID_DL, &controls::WEBRC] {
+        let mut places = members(|| verifying(trusting()));
+        let control = layered(control, 120, 4_000);
+        let mut sender =
+            sender(control, &content, End::Never, Some(signing(KEY))).with_encryption(encryption(Some(KEY)));
+        let sent = run(&mut sender, &mut places, seconds(400));
+        assert_members_alone_receive(&places, &sent, &content);
+    }
+}
+
+#[test]
+fn content_in_the_clear_is_not_taken_by_a_member() {
+    let content = content(1, 200_000);
+    for signing in [Some(signing(KEY)), None] {
+        let mut places = members(|| verifying(learning()));
+        let mut sender = sender(fixed(4_000), &content, End::At(seconds(30)), signing);
+        run(&mut sender, &mut places, seconds(100));
+        for member in [&places[0], &places[1], &places[3]] {
+            assert_eq!(member.unopened(), [Unopened::Clear]);
+            assert_eq!(member.machine.stats().useful, 0);
+        }
+        assert_received(&places[2], &content);
+    }
+}
+
+#[test]
+fn a_verified_sender_announces_its_next_key() {
+    let content = content(1, 200_000);
+    for signing in [Some(signing(KEY)), None] {
+        let is_signed = signing.is_some();
+        let mut places = [receiver(Instant::ZERO, 0.0, verifying(learning()))];
+        let mut sender = sender_of(
+            DeliverySenderConfig::new(TSI).with_end(End::At(seconds(30))).with_next_key(Some([9; 32])),
+            fixed(4_000),
+            &content,
+            signing,
+        );
+        run(&mut sender, &mut places, seconds(100));
+        assert_received(&places[0], &content);
+        let is_news = |event: &&ReceiverEvent| matches!(event, ReceiverEvent::Session(SessionEvent::NextKey { key }) if *key == [9; 32]);
+        assert_eq!(places[0].events.iter().filter(is_news).count(), usize::from(is_signed));
+    }
+}
+
+/// Packets a second that a driver sends from the second second to the sixth. A turn takes 0.2 ms, or `cost`
+/// for each packet, and the next one begins when the sender asks for it. Each 100 ms the driver pauses.
+fn sent_by_a_busy_driver(sender: &mut Sender, cost: Duration, pause: Duration) -> f64 {
+    let (mut now, mut packets, mut pauses) = (Instant::ZERO, 0_u32, 0);
+    let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    while now < seconds(60) {
+        sender.handle(now, Input::Timeout);
+        let mut sent = 0;
+        while let Some(output) = sender.poll_output(now, &mut buffer) {
+            sent += u32::from(matches!(output, Output::Transmit(_)));
+        }
+        packets += if now >= seconds(20) { sent } else { 0 };
+        now += cost.saturating_mul(sent.into()).max(Duration::from_micros(200));
+        now = now.max(sender.poll_timeout().unwrap());
+        if now >= Instant::ZERO + Duration::from_millis(100 * (pauses + 1)) {
+            (now, pauses) = (now + pause, pauses + 1);
+        }
+    }
+    f64::from(packets) / 4.0
+}
+
+#[test]
+fn a_signed_session_of_layers_keeps_the_rate_of_an_unsigned_one_behind_a_busy_driver() {
+    let content = content(1, 100_000);
+    for (megabits, cost, pause) in
+        [(500, 0, 0), (500, 0, 40), (2_000, 0, 20), (2_000, 10, 0), (2_000, 10, 20)]
+    {
+        let [unsigned, signed] = [None, Some(signing(KEY))].map(|signing| {
+            let control = layered(&controls::M2C, 120, 1_000 * megabits);
+            let mut sender = sender(control, &content, End::At(seconds(80)), signing);
+            sent_by_a_busy_driver(&mut sender, Duration::from_micros(cost), Duration::from_millis(pause))
+        });
+        assert!(signed >= 0.9 * unsigned, "{megabits} Mbit/s, {cost} us, {pause} ms: {signed} of {unsigned}");
+    }
 }

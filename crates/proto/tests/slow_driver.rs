@@ -3,9 +3,16 @@
 
 use std::collections::BTreeSet;
 
+use headwater_fec::{Order, Scheme};
 use headwater_proto::control::{Arrival, Departure, Membership, ReceiverControl, SenderControl};
+use headwater_proto::delivery::{
+    DeliverySender, DeliverySenderConfig, FileToSend, MemorySource, PlanConfig, RelativePath, SessionPlan,
+};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
-use headwater_proto::{ChannelId, Duration, Instant, Rate, Seed, fixed, flid, le_sbcc, m2c, pgm, sim, webrc};
+use headwater_proto::{
+    ChannelId, DATAGRAM_BYTES_MAX, Duration, Input, Instant, Machine, Rate, Seed, fixed, flid, le_sbcc, m2c,
+    pgm, sim, webrc,
+};
 use headwater_wire::pgm::Gsi;
 
 const PACKET_BYTES: u16 = 1_440;
@@ -77,7 +84,7 @@ fn flid_dl() -> flid::FlidSender {
 fn sheds_the_highest_levels(sender: impl SenderControl) {
     let mut driver = Driver::new(sender);
     driver.run(at(2), 10.0, |now, departure| {
-        assert!(now.since(departure.at) < Duration::from_millis(100) && departure.ceiling.is_none());
+        assert!(now.since(departure.at) < Duration::from_millis(100) && departure.levels.is_none());
     });
     let (low, mut late) = (driver.sender.levels() / 3, Duration::ZERO);
     driver.run(at(20), SHARE, |now, departure| {
@@ -89,11 +96,11 @@ fn sheds_the_highest_levels(sender: impl SenderControl) {
     let (from, to) = (at(20), at(60));
     let (mut sent, mut ceilings, mut latest) = (Vec::new(), BTreeSet::new(), Duration::ZERO);
     driver.run(to + Duration::from_secs(1), SHARE, |now, departure| {
-        ceilings.extend(departure.ceiling);
+        ceilings.extend(departure.levels.map(|levels| u16::from(levels.ceiling)));
         if departure.level <= low {
             latest = latest.max(now.since(departure.at));
         }
-        assert!(departure.ceiling.is_none_or(|ceiling| departure.level <= ceiling));
+        assert!(departure.levels.is_none_or(|levels| departure.level <= levels.ceiling.into()));
         sent.push(*departure);
     });
     assert!(latest < Duration::from_millis(100), "the lowest levels are {latest:?} late");
@@ -184,7 +191,7 @@ fn a_pause_leaves_no_level_out() {
         let mut driver = Driver::new(dynamic(Shape::Geometric));
         driver.run(at(5), 10.0, |_, _| ());
         driver.now += Duration::from_millis(pause_ms);
-        driver.run(at(90), 10.0, |_, departure| assert_eq!(departure.ceiling, None, "after {pause_ms} ms"));
+        driver.run(at(90), 10.0, |_, departure| assert_eq!(departure.levels, None, "after {pause_ms} ms"));
     }
 }
 
@@ -198,7 +205,7 @@ fn two_pauses_leave_no_level_out() {
         driver.now = begin + Duration::from_millis(300);
         driver.run(begin + Duration::from_millis(400), 10.0, |_, _| ());
         driver.now += Duration::from_millis(300);
-        driver.run(at(60), 10.0, |_, departure| assert_eq!(departure.ceiling, None, "phase {phase}"));
+        driver.run(at(60), 10.0, |_, departure| assert_eq!(departure.levels, None, "phase {phase}"));
     }
 }
 
@@ -231,7 +238,7 @@ fn is_served<R: ReceiverControl>(sender: impl SenderControl, mut receiver: R, se
         if apply(&mut receiver)[usize::from(departure.channel.0)] {
             let Departure { channel, ref cci, ecn, .. } = *departure;
             if channel == ChannelId::BASE {
-                receiver.limited(now, departure.ceiling);
+                receiver.limited(now, departure.levels);
             }
             let bytes = PACKET_BYTES.into();
             receiver.arrived(now, &Arrival { source: SENDER.into(), channel, cci, ecn, bytes });
@@ -309,4 +316,36 @@ fn le_sbcc_settles_below_what_the_driver_sends() {
 fn sim_settles_below_what_the_driver_sends() {
     let config = sim::SimConfig::new(1, PACKET_BYTES).with_initial_rate(MAX).with_max_rate(MAX);
     settles(sim::SimSender::new(config, Instant::ZERO));
+}
+
+/// A sender of a file whose content waits for five seconds, polled as often as the sender asks for. Checks
+/// that the sender then sends at its rate.
+fn waits_and_sends_at_its_rate(control: impl SenderControl) {
+    let path = RelativePath::new("file").expect("a name");
+    let file = FileToSend { path, bytes: 200_000, mode: None, modified: None };
+    let config = PlanConfig { scheme: Scheme::NoCode, symbol_size: 1_408, order: Order::Window };
+    let plan = SessionPlan::new(vec![file], config).expect("a plan");
+    let source = MemorySource::new(&plan, &[&[7; 200_000]]);
+    let digests = source.digests();
+    let mut sender = DeliverySender::new(DeliverySenderConfig::new(1), &plan, &digests, control, source)
+        .expect("a sender");
+    sender.hold(true);
+    let (mut buffer, mut begun) = (vec![0; DATAGRAM_BYTES_MAX], 0);
+    let mut poll = |sender: &mut DeliverySender<_, _>, from: Instant, until: Instant| {
+        while let Some(now) = sender.poll_timeout().map(|now| now.max(from)).filter(|now| *now < until) {
+            sender.handle(now, Input::Timeout);
+            while sender.poll_output(now, &mut buffer).is_some() {}
+        }
+        sender.stats().bytes - core::mem::replace(&mut begun, sender.stats().bytes)
+    };
+    assert!(poll(&mut sender, at(0), at(5)) < 10_000, "the FDT alone");
+    sender.hold(false);
+    let bytes = poll(&mut sender, at(5), at(10));
+    assert!(sender.control().overload().is_none(), "a wait for receivers is no overload");
+    assert!((4_800_000..5_200_000).contains(&bytes), "{bytes} bytes in 5 s at 8 Mb/s");
+}
+
+#[test]
+fn a_wait_for_receivers_is_no_overload() {
+    waits_and_sends_at_its_rate(fixed::FixedSender::new(MAX, Instant::ZERO));
 }

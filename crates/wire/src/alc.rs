@@ -31,7 +31,7 @@ pub struct Repr {
     pub cci: Cci,
     /// Header extensions.
     pub extensions: Extensions,
-    /// Which symbol follows; `None` if no payload does.
+    /// Which symbol follows; `None` if no payload does, or an encrypted one ([`split_payload`]).
     pub payload_id: Option<PayloadId>,
 }
 
@@ -74,7 +74,7 @@ pub enum AlcError {
     },
 }
 
-/// Returns the header and the symbols of one datagram. Allocates nothing.
+/// Returns the header and the symbols of one datagram, or its encrypted payload. Allocates nothing.
 ///
 /// # Errors
 /// [`AlcError`], if the datagram is no ALC packet of a known FEC scheme.
@@ -85,6 +85,15 @@ pub fn parse(datagram: &[u8]) -> Result<(Repr, &[u8]), AlcError> {
     Ok((repr, &payload[payload_id_len(repr.payload_id)..]))
 }
 
+/// Splits a payload into FEC Payload ID and symbols.
+///
+/// # Errors
+/// A payload whose FEC Payload ID cannot be read.
+pub fn split_payload(codepoint: u8, payload: &[u8]) -> Result<(Option<PayloadId>, &[u8]), AlcError> {
+    let payload_id = parse_payload_id(codepoint, payload)?;
+    Ok((payload_id, &payload[payload_id_len(payload_id)..]))
+}
+
 impl Repr {
     /// Reads the header of a checked packet. Reserved bits and unknown extensions are skipped.
     ///
@@ -92,6 +101,11 @@ impl Repr {
     /// A missing TSI, a malformed extension, or a payload whose FEC Payload ID cannot be read.
     pub fn parse<T: AsRef<[u8]>>(packet: &lct::Packet<T>) -> Result<Repr, AlcError> {
         let codepoint = packet.codepoint();
+        let extensions = Extensions::parse(packet.extensions(), codepoint)?;
+        let payload_id = match extensions.crypt {
+            Some(_) => None,
+            None => parse_payload_id(codepoint, packet.payload())?,
+        };
         Ok(Repr {
             tsi: packet.tsi().ok_or(AlcError::NoTsi)?,
             toi: packet.toi(),
@@ -100,8 +114,8 @@ impl Repr {
             psi: packet.psi(),
             codepoint,
             cci: Cci::padded(packet.cci()),
-            extensions: Extensions::parse(packet.extensions(), codepoint)?,
-            payload_id: parse_payload_id(codepoint, packet.payload())?,
+            extensions,
+            payload_id,
         })
     }
 

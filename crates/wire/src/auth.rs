@@ -290,7 +290,10 @@ fn take<const N: usize>(bytes: &[u8], at: &mut usize) -> [u8; N] {
 
 /// Finds the content and the place of the only extension of a type.
 #[expect(clippy::type_complexity, reason = "a value and its place")]
-fn find<'a>(packet: &lct::Packet<&'a [u8]>, het: u8) -> Result<Option<(&'a [u8], Range<usize>)>, Error> {
+pub(crate) fn find<'a>(
+    packet: &lct::Packet<&'a [u8]>,
+    het: u8,
+) -> Result<Option<(&'a [u8], Range<usize>)>, Error> {
     let datagram = packet.datagram();
     let (mut at, mut found) = (packet.extensions_start(), None);
     for (other, content) in packet.extensions() {
@@ -304,7 +307,7 @@ fn find<'a>(packet: &lct::Packet<&'a [u8]>, het: u8) -> Result<Option<(&'a [u8],
 }
 
 /// Moves the payload back so that `added` bytes of extension fit behind the header. Returns the room.
-fn make_room(buffer: &mut [u8], bytes: usize, added: usize) -> Result<Range<usize>, Error> {
+pub(crate) fn make_room(buffer: &mut [u8], bytes: usize, added: usize) -> Result<Range<usize>, Error> {
     let packet = buffer.get(..bytes).ok_or(Error::Room(added))?;
     let start = lct::Packet::new_checked(packet)?.header_len();
     let words = u8::try_from((start + added) / 4).map_err(|_| Error::Room(added))?;

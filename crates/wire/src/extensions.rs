@@ -1,8 +1,10 @@
 //! The LCT header extensions that Headwater understands (RFC 5651 section 5.2, RFC 6726 section 3.4, and our
-//! EXT_SEQ and EXT_LEVELS).
+//! EXT_SEQ, EXT_LEVELS and EXT_MEMBERS).
 use crate::bytes::{Writer, be16, be32};
+use crate::crypt::Crypt;
 use crate::fti::{EncodingId, Fti, FtiError};
 use crate::lct::ExtensionIter;
+use crate::rtt::LossClass;
 
 /// EXT_AUTH, authentication of the packet; each session defines the content.
 pub const HET_AUTH: u8 = 1;
@@ -14,6 +16,8 @@ pub const HET_FTI: u8 = 64;
 pub const HET_SEQ: u8 = 96;
 /// EXT_MANIFEST, our own: tags of packets ([`crate::auth`]).
 pub const HET_MANIFEST: u8 = 97;
+/// EXT_CRYPT, our own: the payload is encrypted ([`crate::crypt`]).
+pub const HET_CRYPT: u8 = 98;
 /// EXT_KEY, our own: the sender's public key (`docs/reference/wire/auth.md`).
 pub const HET_KEY: u8 = 99;
 /// EXT_FDT, which FDT instance an object of TOI 0 is.
@@ -22,6 +26,8 @@ pub const HET_FDT: u8 = 192;
 pub const HET_CENC: u8 = 193;
 /// EXT_LEVELS, our own: which levels a sender of several sends now.
 pub const HET_LEVELS: u8 = 224;
+/// EXT_MEMBERS, our own: how often receivers report to the sender.
+pub const HET_MEMBERS: u8 = 225;
 
 /// Largest FDT instance ID, 20 bits.
 pub const FDT_INSTANCE_ID_MAX: u32 = (1 << 20) - 1;
@@ -37,6 +43,9 @@ pub struct Extensions {
     /// EXT_AUTH is present. [`crate::auth::Authentication::find`] gives the content;
     /// [`crate::alc::Repr::emit`] refuses EXT_AUTH, which is inserted into the complete packet.
     pub auth: bool,
+    /// EXT_CRYPT: the payload is encrypted. [`crate::alc::Repr::emit`] refuses EXT_CRYPT, too. Only
+    /// extensions of [`crate::auth`] may follow: all others are as the holder of the group key wrote them.
+    pub crypt: Option<Crypt>,
     /// EXT_TIME.
     pub time: Option<Time>,
     /// EXT_FTI; absent too if the codepoint names an unknown scheme.
@@ -49,6 +58,8 @@ pub struct Extensions {
     pub seq: Option<Seq>,
     /// EXT_LEVELS.
     pub levels: Option<Levels>,
+    /// EXT_MEMBERS.
+    pub members: Option<Members>,
 }
 
 /// EXT_TIME (RFC 5651 section 5.2.2). `sct_low` has a meaning only beside `sct_high`.
@@ -99,11 +110,87 @@ pub struct Seq {
     pub offset: u32,
 }
 
-/// EXT_LEVELS: one word, of which 24 bits are reserved (0 when written, not read).
+/// EXT_LEVELS: the levels that a sender sends now, and its answer to receivers' reports of the levels they
+/// hold (`docs/reference/wire/rtt.md`). One word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Levels {
     /// Highest level that the sender sends now; 0 is the base alone.
     pub ceiling: u8,
+    /// Echo of the reports; `None` from a sender that needs no reports.
+    pub demand: Option<DemandEcho>,
+}
+
+/// What a sender has heard of the levels that receivers hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DemandEcho {
+    /// Round of reports, from 1 to [`DemandEcho::ROUND_MAX`], which 1 follows.
+    pub round: u8,
+    /// Whether the sender leaves room for many receivers that start.
+    pub is_open: bool,
+    /// Highest level reported in this round; 0 for none.
+    pub level: u8,
+    /// Least loss reported at the level.
+    pub loss: LossClass,
+}
+
+impl DemandEcho {
+    /// Highest number of a round; 0 stands for a sender without demand.
+    pub const ROUND_MAX: u8 = 15;
+}
+
+/// EXT_MEMBERS: how often receivers report to a sender that keeps a roster
+/// (`docs/reference/wire/roster.md`). One word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Members {
+    /// Interval of reports: 2 s times 2 to this power; [`Members::NO_PROGRESS`] for no progress reports.
+    pub exponent: u8,
+    /// Whether the sender waits for the ends of its receivers.
+    pub is_awaiting: bool,
+    /// About how many receivers report: 11 bits and a power of two ([`Members::rounded`]).
+    pub count: u64,
+}
+
+impl Members {
+    /// Exponent of a sender that wants no progress reports.
+    pub const NO_PROGRESS: u8 = 15;
+    const AWAITING: u8 = 8;
+    const MANTISSA_BITS: u32 = 11;
+    const POWER_MAX: u32 = 31;
+
+    /// Returns the nearest number that the extension can hold.
+    pub fn rounded(count: u64) -> u64 {
+        let (power, mantissa) = Self::parts(count);
+        u64::from(mantissa) << power
+    }
+
+    /// Returns the power of two and the mantissa, which is below 2^11.
+    fn parts(count: u64) -> (u32, u16) {
+        let limit = (1 << Self::MANTISSA_BITS) - 1;
+        let mantissa = |power: u32| {
+            (count >> power).saturating_add(if power > 0 { count >> (power - 1) & 1 } else { 0 })
+        };
+        let power = (0..Self::POWER_MAX).find(|power| mantissa(*power) <= limit).unwrap_or(Self::POWER_MAX);
+        (power, u16::try_from(mantissa(power).min(limit)).expect("11 bits"))
+    }
+
+    /// Reads the three bytes of content.
+    pub fn parse(content: &[u8]) -> Option<Members> {
+        let &[flags, high, low] = content.first_chunk()?;
+        let word = u16::from_be_bytes([high, low]);
+        let mantissa = u64::from(word & ((1 << Self::MANTISSA_BITS) - 1));
+        let count = mantissa << (word >> Self::MANTISSA_BITS);
+        Some(Members { exponent: flags >> 4, is_awaiting: flags & Self::AWAITING != 0, count })
+    }
+
+    /// The word, type included.
+    pub fn emit(&self) -> [u8; 4] {
+        let (power, mantissa) = Self::parts(self.count);
+        let [high, low] =
+            (u16::try_from(power).expect("5 bits") << Self::MANTISSA_BITS | mantissa).to_be_bytes();
+        let flags =
+            self.exponent.min(Self::NO_PROGRESS) << 4 | if self.is_awaiting { Self::AWAITING } else { 0 };
+        [HET_MEMBERS, flags, high, low]
+    }
 }
 
 /// Why a known extension cannot be read or written.
@@ -138,9 +225,12 @@ pub enum ExtensionError {
         /// LCT codepoint.
         codepoint: u8,
     },
-    /// EXT_AUTH cannot be written: the content is not kept.
-    #[error("EXT_AUTH cannot be written, its content is not kept")]
-    Auth,
+    /// EXT_AUTH and EXT_CRYPT are inserted into complete packets only.
+    #[error("EXT_AUTH and EXT_CRYPT are inserted into complete packets only")]
+    Inserted,
+    /// An extension that EXT_CRYPT does not protect stands behind EXT_CRYPT.
+    #[error("header extension {0} stands behind EXT_CRYPT")]
+    BehindCrypt(u8),
     /// EXT_FTI is unusable.
     #[error(transparent)]
     Fti(#[from] FtiError),
@@ -156,10 +246,14 @@ impl Extensions {
         for (het, content) in extensions {
             match het {
                 HET_AUTH => found.auth = true,
+                HET_KEY | HET_MANIFEST => {}
+                het if found.crypt.is_some() => return Err(ExtensionError::BehindCrypt(het)),
+                HET_CRYPT => found.crypt = Some(Crypt::parse(content)?),
                 HET_TIME if found.time.is_none() => found.time = Some(Time::parse(content)?),
                 HET_FTI if found.fti.is_none() => found.fti = parse_fti(codepoint, content)?,
                 HET_SEQ if found.seq.is_none() => found.seq = Some(Seq::parse(content)?),
                 HET_LEVELS if found.levels.is_none() => found.levels = Levels::parse(content),
+                HET_MEMBERS if found.members.is_none() => found.members = Members::parse(content),
                 HET_FDT if found.fdt.is_none() => found.fdt = Some(FdtExtension::parse(content)),
                 HET_CENC if found.content_encoding.is_none() => {
                     found.content_encoding = content.first().map(|&code| ContentEncoding::from(code));
@@ -172,7 +266,12 @@ impl Extensions {
 
     /// Length on the wire in bytes.
     pub fn buffer_len(&self) -> usize {
-        let words = [self.fdt.is_some(), self.content_encoding.is_some(), self.levels.is_some()];
+        let words = [
+            self.fdt.is_some(),
+            self.content_encoding.is_some(),
+            self.levels.is_some(),
+            self.members.is_some(),
+        ];
         words.into_iter().filter(|is_present| *is_present).count() * 4
             + self.time.map_or(0, |time| 4 + 4 * time.words().into_iter().flatten().count())
             + self.fti.map_or(0, |fti| 2 + fti.content_len())
@@ -181,8 +280,8 @@ impl Extensions {
 
     /// Writes [`Extensions::buffer_len`] bytes, which the caller has made room for.
     pub(crate) fn emit(&self, codepoint: u8, out: &mut Writer<'_>) -> Result<(), ExtensionError> {
-        if self.auth {
-            return Err(ExtensionError::Auth);
+        if self.auth || self.crypt.is_some() {
+            return Err(ExtensionError::Inserted);
         }
         if let Some(fdt) = self.fdt {
             fdt.emit(out)?;
@@ -190,8 +289,14 @@ impl Extensions {
         if let Some(encoding) = self.content_encoding {
             out.put(&[HET_CENC, encoding.code(), 0, 0]);
         }
-        if let Some(Levels { ceiling }) = self.levels {
-            out.put(&[HET_LEVELS, 0, ceiling, 0]);
+        if let Some(Levels { ceiling, demand }) = self.levels {
+            let (flags, echo) = demand.map_or((0, 0), |echo| {
+                (echo.round << 4 | u8::from(echo.is_open) << 3 | echo.loss.code(), echo.level)
+            });
+            out.put(&[HET_LEVELS, flags, ceiling, echo]);
+        }
+        if let Some(members) = self.members {
+            out.put(&members.emit());
         }
         if let Some(time) = self.time {
             time.emit(out)?;
@@ -224,7 +329,10 @@ fn emit_fti(fti: &Fti, codepoint: u8, out: &mut Writer<'_>) -> Result<(), Extens
 
 impl Levels {
     fn parse(content: &[u8]) -> Option<Levels> {
-        content.get(1).map(|&ceiling| Levels { ceiling })
+        let &[flags, ceiling, level] = content.first_chunk()?;
+        let loss = LossClass::from_code(flags);
+        let echo = DemandEcho { round: flags >> 4, is_open: flags & 8 != 0, level, loss };
+        Some(Levels { ceiling, demand: (echo.round > 0).then_some(echo) })
     }
 }
 

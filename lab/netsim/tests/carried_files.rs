@@ -9,11 +9,12 @@ use headwater_netsim::agent::{Agent, Arrival, DatagramHead, Hosted, Outbox, Port
 use headwater_netsim::engine::{Destination, Run};
 use headwater_netsim::network::LossConfig;
 use headwater_netsim::network::{AgentId, Builder, LinkConfig, NodeId};
+use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, End, FileToSend,
     MemorySource, MemoryStore, PlanConfig, ReceiverEvent, RelativePath, SessionPlan,
 };
-use headwater_proto::le_sbcc::{Chain, LeSbccConfig, Module};
+use headwater_proto::le_sbcc::{Chain, Estimator, LeSbccConfig, Module};
 use headwater_proto::pgm::{PgmSession, PgmSource, carrier};
 use headwater_proto::queue::QueueConfig;
 use headwater_proto::rng::Seed;
@@ -53,28 +54,41 @@ fn link(kbps: u64, loss: f64) -> LinkConfig {
 
 impl Bed {
     fn new(seed: u64, scheme: Scheme, end: End, config: LeSbccConfig) -> Self {
+        Self::over(link(20_000, 0.0), (BYTES, SYMBOL), seed, scheme, end, config)
+    }
+
+    /// A file of `bytes` in symbols of `symbol_size` over a first link.
+    fn over(
+        first: LinkConfig,
+        (bytes, symbol_size): (usize, u16),
+        seed: u64,
+        scheme: Scheme,
+        end: End,
+        config: LeSbccConfig,
+    ) -> Self {
         let mut network = Builder::new();
         let (home, router) = (network.node("sender"), network.node("router"));
-        network.link("first", home, router, link(20_000, 0.0), link(20_000, 0.0));
+        network.link("first", home, router, first.clone(), first);
         let flow = network.flow("files");
         let ports =
             Ports { flow, session: network.session("files", home, 1), header_bytes: UDP_HEADER_BYTES };
-        let mut content = vec![0; BYTES];
+        let mut content = vec![0; bytes];
         Seed(seed).stream("content", 0).fill_bytes(&mut content);
         let file = FileToSend {
             path: RelativePath::new("content").unwrap(),
-            bytes: BYTES as u64,
+            bytes: bytes as u64,
             mode: None,
             modified: None,
         };
         let order = Order::Spread { rate: 10_000_000 };
-        let plan = SessionPlan::new(vec![file], PlanConfig { scheme, symbol_size: SYMBOL, order }).unwrap();
+        let plan = SessionPlan::new(vec![file], PlanConfig { scheme, symbol_size, order }).unwrap();
         let source = MemorySource::new(&plan, &[content.as_slice()]);
         let digests = source.digests();
         let session = PgmSession { gsi: Gsi([3; 6]), source_port: 1, destination_port: 7_500, group: GROUP };
         let chain = Chain::new(config, Seed(seed).stream("chain", 0), Instant::ZERO);
         let path = Ipv4Addr::new(10, 0, 0, 1).into();
-        let control = carrier::PgmCarrierSender::new(session, path, 4_096, chain, Instant::ZERO);
+        let mut control = carrier::PgmCarrierSender::new(session, path, 4_096, chain, Instant::ZERO);
+        control.set_admission_key([9; 32]);
         let machine =
             DeliverySender::new(DeliverySenderConfig::new(7).with_end(end), &plan, &digests, control, source)
                 .unwrap();
@@ -167,6 +181,34 @@ impl Built {
         assert_eq!(files.len(), 1, "{:?}", self.ended(index));
         assert!(files[0] == self.content);
         assert_eq!(machine.stats().dropped.malformed, 0);
+    }
+}
+
+/// As on sockets, over the arena's path: 4 Mbit/s, 25 packets, 2 ms. The sender has begun long before, and
+/// starts by the distance that its receiver measures.
+#[test]
+fn two_megabytes_at_four_megabits_take_six_seconds_and_a_half_at_most() {
+    let config = LeSbccConfig::new(1_408 + 40)
+        .with_doubling_at_start(true)
+        .with_blind_doubling(None)
+        .with_assumed_rtt(true)
+        .with_estimator(Estimator::Sawtooth)
+        .with_dismissal(true)
+        .with_max_rate(Rate::from_kilobits(16_000));
+    let near = |kbps, delay| {
+        LinkConfig::new(Rate::from_kilobits(kbps), delay).with_queue(QueueConfig::drop_tail(25))
+    };
+    for seed in 1..=3 {
+        let lan = near(1_000_000, Duration::ZERO);
+        let mut bed = Bed::over(lan, (2_000_000, 1_408), seed, Scheme::RaptorQ, End::Never, config);
+        bed.receiver(near(4_000, Duration::from_millis(1)), seconds(8));
+        let mut run = bed.build();
+        let end = run.run_until_ended(&[0], 60);
+        let bits = 8.0 * run.receiver(0).machine().stats().bytes as f64;
+        let took = end.since(seconds(8)).as_secs_f64();
+        println!("{took} s, {bits} bits, {:?}, {:?}", run.chain().round_trip(), run.chain().counters());
+        run.assert_whole(0);
+        assert!(took <= 6.5, "{took} s: {:?}", run.chain().counters());
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn requests(values: &Values) -> Result<()> {
 }
 
 /// Opens a socket that hears a group.
-fn listen(group: SocketAddrV4, interface: Ipv4Addr) -> Result<std::net::UdpSocket> {
+pub(crate) fn listen(group: SocketAddrV4, interface: Ipv4Addr) -> Result<std::net::UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     socket.set_reuse_address(true)?;
     socket.bind(&SocketAddr::V4(group).into())?;

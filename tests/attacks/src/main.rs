@@ -1,4 +1,4 @@
-//! Forger of packets: sends IPv4 datagrams with any source address from a raw socket. Needs root; used in
+//! Forger of packets: sends IPv4 datagrams with any source address. Needs root; used in
 //! network namespaces alone.
 //!
 //! usage: headwater-forger ATTACK NAME=VALUE...
@@ -9,20 +9,26 @@
 //! | `naks` | `group`, `interface` (its address), `network` (a.b.c), `addresses` 1 to 250 |
 //! | `reports` | `group`, `interface`, `network`, `addresses`, `groups` announced instead (default: 0) |
 //! | `garbage` | `to` group or host, `from` address and port, `bytes` of a datagram |
+//! | `symbols`, `numbers`, `closes`, `signatures`, `replays` | `group`, `interface`, `groups` from `group` on that are heard (default: 1) |
+//! | `descriptions` | the same; `name` of the file, `session` added to the TSI (default: 0) |
+//! | `record` | the same; `file` to write |
+//! | `recording` | `file` to send |
 //!
 //! `rate` (datagrams a second) and `seconds` apply to each. The last line of output has the datagrams and the
 //! bytes of UDP payload that were sent.
 
 mod attacks;
+mod content;
 mod raw;
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use raw::RawSocket;
+use raw::ForgingSockets;
 
 /// Values of the command line.
 struct Values(BTreeMap<String, String>);
@@ -59,7 +65,8 @@ impl Draw {
 fn send(values: &Values, mut forge: impl FnMut(&mut Draw) -> Option<raw::Forged>) -> Result<()> {
     let (rate, seconds): (u64, f64) = (values.get("rate")?, values.or("seconds", 10.0)?);
     let mut draw = Draw(values.or("seed", 1)?);
-    let (mut socket, start) = (RawSocket::open()?, Instant::now());
+    let interface = values.or("interface", Ipv4Addr::UNSPECIFIED)?;
+    let (mut sockets, start) = (ForgingSockets::open(interface)?, Instant::now());
     let (mut due, mut sent, mut bytes) = (0_u64, 0_u64, 0_u64);
     while start.elapsed().as_secs_f64() < seconds {
         let now = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -70,10 +77,11 @@ fn send(values: &Values, mut forge: impl FnMut(&mut Draw) -> Option<raw::Forged>
             if let Some(forged) = forge(&mut draw) {
                 sent += 1;
                 bytes += forged.payload.len() as u64;
-                socket.send(&forged)?;
+                sockets.push(&forged)?;
             }
         }
-        std::thread::sleep(Duration::from_micros(500));
+        sockets.flush()?;
+        std::thread::sleep(Duration::from_millis(1));
     }
     println!("{{\"sent\": {sent}, \"bytes\": {bytes}}}");
     Ok(())
@@ -92,6 +100,14 @@ fn main() -> Result<()> {
         "naks" => attacks::naks(&values),
         "garbage" => attacks::garbage(&values),
         "reports" => attacks::reports(&values),
+        "symbols" => content::symbols(&values),
+        "numbers" => content::numbers(&values),
+        "descriptions" => content::descriptions(&values),
+        "closes" => content::closes(&values),
+        "signatures" => content::signatures(&values),
+        "replays" => content::replays(&values),
+        "record" => content::record(&values),
+        "recording" => content::recording(&values),
         other => bail!("no attack is called '{other}'"),
     }
 }

@@ -145,6 +145,10 @@ pub enum PgmControlName {
     LeSbcc,
     /// As le-sbcc, by the TCP throughput equation: smoother
     LeSbccTfrc,
+    /// As le-sbcc, with smaller steps down (binomial)
+    LeSbccSqrt,
+    /// As le-sbcc, with the smallest steps up and down (binomial)
+    LeSbccIiad,
     /// The constant rate of --rate
     Fixed,
 }

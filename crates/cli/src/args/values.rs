@@ -5,11 +5,12 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use headwater::SOURCE_PORT;
 use headwater::relay::RELAY_PORT;
+use headwater::{RosterEnd, SOURCE_PORT};
 use headwater_proto::control::Rules;
 use headwater_proto::controls::{CONTROLS, Control};
 use headwater_proto::{DATAGRAM_BYTES_MAX, Rate, Size};
+use headwater_wire::roster::{NAME_BYTES_MAX, is_name};
 
 use super::PORT_DEFAULT;
 use crate::exit::{Exit, Failure};
@@ -18,6 +19,8 @@ use crate::exit::{Exit, Failure};
 /// the FDT 40.
 const HEADER_BYTES: usize = 92;
 const SYMBOL_SIZE_MIN: u16 = 64;
+/// Default port of an HTTP server.
+const HTTP_PORT: u16 = 7280;
 
 /// `10M`, `2.5Gbit/s`.
 pub fn rate(text: &str) -> Result<Rate, String> {
@@ -50,6 +53,61 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         Ok(duration) => Ok(duration),
         Err(error) => Err(format!("{error}; write for example 500ms, 10s or 5m")),
     }
+}
+
+/// `0s`, `10s`, `2m`: a time in whole seconds.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time.subsec_nanos() == 0 => Ok(time),
+        Ok(_) => Err("the time is told to receivers in whole seconds; write for example 10s".into()),
+        Err(error) => Err(format!("{error}; write for example 0s, 10s or 5m")),
+    }
+}
+
+/// Base URL of an HTTP server.
+pub fn base_url(text: &str) -> Result<String, String> {
+    let is_url = headwater::RepairOptions::is_base_url(text);
+    is_url
+        .then(|| text.to_owned())
+        .ok_or_else(|| "not a URL; write for example http://192.0.2.1/files/".into())
+}
+
+/// Parses an address at which an HTTP server listens.
+pub fn http(text: &str) -> Result<SocketAddr, String> {
+    own_address(text, HTTP_PORT)
+}
+
+/// `40`, `idle`, `idle:2m`: the end of a session by its receivers.
+pub fn until(text: &str) -> Result<RosterEnd, String> {
+    const IDLE: Duration = Duration::from_secs(30);
+    match text.split_once(':') {
+        None if text == "idle" => Ok(RosterEnd::Idle(IDLE)),
+        Some(("idle", time)) => duration(time).map(RosterEnd::Idle),
+        _ => Ok(RosterEnd::Done(receivers(text)?)),
+    }
+}
+
+/// `40`, `40:5m`: receivers to wait for, and the longest wait.
+pub fn start_when(text: &str) -> Result<(u64, Duration), String> {
+    const LONGEST: Duration = Duration::from_secs(60);
+    match text.split_once(':') {
+        None => Ok((receivers(text)?, LONGEST)),
+        Some((count, time)) => Ok((receivers(count)?, duration(time)?)),
+    }
+}
+
+fn receivers(text: &str) -> Result<u64, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "not a number of receivers; write for example 40".to_owned())
+}
+
+/// Rule for the name of a receiver.
+pub const NAME_RULE: &str = "a name has 1 to 63 bytes, without control characters and invisible characters";
+const _: () = assert!(NAME_BYTES_MAX == 63, "as the rule says");
+
+/// Name of a receiver.
+pub fn name(text: &str) -> Result<String, String> {
+    if is_name(text) { Ok(text.to_owned()) } else { Err(NAME_RULE.to_owned()) }
 }
 
 /// Parses a multicast address, with or without a port.

@@ -23,9 +23,16 @@ const FALLING: f64 = 0.8;
 const MEMORY: &str = "/dev/shm";
 
 const TRANSFERS: [(&str, Transfer); 3] = [
-    ("session, no code", Transfer { scheme: Scheme::NoCode, loss: 0.0 }),
-    ("session, RaptorQ", Transfer { scheme: Scheme::RaptorQ, loss: 0.0 }),
-    ("session, RaptorQ, 1 % loss", Transfer { scheme: Scheme::RaptorQ, loss: 0.01 }),
+    ("session, no code", Transfer { scheme: Scheme::NoCode, loss: 0.0, signing: None }),
+    ("session, RaptorQ", Transfer { scheme: Scheme::RaptorQ, loss: 0.0, signing: None }),
+    ("session, RaptorQ, 1 % loss", Transfer { scheme: Scheme::RaptorQ, loss: 0.01, signing: None }),
+];
+
+/// Rate at which a signed session is measured beside an unsigned one.
+const SIGNED_RATE_BITS: u64 = 1_000_000_000;
+const SIGNED: [(&str, Transfer); 2] = [
+    ("1 Gbit/s, unsigned", Transfer { scheme: Scheme::NoCode, loss: 0.0, signing: Some(false) }),
+    ("1 Gbit/s, signed", Transfer { scheme: Scheme::NoCode, loss: 0.0, signing: Some(true) }),
 ];
 
 const SENDERS: [(&str, Scheme); 2] =
@@ -49,6 +56,7 @@ pub fn run(args: &MeasureArgs, report: &Report) -> Result<(), Failure> {
         bare.interface
     ));
     pairs(&bed, &bare, report)?;
+    authentication(&bed, report)?;
     senders(&bed, &bare, report)
 }
 
@@ -91,6 +99,21 @@ fn pairs(bed: &Bed<'_>, bare: &Bare, report: &Report) -> Result<(), Failure> {
     for ((name, _), speeds) in TRANSFERS.iter().zip(sessions) {
         report.row("net", name, median(speeds), Some(("bare sendmmsg and recvmmsg", single)));
     }
+    Ok(())
+}
+
+/// Measures a signed session and an unsigned one in turns, with packets of equal content.
+fn authentication(bed: &Bed<'_>, report: &Report) -> Result<(), Failure> {
+    let mut sessions = [const { Vec::new() }; SIGNED.len()];
+    for _ in 0..ROUNDS {
+        for ((_, transfer), speeds) in SIGNED.iter().zip(&mut sessions) {
+            speeds.push(bed.transfer(*transfer, SIGNED_RATE_BITS)?);
+        }
+    }
+    let cpu = |speed: &Speed| speed.cpu_s_per_gb.unwrap_or_default();
+    let [unsigned, signed] = sessions.map(|rounds| median_by(rounds, cpu));
+    report.row("net", SIGNED[0].0, unsigned, None);
+    report.row("net", SIGNED[1].0, signed, Some((SIGNED[0].0, unsigned)));
     Ok(())
 }
 

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use headwater::{
     CongestionControl, LinkOptions, ListenOptions, Loss, ReceiveOptions, ReceiveOutcome, ReceiveSession,
-    ReceiveSummary, Scheme, SendEnd, SendOptions, SendSession, SendUpdate, Session, prepare,
+    ReceiveSummary, Scheme, SendEnd, SendOptions, SendSession, SendUpdate, SenderKey, Session, Trust,
+    prepare,
 };
 use headwater_proto::Rate;
 
@@ -19,6 +20,8 @@ use crate::exit::{Exit, Failure, OrExit};
 /// Bytes of a symbol, and of a packet with a symbol: short identifiers make 16 bytes of headers.
 const SYMBOL_BYTES: u16 = 1_408;
 pub const PACKET_BYTES: usize = 1_424;
+/// Bytes of a symbol that leave room for a signature in the packet.
+const SIGNED_SYMBOL_BYTES: u16 = 1_344;
 /// Group of the sessions.
 const GROUP: &str = "239.255.72.88:7388";
 /// TSI of 16 bits, which makes the header short.
@@ -44,6 +47,8 @@ pub struct Transfer {
     pub scheme: Scheme,
     /// Share of the packets that the receiver drops deliberately.
     pub loss: f64,
+    /// Authentication to measure: `None` for packets of usual length, else whether packets are signed.
+    pub signing: Option<bool>,
 }
 
 /// Time and processor time at an instant.
@@ -71,8 +76,15 @@ impl<'a> Bed<'a> {
     /// Measures a sender at a rate in bit/s and a receiver, from the first packet until the file is in place,
     /// without the hashing before. A transfer that fails because of loss has speed 0.
     pub fn transfer(&self, transfer: Transfer, rate_bits: u64) -> Result<Speed, Failure> {
+        // A file that is there would not be received again.
+        match std::fs::remove_dir_all(&self.out) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::of(Exit::Disk, error));
+            }
+            _ => {}
+        }
         let mut receiver = self.receiver(transfer)?;
-        let mut sender = self.sender(transfer.scheme, rate_bits, SendEnd::Never)?;
+        let mut sender = self.sender(transfer, rate_bits, SendEnd::Never)?;
         let stop = sender.stop_handle();
         let start = Mutex::new(None);
         let (sent, received) = thread::scope(|scope| {
@@ -104,7 +116,8 @@ impl<'a> Bed<'a> {
 
     /// Measures a sender at full speed without a receiver.
     pub fn send_alone(&self, scheme: Scheme, time: Duration) -> Result<Speed, Failure> {
-        let mut sender = self.sender(scheme, RATE_UNBOUND_BITS, SendEnd::After(time))?;
+        let transfer = Transfer { scheme, loss: 0.0, signing: None };
+        let mut sender = self.sender(transfer, RATE_UNBOUND_BITS, SendEnd::After(time))?;
         let mut start = None;
         let sent = sender.run(&mut |update| {
             if matches!(update, SendUpdate::Started(_)) {
@@ -137,17 +150,20 @@ impl<'a> Bed<'a> {
         }
     }
 
-    fn sender(&self, scheme: Scheme, rate_bits: u64, end: SendEnd) -> Result<SendSession, Failure> {
+    fn sender(&self, transfer: Transfer, rate_bits: u64, end: SendEnd) -> Result<SendSession, Failure> {
         let rate = Rate::from_bits(rate_bits);
         let rate = rate.ok_or_else(|| Failure::new(Exit::Other, "the bare loops carried nothing"))?;
         let files = prepare([self.file]).or_exit(Exit::Disk, "cannot read the content back")?;
         let interface = Some(self.interface.to_owned());
         let link = LinkOptions { interface, offload: self.offload, ..LinkOptions::new(self.group) };
+        let signing = (transfer.signing == Some(true)).then(SenderKey::ephemeral).transpose();
+        let symbol_bytes = if transfer.signing.is_some() { SIGNED_SYMBOL_BYTES } else { SYMBOL_BYTES };
         let options = SendOptions {
-            scheme,
-            symbol_size: Some(SYMBOL_BYTES),
+            scheme: transfer.scheme,
+            symbol_size: Some(symbol_bytes),
             tsi: Some(TSI),
             end,
+            signing: signing.or_exit(Exit::Other, "cannot make a key")?,
             ..SendOptions::new(link, CongestionControl::Fixed { rate })
         };
         SendSession::open(files, options).or_exit(Exit::Network, "cannot open a sending session")
@@ -156,7 +172,8 @@ impl<'a> Bed<'a> {
     fn receiver(&self, transfer: Transfer) -> Result<ReceiveSession, Failure> {
         let loss = (transfer.loss > 0.0).then_some(Loss { probability: transfer.loss, seed: 1 });
         let (interface, timeout) = (Some(self.interface.to_owned()), Some(SILENCE));
-        let listen = ListenOptions { interface, timeout, loss, ..ListenOptions::new(self.group) };
+        let trust = if transfer.signing == Some(true) { Trust::First } else { Trust::Unchecked };
+        let listen = ListenOptions { interface, timeout, loss, trust, ..ListenOptions::new(self.group) };
         let options = ReceiveOptions::new(listen, &self.out);
         ReceiveSession::open(options).or_exit(Exit::Network, "cannot open a receiving session")
     }

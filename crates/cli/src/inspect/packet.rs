@@ -3,7 +3,8 @@
 use headwater_wire::alc;
 use headwater_wire::cci::{CciError, FlidSlCci, WebrcCci};
 use headwater_wire::extensions::{
-    HET_AUTH, HET_CENC, HET_FDT, HET_FTI, HET_KEY, HET_LEVELS, HET_MANIFEST, HET_SEQ, HET_TIME,
+    HET_AUTH, HET_CENC, HET_CRYPT, HET_FDT, HET_FTI, HET_KEY, HET_LEVELS, HET_MANIFEST, HET_MEMBERS, HET_SEQ,
+    HET_TIME,
 };
 use headwater_wire::{EncodingId, bcfs, lct};
 
@@ -151,8 +152,10 @@ impl Extension<'_> {
             HET_FTI => "EXT_FTI",
             HET_SEQ => "EXT_SEQ",
             HET_MANIFEST => "EXT_MANIFEST",
+            HET_CRYPT => "EXT_CRYPT",
             HET_KEY => "EXT_KEY",
             HET_LEVELS => "EXT_LEVELS",
+            HET_MEMBERS => "EXT_MEMBERS",
             HET_FDT => "EXT_FDT",
             HET_CENC => "EXT_CENC",
             _ => "unknown",

@@ -2,7 +2,11 @@
 
 use std::fmt::Write;
 
-use headwater_wire::extensions::{HET_CENC, HET_FDT, HET_FTI, HET_LEVELS, HET_SEQ, HET_TIME};
+use headwater_wire::auth::{Authentication, SenderKey, manifest};
+use headwater_wire::extensions::{
+    HET_AUTH, HET_CENC, HET_CRYPT, HET_FDT, HET_FTI, HET_KEY, HET_LEVELS, HET_MANIFEST, HET_MEMBERS, HET_SEQ,
+    HET_TIME,
+};
 
 use super::packet::{CciFields, Extension, Packet, hex};
 
@@ -79,7 +83,19 @@ fn described(packet: &Packet<'_>, het: u8) -> Option<String> {
     let found = &packet.alc.as_ref().ok()?.extensions;
     match het {
         HET_SEQ => found.seq.map(|seq| format!("buffer {} offset {}", seq.buffer, seq.offset)),
-        HET_LEVELS => found.levels.map(|levels| format!("ceiling {}", levels.ceiling)),
+        HET_MEMBERS => found.members.map(|members| {
+            let awaiting = if members.is_awaiting { ", awaiting" } else { "" };
+            format!("exponent {}, {} receivers{awaiting}", members.exponent, members.count)
+        }),
+        HET_LEVELS => found.levels.map(|levels| {
+            let echo = levels.demand.map(|echo| {
+                let room = if echo.is_open { ", room for starts" } else { "" };
+                let loss = Some(echo.loss.code()).filter(|code| *code > 0);
+                let loss = loss.map_or(String::new(), |code| format!(" with loss class {code}"));
+                format!(", round {}, level {} reported{loss}{room}", echo.round, echo.level)
+            });
+            format!("ceiling {}{}", levels.ceiling, echo.unwrap_or_default())
+        }),
         HET_FDT => found.fdt.map(|fdt| format!("version {} instance {}", fdt.version, fdt.instance_id)),
         HET_CENC => found.content_encoding.map(|encoding| format!("{encoding:?}").to_lowercase()),
         HET_FTI => found.fti.map(|fti| {
@@ -87,6 +103,18 @@ fn described(packet: &Packet<'_>, het: u8) -> Option<String> {
             format!("{scheme:?} length {} symbol {symbol}", fti.transfer_length())
         }),
         HET_TIME => found.time.map(time),
+        HET_CRYPT => found
+            .crypt
+            .map(|crypt| format!("epoch {} salt {:016x} number {}", crypt.epoch, crypt.salt, crypt.number)),
+        HET_AUTH => Authentication::find(&packet.lct).ok()?.map(|(auth, _)| {
+            let Authentication { depth, leaf, started, number, key, .. } = auth;
+            format!("number {number} depth {depth} leaf {leaf} started {started} key {}", hex(&key))
+        }),
+        HET_MANIFEST => manifest(&packet.lct).ok()?.map(|tags| format!("{} tags", tags.len())),
+        HET_KEY => SenderKey::find(&packet.lct).ok()?.map(|key| {
+            let once = if key.is_ephemeral { " ephemeral" } else { "" };
+            format!("{}{once}", hex(&key.public))
+        }),
         _ => None,
     }
 }

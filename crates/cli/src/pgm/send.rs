@@ -72,6 +72,8 @@ fn control(args: &PgmSendArgs) -> Result<PgmControl, Failure> {
         }
         (None | Some(PgmControlName::LeSbcc), None) => LeSbccModule::Aimd,
         (Some(PgmControlName::LeSbccTfrc), None) => LeSbccModule::Tfrc,
+        (Some(PgmControlName::LeSbccSqrt), None) => LeSbccModule::Sqrt,
+        (Some(PgmControlName::LeSbccIiad), None) => LeSbccModule::Iiad,
     };
     let max_rate = args.max_rate.unwrap_or(MAX_RATE_DEFAULT);
     if args.start_rate.is_some_and(|start| start > max_rate) {

@@ -3,23 +3,23 @@
 mod view;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use headwater::keys::fingerprint;
+use headwater::keys::{Unopened, fingerprint};
 use headwater::net::OpenError;
 use headwater::{
     IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress,
-    ReceiveSession, ReceiveSummary, ReceiveUpdate, Session, Trust,
+    ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairOptions, RepairUpdate, Session, Target,
 };
 use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
-use headwater_proto::eventlog::{Event, PathEstimate, Progress, Reasons, Reception, Role};
+use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
 
-use crate::args::ReceiveArgs;
+use crate::args::{ReceiveArgs, Repair};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
-use crate::keys::TrustedSenders;
+use crate::keys::{self, TrustedSenders};
 use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
@@ -34,15 +34,26 @@ const OTHERS_NAMED_MAX: usize = 3;
 pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
+    if args.output.json && args.to.as_deref() == Some(Path::new("-")) {
+        let why =
+            "--json and --to - both write to standard output: write the events to a file by --events FILE";
+        return Err(Failure::new(Exit::Usage, why));
+    }
     let senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
     let mut events = Events::open(&args.output, "headwater receive")?;
-    let mut session = listen(args, capture.as_ref(), senders.trust.clone())?;
-    let folders = senders.folder().into_iter().chain([args.out.clone()]).collect();
-    confine(&args.confine, &Paths { folders, ..Paths::default() })?;
+    let mut session = listen(args, capture.as_ref(), &senders)?;
+    let folders = senders.folder().into_iter().chain([args.folder()]).collect();
+    confine(&args.confine, &Paths { folders, read: resolver_files(args), ..Paths::default() })?;
     session.open_folder().map_err(|error| receiving_failed(args, error))?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, session, &senders, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
+}
+
+/// Files that finding a server's address reads, if a server may be asked.
+fn resolver_files(args: &ReceiveArgs) -> Vec<PathBuf> {
+    let files = ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
+    files.iter().filter(|_| args.repair.repair == Repair::Auto).map(PathBuf::from).collect()
 }
 
 /// Ends the event log and the capture. A failure of the transfer counts more than a failure of a log.
@@ -60,14 +71,18 @@ pub fn settle(
     failed.fold(outcome, |outcome, failure| outcome.and(Err(failure)))
 }
 
-fn listen(args: &ReceiveArgs, capture: Option<&Capture>, trust: Trust) -> Result<ReceiveSession, Failure> {
+fn listen(
+    args: &ReceiveArgs,
+    capture: Option<&Capture>,
+    senders: &TrustedSenders,
+) -> Result<ReceiveSession, Failure> {
     if args.ask.is_some() && args.multicast.is_none() && args.network.interface.is_some() {
         let why = "--interface is for joining a group, and with --ask only --multicast names a group: leave --interface out";
         return Err(Failure::new(Exit::Usage, why));
     }
     let options = match args.ask {
-        Some(source) => ReceiveOptions::asking(source, args.via, &args.out),
-        None => ReceiveOptions::new(args.network.group, &args.out),
+        Some(source) => ReceiveOptions::asking(source, args.via, args.folder()),
+        None => ReceiveOptions::new(args.network.group, args.folder()),
     };
     let mut options = match args.multicast {
         Some(group) => options.with_replies_to(group, args.network.interface.clone()),
@@ -80,9 +95,18 @@ fn listen(args: &ReceiveArgs, capture: Option<&Capture>, trust: Trust) -> Result
         max_rate: args.max_rate,
         rtt: args.rtt,
         rules: args.rules,
-        trust,
+        trust: senders.trust.clone(),
+        reports: !args.no_reports,
+        name: args.name.clone(),
+        linger: args.linger,
+        group_key: keys::group_key(args.keys.group_key.as_deref())?,
         ..args.network.receiver(&args.listen, capture)?
     };
+    options.takes_other_senders = senders.is_told;
+    options.repair =
+        RepairOptions { is_enabled: args.repair.repair == Repair::Auto, url: args.repair.repair_url.clone() };
+    options.target =
+        args.to.as_deref().map(Target::open).transpose().map_err(|error| Failure::of(Exit::Disk, error))?;
     ReceiveSession::listen(options).map_err(|error| receiving_failed(args, error))
 }
 
@@ -131,13 +155,16 @@ fn transfer(
         });
     }
     if summary.outcome == ReceiveOutcome::NothingTrusted {
-        return Err(senders.nothing_trusted());
+        return Err(senders.nothing_trusted(&summary, &args.folder()));
+    }
+    if let ReceiveOutcome::NothingOpened(reason) = summary.outcome {
+        return Err(nothing_opened(reason, args.keys.group_key.is_some(), group));
     }
     // The reason for lost packets says more than the timeout.
     if let (ReceiveOutcome::Incomplete(_), Some(missing)) = (&summary.outcome, too_long) {
         return Err(Failure::new(Exit::Incomplete, missing));
     }
-    match failure(&summary.outcome, summary.files_refused, group, &args.out) {
+    match failure(&summary.outcome, summary.files_refused, group, args.place()) {
         Some(failure) => Err(failure),
         None => Ok(Exit::Ok),
     }
@@ -163,13 +190,27 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         ReceiveUpdate::LinkChanged(change) => {
             Event::LinkChanged { interface: &change.interface, state: change.state.name() }
         }
+        ReceiveUpdate::CeilingChanged { ceiling, level } => {
+            let (level, ceiling) = (u16::from(*level), u16::from(*ceiling));
+            Event::DemandChanged { level, ceiling, limited: false }
+        }
+        ReceiveUpdate::Unheard { sender } => Event::DemandUnheard { sender: sender.to_string() },
         ReceiveUpdate::OtherSession { tsi, source } => {
             Event::SessionOther { tsi: *tsi, source: source.to_string() }
         }
         ReceiveUpdate::SessionVerified { tsi, key, .. } => {
             Event::SessionVerified { tsi: *tsi, key: fingerprint(key) }
         }
+        ReceiveUpdate::NextKeyAnnounced { key } => Event::NextKeyAnnounced { key: fingerprint(key) },
         ReceiveUpdate::SessionUnsigned { tsi } => Event::SessionUnsigned { tsi: *tsi },
+        ReceiveUpdate::SessionUnopened { tsi, reason } => {
+            let (reason, epoch) = match *reason {
+                Unopened::NoKey { epoch } => ("no-key", Some(epoch)),
+                Unopened::WrongKey { epoch } => ("wrong-key", Some(epoch)),
+                Unopened::Clear => ("clear", None),
+            };
+            Event::SessionUnopened { tsi: *tsi, reason, epoch }
+        }
         ReceiveUpdate::SessionUntrusted { tsi, source } => {
             Event::SessionUntrusted { tsi: *tsi, source: source.to_string() }
         }
@@ -201,6 +242,7 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         ReceiveUpdate::SessionCompleted { refused } => Event::SessionCompleted { refused: *refused },
         ReceiveUpdate::SessionClosed => Event::SessionClosed {},
         ReceiveUpdate::Progress(received) => Event::SessionProgress(progress(received)),
+        ReceiveUpdate::Repair(update) => repair_event(update),
         ReceiveUpdate::ControlRefused { reason } => {
             return events.emit(end, &Event::SessionFailed { reason });
         }
@@ -210,6 +252,18 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         _ => return,
     };
     events.emit(end, &event);
+}
+
+fn repair_event(update: &RepairUpdate) -> Event<'_> {
+    match update {
+        RepairUpdate::Scheduled { wait, url } => {
+            Event::RepairScheduled { wait: wait.as_secs_f64() * 1e3, url }
+        }
+        RepairUpdate::Refused { path, url, reason } => {
+            Event::RepairRefused { file: path.as_str(), url, reason }
+        }
+        RepairUpdate::Failed { reason } => Event::RepairFailed { reason },
+    }
 }
 
 /// Returns the group and port of a channel, which count up from the base channel.
@@ -257,6 +311,7 @@ fn reception(received: &ReceiveProgress) -> Reception {
         kept_out: received.foreign,
         window: control.window,
         missing: received.symbols.saturating_sub(received.symbols_held),
+        bytes_by_path: PathBytes { multicast: received.stats.bytes, http: received.repair.bytes },
         time_left: view::time_left(received).and_then(|left| u64::try_from(left.as_millis()).ok()),
         path: control.path.as_ref().map(PathEstimate::from),
     }
@@ -274,6 +329,7 @@ pub fn outcome_name(outcome: &ReceiveOutcome) -> &'static str {
         ReceiveOutcome::Completed => "completed",
         ReceiveOutcome::NothingReceived => "nothing-received",
         ReceiveOutcome::NothingTrusted => "nothing-trusted",
+        ReceiveOutcome::NothingOpened(_) => "nothing-opened",
         ReceiveOutcome::Incomplete(_) => "incomplete",
         ReceiveOutcome::VerificationFailed => "verification-failed",
         ReceiveOutcome::ControlRefused(_) => "control-refused",
@@ -290,6 +346,7 @@ pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out:
         ReceiveOutcome::NothingTrusted => {
             Failure::new(Exit::Untrusted, format!("packets came from {group}, but none of a trusted sender"))
         }
+        ReceiveOutcome::NothingOpened(reason) => nothing_opened(*reason, false, group),
         ReceiveOutcome::Incomplete(reason) => Failure::new(Exit::Incomplete, incomplete(*reason, refused)),
         ReceiveOutcome::VerificationFailed => Failure::new(
             Exit::VerificationFailed,
@@ -305,6 +362,14 @@ pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out:
             Failure::new(Exit::Interrupted, "interrupted before every file was whole")
         }
     })
+}
+
+/// Returns the failure of a session whose content no group key decrypts.
+fn nothing_opened(reason: Unopened, has_group_key: bool, group: SocketAddr) -> Failure {
+    Failure::new(
+        Exit::Unopened,
+        format!("the session on {group} {}", keys::not_opened(reason, has_group_key)),
+    )
 }
 
 /// Returns the failure of a session without a packet from the group within the timeout.
@@ -400,5 +465,31 @@ pub fn error_failure(tried: &str, error: ReceiveError) -> Failure {
         // The message names the folder, which failed instead of the group.
         ReceiveError::Store(error) => Failure::of(exit, error),
         error => Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_proto::delivery::StoreError;
+
+    use super::*;
+
+    #[test]
+    fn reported_codes_are_the_exit_codes() {
+        let outcomes = [
+            ReceiveOutcome::Completed,
+            ReceiveOutcome::NothingReceived,
+            ReceiveOutcome::NothingTrusted,
+            ReceiveOutcome::Incomplete(IncompleteReason::TimedOut),
+            ReceiveOutcome::VerificationFailed,
+            ReceiveOutcome::ControlRefused(String::new()),
+            ReceiveOutcome::StoreFailed(StoreError(String::new())),
+            ReceiveOutcome::Interrupted,
+        ];
+        for outcome in outcomes {
+            let failure = failure(&outcome, 0, "239.1.1.1:1".parse().unwrap(), Path::new("."));
+            let code = failure.map_or(0, |failure| failure.exit as u8);
+            assert_eq!(code, outcome.code(), "{outcome:?}");
+        }
     }
 }

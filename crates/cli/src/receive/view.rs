@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use headwater::keys::fingerprint;
 use headwater::net::LinkChange;
-use headwater::{ReceiveProgress, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
+use headwater::{ReceiveProgress, ReceiveStarted, ReceiveSummary, ReceiveUpdate, RepairUpdate};
 use headwater_proto::Size;
 use headwater_proto::control::PathStatus;
 
 use crate::args::ReceiveArgs;
+use crate::keys::not_opened;
 use crate::screen::{Bar, Screen, count, percent, rate, ratio, time};
 
 /// Maximum number of files with bars; more files share a single bar.
@@ -29,15 +30,26 @@ pub struct View<'a> {
     why: Option<Bar>,
     /// Requested session, as named by options.
     wanted: String,
+    has_group_key: bool,
     is_found: bool,
 }
 
 impl<'a> View<'a> {
     pub fn new(args: &ReceiveArgs, screen: &'a Screen) -> Self {
-        let out = args.out.display().to_string();
+        let out = args.place().display().to_string();
         let total = screen.bar("waiting", 1);
-        let (names, bars, wanted) = (BTreeMap::new(), Vec::new(), wanted(args));
-        Self { screen, out, names, bars, total, path: None, why: None, wanted, is_found: false }
+        Self {
+            screen,
+            out,
+            names: BTreeMap::new(),
+            bars: Vec::new(),
+            total,
+            path: None,
+            why: None,
+            wanted: wanted(args),
+            has_group_key: args.keys.group_key.is_some(),
+            is_found: false,
+        }
     }
 
     pub fn show(&mut self, update: &ReceiveUpdate) {
@@ -52,6 +64,12 @@ impl<'a> View<'a> {
                 let once = if *is_ephemeral { ", a key of this session alone" } else { "" };
                 self.screen.say(&format!("signed by {}{once}", fingerprint(key)));
             }
+            ReceiveUpdate::NextKeyAnnounced { key } => {
+                self.screen.say(&format!("later sessions may be signed by {}", fingerprint(key)));
+            }
+            ReceiveUpdate::SessionUnopened { tsi, reason } => {
+                tracing::warn!("session {tsi} {}", not_opened(*reason, self.has_group_key));
+            }
             ReceiveUpdate::SessionUnsigned { tsi } => tracing::warn!(
                 "session {tsi} is not signed: anybody on the network can forge its packets; --trust takes signed sessions only"
             ),
@@ -62,6 +80,10 @@ impl<'a> View<'a> {
                 "the session's description contradicts an earlier one: somebody may be forging packets"
             ),
             ReceiveUpdate::LinkChanged(change) => link_changed(change),
+            ReceiveUpdate::Unheard { sender } => tracing::warn!(
+                "{sender} does not hear the reports of this receiver, and sends little until then: let UDP to {sender} through, or send \
+                 with --demand off"
+            ),
             ReceiveUpdate::Silent { lasted, is_found: true } => tracing::warn!(
                 "nothing has arrived from the sender for {}; waiting for the sender",
                 time(*lasted)
@@ -110,8 +132,23 @@ impl<'a> View<'a> {
             ReceiveUpdate::FileMismatch { path, .. } => {
                 tracing::error!("{path}: differs from the sender's digest, discarded");
             }
+            ReceiveUpdate::Repair(update) => self.repair(update),
             ReceiveUpdate::Progress(progress) => self.progress(progress),
             _ => {}
+        }
+    }
+
+    fn repair(&self, update: &RepairUpdate) {
+        match update {
+            RepairUpdate::Scheduled { wait, url } => {
+                self.screen.say(&format!("missing parts will be fetched from {url} in {}", time(*wait)));
+            }
+            RepairUpdate::Refused { path, url, reason } => {
+                tracing::warn!("{path} cannot be repaired from {url}: {reason}");
+            }
+            RepairUpdate::Failed { reason } => {
+                tracing::warn!("missing parts cannot be fetched by HTTP: {reason}");
+            }
         }
     }
 
@@ -181,6 +218,10 @@ impl<'a> View<'a> {
             time(progress.elapsed),
             loss(progress)
         ));
+        if progress.repair.bytes > 0 {
+            let (multicast, http) = (Size(progress.stats.bytes), Size(progress.repair.bytes));
+            self.screen.say(&format!("{multicast} by multicast, {http} by HTTP"));
+        }
         if let Some(path) = self.path {
             self.screen.say(&format!("{}: {path}", progress.control.name));
         }
@@ -242,6 +283,9 @@ pub fn parts(progress: &ReceiveProgress) -> Vec<String> {
     if let Some(missing) = progress.symbols.checked_sub(progress.symbols_held).filter(|missing| *missing > 0)
     {
         parts.push(format!("{missing} symbols missing"));
+    }
+    if progress.repair.bytes > 0 {
+        parts.push(format!("{} by HTTP", Size(progress.repair.bytes)));
     }
     if let Some(window) = control.window {
         parts.push(format!("window {window}"));

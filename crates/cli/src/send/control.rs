@@ -1,10 +1,11 @@
 //! From options to the congestion control of a session.
 
 use headwater::pgm::LeSbccOptions;
-use headwater::{CongestionControl, LayerOptions, RainbowOptions, SimOptions};
-use headwater_proto::controls::{self, Network};
+use headwater::{CongestionControl, IDLE_RATE_DEFAULT, LayerOptions, RainbowOptions, SimOptions};
+use headwater_proto::controls::{self, Control, Network};
+use headwater_proto::sim::GROUPS_MAX;
 
-use crate::args::{self, Order, SendArgs};
+use crate::args::{self, Demand, Order, SendArgs};
 use crate::exit::{Exit, Failure};
 
 /// Returns the requested control; by default a fixed rate with `--rate`, else M2C.
@@ -17,8 +18,20 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
         ));
     }
     if wanted.network != Network::GroupsAndReports && args.sim != args::SimArgs::default() {
+        return Err(usage("--sim-relay is an option of --congestion-control sim only".to_owned()));
+    }
+    check_groups(args, wanted)?;
+    let has_levels = wanted.network == Network::Groups;
+    if args.demand == Some(Demand::On) && !has_levels {
+        let name = wanted.name;
+        return Err(usage(format!(
+            "--demand on is for m2c, webrc and flid-dl, and {name} sends what its receivers' reports allow, or one rate: leave --demand out"
+        )));
+    }
+    if args.idle_rate.is_some() && (!has_levels || args.demand == Some(Demand::Off)) {
         return Err(usage(
-            "--groups and --sim-relay are options of --congestion-control sim only".to_owned(),
+            "--idle-rate is the rate without reports of receivers to m2c, webrc or flid-dl: leave --idle-rate out, or --demand off"
+                .to_owned(),
         ));
     }
     if args.sim.sim_relay.len() > headwater::SIM_RELAYS_MAX {
@@ -53,6 +66,32 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
         )));
     }
     Ok(control)
+}
+
+/// Refuses --groups and --silence of controls whose groups do not depend on them.
+fn check_groups(args: &SendArgs, control: &Control) -> Result<(), Failure> {
+    let has_waves = control.has_waves();
+    let is_sim = control.network == Network::GroupsAndReports;
+    let name = control.name;
+    if args.groups.groups.is_some() && !has_waves && !is_sim {
+        let has = match control.network {
+            Network::Groups => "has a group for each step of its rates",
+            Network::Requests => "sends by unicast",
+            _ => "sends to one group",
+        };
+        return Err(usage(format!(
+            "--groups is for m2c, webrc and sim, and {name} {has}: leave --groups out"
+        )));
+    }
+    if args.groups.silence.is_some() && !has_waves {
+        return Err(usage(format!(
+            "--silence is for m2c and webrc, whose groups are used again, and not for {name}: leave --silence out"
+        )));
+    }
+    if let Some(groups) = args.groups.groups.filter(|groups| is_sim && *groups > GROUPS_MAX) {
+        return Err(usage(format!("--groups {groups} is too many for sim: at most {GROUPS_MAX}")));
+    }
+    Ok(())
 }
 
 fn rainbow(args: &SendArgs) -> Result<CongestionControl, Failure> {
@@ -124,14 +163,16 @@ fn layers(args: &SendArgs) -> LayerOptions {
     if let Some(rate) = args.max_rate {
         layers = layers.with_max_rate(rate);
     }
-    layers
+    let layers = layers.with_groups(args.groups.groups).with_silence(args.groups.silence.map(Into::into));
+    let idle_rate = args.idle_rate.unwrap_or(IDLE_RATE_DEFAULT);
+    layers.with_idle_rate((args.demand != Some(Demand::Off)).then_some(idle_rate))
 }
 
 fn sim(args: &SendArgs) -> Result<SimOptions, Failure> {
     let group = args.network.group.ip();
     let relays = args.sim.sim_relay.iter().map(|relay| relay.for_option("--sim-relay", group));
     let options = SimOptions::new().with_relays(&relays.collect::<Result<Vec<_>, _>>()?);
-    let options = args.sim.groups.map_or(options, |groups| options.with_groups(groups));
+    let options = args.groups.groups.map_or(options, |groups| options.with_groups(groups));
     let options = args.base_rate.map_or(options, |rate| options.with_initial_rate(rate));
     Ok(args.max_rate.map_or(options, |rate| options.with_max_rate(rate)))
 }

@@ -2,17 +2,20 @@
 
 mod control;
 mod dry_run;
+mod http;
+mod roster;
 mod view;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use headwater::keys::PublicKey;
 use headwater::net::OpenError;
 use headwater::{
-    CongestionControl, FileSet, PrepareError, RateLimit, SendEnd, SendError, SendOptions, SendOutcome,
-    SendProgress, SendSession, SendUpdate, SenderKey, Session, prepare_with,
+    CongestionControl, FileSet, GroupKeys, PrepareError, RateLimit, RosterOptions, SendEnd, SendError,
+    SendOptions, SendOutcome, SendProgress, SendSession, SendUpdate, SenderKey, Session, prepare_with,
 };
-use headwater_proto::control::Counters;
+use headwater_proto::control::{Counters, DemandStatus};
 use headwater_proto::controls::Network;
 use headwater_proto::eventlog::{ControlState, Event, Progress, Role};
 
@@ -24,6 +27,7 @@ use crate::keys;
 use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
+use roster::Receipts;
 use view::View;
 pub use view::{RateWarning, average};
 
@@ -37,20 +41,33 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let files = prepare_with(&args.paths, args.links.into()).map_err(preparation_failed)?;
     warn_of_selection(&files);
-    keep_sources(&files, [&args.output.pcap, &args.output.events])?;
+    keep_sources(&files, [&args.output.pcap, &args.output.events, &args.roster.receipts])?;
     // A dry run creates no capture, not even an empty file.
     let capture = args.output.pcap.as_deref().filter(|_| !args.dry_run).map(Capture::create).transpose()?;
     let control = control::chosen(args)?;
     let key = keys::signing_key(&args.keys, args.dry_run)?;
+    let (next_key, group_key) =
+        (keys::next_key(args.keys.next_key.as_ref())?, keys::group_key(args.keys.group_key.as_deref())?);
     let mut events = Events::open(&args.output, "headwater send")?;
+    let receivers = roster::options(args)?;
+    let receipts = args.roster.receipts.as_deref().filter(|_| !args.dry_run);
+    let receipts = receipts.map(Receipts::open).transpose()?;
+    let socket = http::open(args)?;
     confine(&args.confine, &paths(args, &files, key.as_ref()))?;
-    let session = open(args, control, files, capture.as_ref(), key)?;
+    let keys = (key, next_key, group_key);
+    let session = open(args, control, files, capture.as_ref(), (keys, receivers.clone()))?;
+    let (session, server) = http::serve(args, session, socket)?;
     if args.dry_run {
         dry_run::show(args, &session, &mut events).or_exit(Exit::Other, "cannot write to standard output")?;
         return events.finish().map(|()| Exit::Ok);
     }
-    let outcome = Shutdown::install(capture.as_ref())
-        .and_then(|shutdown| transfer(args, session, &shutdown, &screen, &mut events));
+    let outcome = Shutdown::install(capture.as_ref()).and_then(|shutdown| {
+        let outcome = transfer(args, session, &shutdown, &screen, (&mut events, receipts, receivers));
+        if let Some(server) = server.filter(|_| !shutdown.is_asked()) {
+            http::linger(args, &server, &screen, &shutdown);
+        }
+        outcome
+    });
     crate::receive::settle(outcome, events, capture)
 }
 
@@ -93,7 +110,7 @@ fn warn_of_selection(files: &FileSet) {
 }
 
 /// Refuses to write a log or a capture over a file that is to be sent.
-fn keep_sources(files: &FileSet, targets: [&Option<PathBuf>; 2]) -> Result<(), Failure> {
+fn keep_sources(files: &FileSet, targets: [&Option<PathBuf>; 3]) -> Result<(), Failure> {
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     for target in targets.into_iter().flatten() {
         let Some(taken) = identity(target) else { continue };
@@ -105,12 +122,15 @@ fn keep_sources(files: &FileSet, targets: [&Option<PathBuf>; 2]) -> Result<(), F
     Ok(())
 }
 
+/// Key of a sender, the key of later sessions, and keys of the group.
+type Keys = (Option<SenderKey>, Option<PublicKey>, Option<GroupKeys>);
+
 fn open(
     args: &SendArgs,
     control: CongestionControl,
     files: FileSet,
     capture: Option<&Capture>,
-    key: Option<SenderKey>,
+    ((key, next_key, group_key), roster): (Keys, Option<RosterOptions>),
 ) -> Result<SendSession, Failure> {
     let end = match (args.passes, args.duration) {
         (Some(passes), _) => SendEnd::Passes(passes),
@@ -128,6 +148,9 @@ fn open(
         memory_limit: Some(args.memory.0),
         temporary_folder: args.temp_dir.clone(),
         signing,
+        next_key,
+        group_key: group_key.clone(),
+        roster: roster.clone(),
         ..SendOptions::new(args.network.sender(&args.link, capture), control)
     };
     // A symbol size of the user's that leaves no room for signatures is no reason to fail, unless a key was
@@ -153,7 +176,7 @@ fn transfer(
     mut session: SendSession,
     shutdown: &Shutdown,
     screen: &Screen,
-    events: &mut Events,
+    (events, mut receipts, receivers): (&mut Events, Option<Receipts>, Option<RosterOptions>),
 ) -> Result<Exit, Failure> {
     shutdown.watch(session.stop_handle());
     let mut view = View::new(args, screen, &session);
@@ -164,6 +187,7 @@ fn transfer(
             last = progress(sent, facts.symbols);
         }
         log(&update, facts, None, events);
+        receipts.iter_mut().for_each(|receipts| receipts.on_update(&update));
         view.show(&update);
     });
     screen.clear();
@@ -173,12 +197,17 @@ fn transfer(
         SendOutcome::Completed => ("completed", Exit::Ok),
         SendOutcome::Interrupted => ("interrupted", Exit::Interrupted),
     };
-    let progress = progress(&summary.progress, facts.symbols);
+    let mut progress = progress(&summary.progress, facts.symbols);
+    progress.receivers = summary.roster.as_ref().map(|roster| roster.counts);
     events.emit(None, &Event::SessionEnded { role: Role::Sender, outcome, progress });
     view.sum_up(&summary);
-    match summary.files_left_out {
-        0 => Ok(exit),
-        files => Err(left_out(files)),
+    let missing = roster::failure(receivers.as_ref(), summary.roster.as_ref());
+    match (summary.files_left_out, missing) {
+        (0, None) => Ok(exit),
+        (0, Some(missing)) => {
+            Err(Failure { exit: if exit == Exit::Ok { missing.exit } else { exit }, ..missing })
+        }
+        (files, _) => Err(left_out(files)),
     }
 }
 
@@ -230,6 +259,21 @@ pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Ev
         SendUpdate::RateLimited(RateLimit { asked, sent, ceiling }) => {
             events.emit(end, &Event::RateLimited { asked: *asked, rate: *sent, ceiling: *ceiling });
         }
+        SendUpdate::ReceiverReported { update, .. } => {
+            events.emit(end, &Event::ReceiverReported(roster::report(&update.row, update.state)));
+        }
+        SendUpdate::NameContested(contested) => {
+            let ids = [&contested.first, &contested.second].map(|row| format!("{:016x}", row.receiver));
+            let addresses = [&contested.first, &contested.second].map(|row| row.address.to_string());
+            events.emit(end, &Event::ReceiverContested { name: &contested.name, receivers: ids, addresses });
+        }
+        SendUpdate::DemandChanged(demand) => {
+            let DemandStatus { held, ceiling, is_limited, .. } = *demand;
+            events.emit(end, &Event::DemandChanged { level: held, ceiling, limited: is_limited });
+        }
+        SendUpdate::Unreported { lasted } => {
+            events.emit(end, &Event::DemandUnreported { seconds: lasted.as_secs() });
+        }
         SendUpdate::LinkChanged(change) => {
             let event = Event::LinkChanged { interface: &change.interface, state: change.state.name() };
             events.emit(end, &event);
@@ -255,6 +299,7 @@ pub fn progress(sent: &SendProgress, symbols: u64) -> Progress {
         dropped: sent.counters.count("malformed"),
         feedback,
         asked,
+        receivers: sent.roster.as_ref().map(|roster| roster.counts).filter(|counts| counts.total() > 0),
         ..Progress::default()
     }
 }

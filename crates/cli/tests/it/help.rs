@@ -53,7 +53,7 @@ fn the_contract_is_in_the_help() {
         "--dry-run",
         "<PATH>...",
         "239.255.72.87:7287",
-        "[default: 100M]",
+        "--demand <WHETHER>",
     ];
     let receive = [
         "--group <ADDR:PORT>",

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etherparse::PacketBuilder;
+use headwater_wire::auth::{Authentication, SenderKey, insert_manifest};
+use headwater_wire::crypt::Crypt;
 use headwater_wire::extensions::FdtExtension;
 use headwater_wire::fdt::{ControlAttributes, Instance};
 use headwater_wire::pgm::{self, Body, Fragment, NakList, Options, PgmReport};
@@ -78,6 +80,45 @@ fn a_packet_is_shown_field_by_field_in_three_forms() {
     assert_eq!((cell("frame.number"), cell("udp.length")), ("1", "36"));
     assert_eq!((cell("rmt-fec.esi"), cell("alc.payload")), ("0x00011170", "deadbeef"));
     assert_eq!((cell("rmt-lct.hec.type"), cell("rmt-lct.hec.data")), ("96", "0007000f4240"));
+}
+
+/// Authentication and encryption; the payload of an encrypted packet has no symbol to show.
+#[test]
+fn extensions_of_keys_are_shown_by_their_fields() {
+    let mut datagram = ALC.to_vec();
+    let bytes = datagram.len();
+    datagram.resize(2_000, 0);
+    let crypt = Crypt { epoch: 3, salt: 0x1122, number: 70 };
+    let bytes = crypt.insert(&mut datagram, bytes).unwrap().len() + bytes;
+    let key = SenderKey { public: [0xAB; 32], is_ephemeral: true };
+    let bytes = key.insert(&mut datagram, bytes).unwrap();
+    let bytes = insert_manifest(&mut datagram, bytes, [[1; 12], [2; 12]].into_iter()).unwrap();
+    let auth = Authentication {
+        depth: 0,
+        leaf: 0,
+        started: 4_000_000_000,
+        number: 5,
+        key: [0xDE, 0xAD, 0xBE, 0xEF],
+        pass: [0; 6],
+        next_pass: [0; 6],
+        signature: [0; 64],
+        path: [[0; 16]; 4],
+    };
+    let bytes = bytes + auth.insert(&mut datagram, bytes).unwrap().len();
+    datagram.truncate(bytes);
+    let folder = tempfile::tempdir().unwrap();
+    let path = capture(folder.path(), &[ipv4(PORT, &datagram)]);
+    let text = run(&["inspect", path.to_str().unwrap()]).stdout;
+    for part in [
+        "payload=8 ",
+        "EXT_CRYPT(epoch 3 salt 0000000000001122 number 70)",
+        &format!("EXT_KEY({} ephemeral)", "ab".repeat(32)),
+        "EXT_MANIFEST(2 tags)",
+        "EXT_AUTH(number 5 depth 0 leaf 0 started 4000000000 key deadbeef)",
+    ] {
+        assert!(text.contains(part), "'{part}' is missing in {text}");
+    }
+    assert!(!text.contains("sbn=") && !text.contains('['), "{text}");
 }
 
 /// Slot 5 with the increase trigger, group 2, sequence 772: in WEBRC's shape slot 133.

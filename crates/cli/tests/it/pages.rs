@@ -160,6 +160,7 @@ the fields of a table below, or of the structure of that name in the Rust docume
         "ControlState",
         "Progress",
         "Reception",
+        "PathBytes",
         "PathEstimate",
         "Messages",
         "Repair",

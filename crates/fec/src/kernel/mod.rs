@@ -8,9 +8,13 @@ mod aarch64;
 mod x86;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::LazyLock;
 
-use crate::gf256::{SPLIT, Split};
+use crate::gf256::{SPLIT, Split, times_alpha};
+
+/// Bytes that a portable loop sums up at a time.
+const CHUNK: usize = 64;
 
 /// A way to multiply and add symbols that this machine supports. The choice affects only speed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,8 +65,10 @@ impl Kernel {
     /// If the lengths differ.
     pub fn mul_add(self, target: &mut [u8], source: &[u8], factor: u8) {
         assert_eq!(target.len(), source.len(), "symbols of one block have one length");
-        if factor == 0 {
-            return;
+        match factor {
+            0 => return,
+            1 => return self.add_slots(target, source, &[0]),
+            _ => {}
         }
         match self.0 {
             Instructions::Scalar => scalar(target, source, factor),
@@ -75,38 +81,61 @@ impl Kernel {
         }
     }
 
-    /// `target` += `factors[i]` * source i for up to four symbols, which `sources` holds in sequence:
-    /// `target` is read and written once for all symbols.
+    /// `target` = alpha * `target` + `source`: a step of Horner's rule.
     ///
     /// # Panics
-    /// If the length of `sources` is not `target.len()` times the number of factors.
-    pub(crate) fn mul_add_some(self, target: &mut [u8], sources: &[u8], factors: &[u8]) {
-        assert_eq!(target.len() * factors.len(), sources.len(), "a factor for each symbol");
-        #[cfg(target_arch = "x86_64")]
-        if let (Instructions::Gfni(gfni), Ok(factors)) = (self.0, factors.try_into()) {
-            gfni.mul_add_four(target, sources, factors);
-            return;
-        }
-        for (&factor, source) in factors.iter().zip(sources.chunks_exact(target.len().max(1))) {
-            self.mul_add(target, source, factor);
-        }
-    }
-
-    /// Passes over a block (`mul_add` of each of its symbols) that take less time than following a RaptorQ
-    /// plan once, at k = 1002.
-    pub(crate) fn dense_max(self) -> u32 {
+    /// If the lengths differ.
+    pub(crate) fn times_alpha_add(self, target: &mut [u8], source: &[u8]) {
+        assert_eq!(target.len(), source.len(), "symbols of one block have one length");
         match self.0 {
-            Instructions::Scalar => 0,
             #[cfg(target_arch = "x86_64")]
-            Instructions::Gfni(_) => 60,
-            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-            _ => 20,
+            Instructions::Avx2(avx2) => avx2.times_alpha_add(target, source),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Gfni(gfni) => gfni.times_alpha_add(target, source),
+            _ => scalar_times_alpha_add(target, source),
         }
     }
 
-    /// Whether the kernel works byte by byte, more than ten times slower than the other kernels.
-    pub(crate) fn is_scalar(self) -> bool {
-        self.0 == Instructions::Scalar
+    /// Slot `target` of `pool` = `input`, or zero, + `slots`. A slot has `width` bytes, as the input has.
+    ///
+    /// # Panics
+    /// If the pool has fewer slots, or the input another length.
+    pub(crate) fn sum_slots(
+        self,
+        pool: &mut [u8],
+        width: usize,
+        target: u32,
+        input: Option<&[u8]>,
+        slots: &[u32],
+    ) {
+        assert!(input.is_none_or(|input| input.len() == width), "an input has the width of a slot");
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(avx2) => avx2.sum_slots(pool, width, target, input, slots),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Gfni(gfni) => gfni.sum_slots(pool, width, target, input, slots),
+            _ => scalar_sum_slots(pool, 0..width, width, target, input, slots),
+        }
+    }
+
+    /// `sum` += the slots of `pool`, each as long as `sum`.
+    ///
+    /// # Panics
+    /// If the pool has fewer slots.
+    pub(crate) fn add_slots(self, sum: &mut [u8], pool: &[u8], slots: &[u32]) {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(avx2) => avx2.add_slots(sum, pool, slots),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Gfni(gfni) => gfni.add_slots(sum, pool, slots),
+            // The compiler vectorizes the loop.
+            _ => {
+                let width = sum.len();
+                for &slot in slots {
+                    scalar(sum, &pool[slot as usize * width..][..width], 1);
+                }
+            }
+        }
     }
 }
 
@@ -142,6 +171,35 @@ fn scalar(target: &mut [u8], source: &[u8], factor: u8) {
     }
 }
 
+/// The bytes `columns` of the slots of `width` bytes. The compiler vectorizes the loops.
+fn scalar_sum_slots(
+    pool: &mut [u8],
+    columns: Range<usize>,
+    width: usize,
+    target: u32,
+    input: Option<&[u8]>,
+    slots: &[u32],
+) {
+    let mut chunk = [0; CHUNK];
+    for start in columns.clone().step_by(CHUNK) {
+        let sum = &mut chunk[..CHUNK.min(columns.end - start)];
+        match input {
+            Some(input) => sum.copy_from_slice(&input[start..][..sum.len()]),
+            None => sum.fill(0),
+        }
+        for &slot in slots {
+            scalar(sum, &pool[slot as usize * width + start..][..sum.len()], 1);
+        }
+        pool[target as usize * width + start..][..sum.len()].copy_from_slice(sum);
+    }
+}
+
+fn scalar_times_alpha_add(target: &mut [u8], source: &[u8]) {
+    for (target, source) in target.iter_mut().zip(source) {
+        *target = times_alpha(*target) ^ source;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Kernel;
@@ -165,7 +223,7 @@ mod tests {
     #[test]
     fn the_scalar_kernel_is_everywhere_and_the_last_is_chosen() {
         let kernels: Vec<Kernel> = Kernel::available().collect();
-        assert!(kernels[0].is_scalar());
+        assert_eq!(kernels[0].name(), "scalar");
         assert_eq!(kernels.last(), Some(&Kernel::chosen()));
     }
 
@@ -199,23 +257,46 @@ mod tests {
             }
         }
 
-        /// Several products in one pass are those one after the other.
         #[test]
-        fn kernels_add_several_products(
-            sources in proptest::collection::vec(any::<u8>(), 4 * 300),
+        fn kernels_take_steps_of_horners_rule(
+            source in proptest::collection::vec(any::<u8>(), 300),
             target in proptest::collection::vec(any::<u8>(), 300),
-            factors in proptest::collection::vec(prop_oneof![Just(0), Just(1), any::<u8>()], 0..5),
             length in 0usize..300,
         ) {
-            let sources = &sources[..factors.len() * length];
-            let mut expected = target.clone();
-            for (&factor, source) in factors.iter().zip(sources.chunks(length.max(1))) {
-                expected.iter_mut().zip(source).for_each(|(t, &s)| *t ^= slow_mul(factor, s));
+            let expected: Vec<u8> =
+                target.iter().zip(&source).take(length).map(|(t, s)| slow_mul(2, *t) ^ s).collect();
+            for kernel in Kernel::available() {
+                let mut result = target[..length].to_vec();
+                kernel.times_alpha_add(&mut result, &source[..length]);
+                prop_assert!(result == expected, "{kernel:?}");
+            }
+        }
+
+        /// Slots of a pool are added whatever their width.
+        #[test]
+        fn kernels_add_slots(
+            pool in proptest::collection::vec(any::<u8>(), 8 * 300),
+            sum in proptest::collection::vec(any::<u8>(), 300),
+            slots in proptest::collection::vec(0u32..8, 0..9),
+            width in 0usize..300,
+        ) {
+            let mut expected = sum.clone();
+            for slot in &slots {
+                let source = &pool[*slot as usize * width..][..width];
+                expected.iter_mut().zip(source).for_each(|(t, s)| *t ^= s);
             }
             for kernel in Kernel::available() {
-                let mut result = target.clone();
-                kernel.mul_add_some(&mut result[..length], sources, &factors);
+                let mut result = sum.clone();
+                kernel.add_slots(&mut result[..width], &pool, &slots);
                 prop_assert!(result == expected, "{kernel:?}");
+                let mut result = pool.clone();
+                kernel.sum_slots(&mut result, width, 3, Some(&sum[..width]), &slots);
+                prop_assert!(result[3 * width..4 * width] == expected[..width], "{kernel:?}");
+                prop_assert!(result[..3 * width] == pool[..3 * width] && result[4 * width..] == pool[4 * width..]);
+                let difference: Vec<u8> = expected.iter().zip(&sum).map(|(a, b)| a ^ b).collect();
+                let mut result = pool.clone();
+                kernel.sum_slots(&mut result, width, 7, None, &slots);
+                prop_assert!(result[7 * width..8 * width] == difference[..width], "{kernel:?}");
             }
         }
     }

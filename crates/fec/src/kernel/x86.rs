@@ -8,13 +8,14 @@
 
 use std::arch::is_x86_feature_detected;
 use std::arch::x86_64::{
-    _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_loadu_si256, _mm256_set1_epi8,
-    _mm256_shuffle_epi8, _mm256_srli_epi16, _mm256_storeu_si256, _mm256_xor_si256,
-    _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
-    _mm512_set1_epi64, _mm512_storeu_si512, _mm512_xor_si512,
+    __m256i, _mm_loadu_si128, _mm256_add_epi8, _mm256_and_si256, _mm256_broadcastsi128_si256,
+    _mm256_cmpgt_epi8, _mm256_loadu_si256, _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8,
+    _mm256_srli_epi16, _mm256_storeu_si256, _mm256_xor_si256, _mm512_gf2p8affine_epi64_epi8,
+    _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_set1_epi64,
+    _mm512_storeu_si512, _mm512_xor_si512,
 };
 
-use super::scalar;
+use super::{scalar, scalar_sum_slots, scalar_times_alpha_add};
 use crate::gf256::{SPLIT, Split, slow_mul};
 
 /// Shuffles of 32 bytes at a time look both halves of a byte up in the split table.
@@ -25,6 +26,9 @@ pub(super) struct Avx2(());
 /// so the kernel uses the instruction that applies a matrix over GF(2) to every byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gfni(());
+
+/// alpha^8 = alpha^4 + alpha^3 + alpha^2 + 1.
+const REDUCTION: i8 = 0x1D;
 
 /// The matrix of every factor, 2 KiB.
 static MATRICES: [u64; 256] = matrices();
@@ -38,6 +42,29 @@ impl Avx2 {
     pub(super) fn mul_add(self, target: &mut [u8], source: &[u8], factor: u8) {
         // SAFETY: only `detect` makes a `Self`, where the processor has AVX2.
         unsafe { mul_add_avx2(target, source, factor) }
+    }
+
+    /// Both have the same length.
+    pub(super) fn times_alpha_add(self, target: &mut [u8], source: &[u8]) {
+        // SAFETY: only `detect` makes a `Self`, where the processor has AVX2.
+        unsafe { times_alpha_add_avx2(target, source) }
+    }
+
+    pub(super) fn sum_slots(
+        self,
+        pool: &mut [u8],
+        width: usize,
+        target: u32,
+        input: Option<&[u8]>,
+        slots: &[u32],
+    ) {
+        // SAFETY: only `detect` makes a `Self`, where the processor has AVX2.
+        unsafe { sum_slots_avx2(pool, width, target, input, slots) }
+    }
+
+    pub(super) fn add_slots(self, sum: &mut [u8], pool: &[u8], slots: &[u32]) {
+        // SAFETY: only `detect` makes a `Self`, where the processor has AVX2.
+        unsafe { add_slots_avx2(sum, pool, slots) }
     }
 }
 
@@ -55,10 +82,27 @@ impl Gfni {
         unsafe { mul_add_gfni(target, source, factor) }
     }
 
-    /// `sources` has four times the length of `target`.
-    pub(super) fn mul_add_four(self, target: &mut [u8], sources: &[u8], factors: [u8; 4]) {
-        // SAFETY: only `detect` makes a `Self`, where the processor has GFNI, AVX-512F and AVX-512BW.
-        unsafe { mul_add_four_gfni(target, sources, factors) }
+    /// Both have the same length.
+    pub(super) fn times_alpha_add(self, target: &mut [u8], source: &[u8]) {
+        // SAFETY: only `detect` makes a `Self`; a processor with AVX-512F has AVX2.
+        unsafe { times_alpha_add_avx2(target, source) }
+    }
+
+    pub(super) fn sum_slots(
+        self,
+        pool: &mut [u8],
+        width: usize,
+        target: u32,
+        input: Option<&[u8]>,
+        slots: &[u32],
+    ) {
+        // SAFETY: only `detect` makes a `Self`; a processor with AVX-512F has AVX2.
+        unsafe { sum_slots_avx2(pool, width, target, input, slots) }
+    }
+
+    pub(super) fn add_slots(self, sum: &mut [u8], pool: &[u8], slots: &[u32]) {
+        // SAFETY: only `detect` makes a `Self`; a processor with AVX-512F has AVX2.
+        unsafe { add_slots_avx2(sum, pool, slots) }
     }
 }
 
@@ -114,43 +158,100 @@ fn mul_add_gfni(target: &mut [u8], source: &[u8], factor: u8) {
     unsafe { _mm512_mask_storeu_epi8(target_rest.as_mut_ptr().cast(), rest, sum) };
 }
 
-#[target_feature(enable = "gfni,avx512f,avx512bw")]
-fn mul_add_four_gfni(target: &mut [u8], sources: &[u8], [a, b, c, d]: [u8; 4]) {
-    let (first, rest) = sources.split_at(target.len());
-    let (second, rest) = rest.split_at(target.len());
-    let (third, rest) = rest.split_at(target.len());
-    let fourth = &rest[..target.len()];
-    // All written out: closures do not inherit the instructions of the enclosing function.
-    let matrix_a = _mm512_set1_epi64(MATRICES[usize::from(a)].cast_signed());
-    let matrix_b = _mm512_set1_epi64(MATRICES[usize::from(b)].cast_signed());
-    let matrix_c = _mm512_set1_epi64(MATRICES[usize::from(c)].cast_signed());
-    let matrix_d = _mm512_set1_epi64(MATRICES[usize::from(d)].cast_signed());
-    let whole = target.len() / 64 * 64;
-    for at in (0..whole).step_by(64) {
-        // SAFETY: all five slices have the length of `target`, and at + 64 is no more than that.
-        let (t, a, b, c, d) = unsafe {
-            (
-                _mm512_loadu_si512(target.as_ptr().add(at).cast()),
-                _mm512_loadu_si512(first.as_ptr().add(at).cast()),
-                _mm512_loadu_si512(second.as_ptr().add(at).cast()),
-                _mm512_loadu_si512(third.as_ptr().add(at).cast()),
-                _mm512_loadu_si512(fourth.as_ptr().add(at).cast()),
-            )
+#[target_feature(enable = "avx2")]
+fn times_alpha_add_avx2(target: &mut [u8], source: &[u8]) {
+    let (zero, reduction) = (_mm256_setzero_si256(), _mm256_set1_epi8(REDUCTION));
+    let (targets, target_rest) = target.as_chunks_mut::<32>();
+    let (sources, source_rest) = source.as_chunks::<32>();
+    for (target, source) in targets.iter_mut().zip(sources) {
+        // SAFETY: both arrays have the 32 bytes that are read.
+        let (t, s) = unsafe {
+            (_mm256_loadu_si256(target.as_ptr().cast()), _mm256_loadu_si256(source.as_ptr().cast()))
         };
-        let a = _mm512_gf2p8affine_epi64_epi8::<0>(a, matrix_a);
-        let b = _mm512_gf2p8affine_epi64_epi8::<0>(b, matrix_b);
-        let c = _mm512_gf2p8affine_epi64_epi8::<0>(c, matrix_c);
-        let d = _mm512_gf2p8affine_epi64_epi8::<0>(d, matrix_d);
-        let sum = _mm512_xor_si512(_mm512_xor_si512(t, _mm512_xor_si512(a, b)), _mm512_xor_si512(c, d));
-        // SAFETY: `target` has the 64 bytes that are written.
-        unsafe { _mm512_storeu_si512(target.as_mut_ptr().add(at).cast(), sum) };
+        let carried = _mm256_and_si256(_mm256_cmpgt_epi8(zero, t), reduction);
+        let sum = _mm256_xor_si256(_mm256_xor_si256(_mm256_add_epi8(t, t), carried), s);
+        // SAFETY: the array has the 32 bytes that are written.
+        unsafe { _mm256_storeu_si256(target.as_mut_ptr().cast(), sum) };
     }
-    if whole < target.len() {
-        let rest = &mut target[whole..];
-        mul_add_gfni(rest, &first[whole..], a);
-        mul_add_gfni(rest, &second[whole..], b);
-        mul_add_gfni(rest, &third[whole..], c);
-        mul_add_gfni(rest, &fourth[whole..], d);
+    scalar_times_alpha_add(target_rest, source_rest);
+}
+
+#[target_feature(enable = "avx2")]
+fn add_slots_avx2(sum: &mut [u8], pool: &[u8], slots: &[u32]) {
+    let width = sum.len();
+    let mut done = 0;
+    while width - done >= 128 {
+        let lanes = sum_lanes::<4>(Some(sum), pool, width, done, slots);
+        store_lanes(&mut sum[done..], lanes);
+        done += 128;
+    }
+    if width - done >= 64 {
+        let lanes = sum_lanes::<2>(Some(sum), pool, width, done, slots);
+        store_lanes(&mut sum[done..], lanes);
+        done += 64;
+    }
+    let rest = &mut sum[done..];
+    for &slot in slots {
+        scalar(rest, &pool[slot as usize * width + done..][..rest.len()], 1);
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn sum_slots_avx2(pool: &mut [u8], width: usize, target: u32, input: Option<&[u8]>, slots: &[u32]) {
+    let start = target as usize * width;
+    let mut done = 0;
+    while width - done >= 128 {
+        let lanes = sum_lanes::<4>(input, pool, width, done, slots);
+        store_lanes(&mut pool[start + done..], lanes);
+        done += 128;
+    }
+    if width - done >= 64 {
+        let lanes = sum_lanes::<2>(input, pool, width, done, slots);
+        store_lanes(&mut pool[start + done..], lanes);
+        done += 64;
+    }
+    scalar_sum_slots(pool, done..width, width, target, input, slots);
+}
+
+/// Sum of 32 bytes for each of `LANES` registers, from byte `first` on, of `input` and of slots of `width`
+/// bytes.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn sum_lanes<const LANES: usize>(
+    input: Option<&[u8]>,
+    pool: &[u8],
+    width: usize,
+    first: usize,
+    slots: &[u32],
+) -> [__m256i; LANES] {
+    let mut lanes = [_mm256_setzero_si256(); LANES];
+    if let Some(input) = input {
+        add_lanes(&mut lanes, &input[first..]);
+    }
+    for &slot in slots {
+        add_lanes(&mut lanes, &pool[slot as usize * width + first..]);
+    }
+    lanes
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn add_lanes<const LANES: usize>(lanes: &mut [__m256i; LANES], source: &[u8]) {
+    let source = &source[..32 * LANES];
+    for (at, lane) in lanes.iter_mut().enumerate() {
+        // SAFETY: the slice has 32 bytes for each lane.
+        let added = unsafe { _mm256_loadu_si256(source.as_ptr().add(32 * at).cast()) };
+        *lane = _mm256_xor_si256(*lane, added);
+    }
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn store_lanes<const LANES: usize>(target: &mut [u8], lanes: [__m256i; LANES]) {
+    let target = &mut target[..32 * LANES];
+    for (at, lane) in lanes.into_iter().enumerate() {
+        // SAFETY: the slice has 32 bytes for each lane.
+        unsafe { _mm256_storeu_si256(target.as_mut_ptr().add(32 * at).cast(), lane) };
     }
 }
 

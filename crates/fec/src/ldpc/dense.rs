@@ -3,6 +3,7 @@
 
 use super::matrix::Matrix;
 use super::peeling::{Peeling, State};
+use crate::bits::{Bits, first, xor};
 
 /// Words of 64 columns processed at a time, so that memory is a few bytes for each yielded symbol, not a bit
 /// per yielded symbol and column set aside.
@@ -18,41 +19,6 @@ pub(super) struct Dense {
     /// By column set aside, a bit for each of `rows`: set if the row's right side is part of the column's
     /// sum.
     pub(super) sums: Bits,
-}
-
-/// Rows of bits, in words of 64.
-#[derive(Debug)]
-pub(super) struct Bits {
-    words: usize,
-    bits: Vec<u64>,
-}
-
-impl Bits {
-    fn new(rows: usize, columns: usize) -> Self {
-        let words = columns.div_ceil(64);
-        Self { words, bits: vec![0; rows * words] }
-    }
-
-    /// Eight bits of a row from column 8 * `byte` on.
-    pub(super) fn byte(&self, row: usize, byte: usize) -> u8 {
-        self.row(row)[byte / 8].to_le_bytes()[byte % 8]
-    }
-
-    fn row(&self, row: usize) -> &[u64] {
-        &self.bits[row * self.words..(row + 1) * self.words]
-    }
-
-    fn row_mut(&mut self, row: usize) -> &mut [u64] {
-        &mut self.bits[row * self.words..(row + 1) * self.words]
-    }
-
-    /// Adds a row to another.
-    fn add(&mut self, from: usize, to: usize) {
-        let (low, high) = (from.min(to), from.max(to));
-        let (before, after) = self.bits.split_at_mut(high * self.words);
-        let (low, high) = (&mut before[low * self.words..][..self.words], &mut after[..self.words]);
-        if from < to { xor(high, low) } else { xor(low, high) }
-    }
 }
 
 /// Solves for the columns set aside. If the rows do not determine the columns, returns the number of rows
@@ -82,11 +48,11 @@ fn coefficients(matrix: &Matrix, peeling: &Peeling<'_>, rows: &[u32]) -> Bits {
     let steps = peeling.steps();
     let mut bits = Bits::new(rows.len(), peeling.inactive().len());
     let mut yielded = vec![[0_u64; STRIP_WORDS]; steps.len()];
-    for first in (0..bits.words).step_by(STRIP_WORDS) {
+    for first in (0..bits.words()).step_by(STRIP_WORDS) {
         for (index, step) in steps.iter().enumerate() {
             yielded[index] = strip(matrix.row(step.row), step.column, first, peeling, &yielded);
         }
-        let width = STRIP_WORDS.min(bits.words - first);
+        let width = STRIP_WORDS.min(bits.words() - first);
         for (index, row) in rows.iter().enumerate() {
             let strip = strip(matrix.row(*row), u32::MAX, first, peeling, &yielded);
             bits.row_mut(index)[first..first + width].copy_from_slice(&strip[..width]);
@@ -144,7 +110,7 @@ impl Echelon {
         let mut word = 0;
         while let Some(pivot) = first(self.left.row(new), &mut word) {
             let Some(other) = self.by_pivot[pivot] else {
-                self.sums.row_mut(new)[new / 64] ^= 1 << (new % 64);
+                self.sums.flip(new, new);
                 self.by_pivot[pivot] = Some(u32::try_from(new).expect("below 2^20 rows"));
                 self.rows.push(row);
                 return;
@@ -161,7 +127,7 @@ impl Echelon {
         for (pivot, row) in order.iter().enumerate().rev() {
             // Rows of later pivots have only their own bit by now.
             for (later, known) in order.iter().enumerate().skip(pivot + 1) {
-                if self.left.row(*row)[later / 64] & 1 << (later % 64) != 0 {
+                if self.left.get(*row, later) {
                     self.sums.add(*known, *row);
                 }
             }
@@ -171,19 +137,5 @@ impl Echelon {
             sums.row_mut(pivot).copy_from_slice(self.sums.row(*row));
         }
         Dense { rows: self.rows, sums }
-    }
-}
-
-/// Returns the first bit set from `word` on, and moves `word` to that bit's word.
-fn first(bits: &[u64], word: &mut usize) -> Option<usize> {
-    while *bits.get(*word)? == 0 {
-        *word += 1;
-    }
-    Some(*word * 64 + bits[*word].trailing_zeros() as usize)
-}
-
-fn xor(target: &mut [u64], source: &[u64]) {
-    for (target, source) in target.iter_mut().zip(source) {
-        *target ^= source;
     }
 }

@@ -12,11 +12,13 @@
 //! | `firewall` | rules of the packet filter |
 //! | `querier` | IGMP and MLD queriers: the verdict, the raw socket |
 //! | `sessions` | current packets to the group |
+//! | `groups` | groups of a session that is received: how many the path carries |
 //! | `probes` | probes ([`headwater_wire::probe`]) and answers: reach, routers, ECN; a datagram to this
 //! machine |
 
 mod check;
 mod firewall;
+mod groups;
 mod host;
 mod limits;
 mod probes;
@@ -89,7 +91,8 @@ impl DoctorOptions {
     }
 }
 
-/// Runs all checks, and passes each check to `observe`. Takes the time to listen plus a second.
+/// Runs all checks, and passes each check to `observe`. Takes the time to listen plus a second, and 6 to 25 s
+/// more if a session of M2C or WEBRC is received.
 ///
 /// # Errors
 /// [`ChannelsError`] if the group is no multicast address.
@@ -212,7 +215,12 @@ impl Examination<'_> {
                     interface: interface.name.clone(),
                     mtu: interface.mtu(),
                 };
+                let waves = heard.waves;
                 self.add(sessions::judge(&place, heard));
+                if let Some(waves) = waves {
+                    let receiver = options.receiver_options(interface);
+                    self.add(groups::judge(&groups::survey(&channels, &receiver, waves, options.wait)));
+                }
             }
             Err(error) => {
                 self.add(Check::problem("sessions", error.to_string(), "is the interface still up?"));

@@ -9,6 +9,7 @@ use headwater_proto::pgm::carrier::{self, Opened};
 use headwater_wire::{lct, probe};
 
 use super::check::Check;
+use super::groups::Waves;
 use crate::net::{Poller, ReceiverSocket, RecvBatch};
 use crate::send::symbol_size_within;
 use crate::system::InputLosses;
@@ -66,6 +67,8 @@ pub(super) struct SessionSurvey {
     pub losses: InputLosses,
     /// Sessions of other sources than the named source.
     pub of_others: Vec<Session>,
+    /// Waves of the first session that has waves.
+    pub waves: Option<Waves>,
     /// Time of listening.
     pub listened: Duration,
 }
@@ -86,6 +89,7 @@ impl SessionSurvey {
             self.others += 1;
             return;
         };
+        self.waves = self.waves.or_else(|| Waves::read(source, &packet));
         let tsi = packet.tsi();
         let known = self.sessions.iter_mut().find(|session| session.source == source && session.tsi == tsi);
         let bytes = datagram.len() as u64;

@@ -269,7 +269,7 @@ impl LoopState<'_> {
     fn flush(&mut self, port: &mut impl Port) {
         if self.error.is_none() && !self.gather.is_empty() {
             // One small allocation for each interface: the list borrows the buffer.
-            self.gather.sort_by_interface();
+            self.gather.join_runs();
             for spans in self.gather.runs.chunk_by(|one, next| one.egress == next.egress) {
                 let runs: Vec<_> = spans.iter().map(|span| self.gather.run(span)).collect();
                 match port.send(spans[0].egress, &runs) {
@@ -387,12 +387,21 @@ impl<P: Port, E> OutputSink<'_, '_, P, E> {
 /// Bytes gathered before a send: four full messages with segmentation offload, of full datagrams.
 const GATHER_BYTES: usize = 4 * (RUN_BYTES_MAX - 1_500);
 
+/// Fewest spans that are joined.
+const SCATTERED: usize = 16;
+
 /// Datagrams to send, in order.
 #[derive(Debug)]
 pub(crate) struct Gather {
     buffer: Box<[u8]>,
     filled: usize,
     runs: Vec<Span>,
+    /// Room for the same datagrams and spans in another order; empty until first needed.
+    spare: (Box<[u8]>, Vec<Span>),
+}
+
+fn gather_buffer() -> Box<[u8]> {
+    vec![0; GATHER_BYTES + DATAGRAM_BYTES_MAX].into()
 }
 
 /// Datagrams of one size (the last may be shorter) for one destination.
@@ -408,7 +417,7 @@ struct Span {
 
 impl Gather {
     pub(crate) fn new() -> Self {
-        Self { buffer: vec![0; GATHER_BYTES + DATAGRAM_BYTES_MAX].into(), filled: 0, runs: Vec::new() }
+        Self { buffer: gather_buffer(), filled: 0, runs: Vec::new(), spare: Default::default() }
     }
 
     /// Returns the room for the next datagram.
@@ -441,9 +450,37 @@ impl Gather {
         self.filled <= GATHER_BYTES
     }
 
-    /// Sorts the spans by interface. The order within an interface stays.
-    fn sort_by_interface(&mut self) {
-        self.runs.sort_by_key(|span| span.egress);
+    /// Sorts the spans by interface. Datagrams of many channels are also joined by channel, as a run costs
+    /// the kernel little more than a datagram: a copy costs less. The order for each destination stays.
+    fn join_runs(&mut self) {
+        if self.runs.len() < SCATTERED {
+            self.runs.sort_by_key(|span| span.egress);
+            return;
+        }
+        self.runs.sort_by_key(|span| (span.egress, span.destination));
+        let (buffer, runs) = &mut self.spare;
+        if buffer.is_empty() {
+            *buffer = gather_buffer();
+        }
+        runs.clear();
+        let mut start = 0;
+        for span in &self.runs {
+            let bytes = span.end - span.start;
+            let end = start + bytes;
+            buffer[start..end].copy_from_slice(&self.buffer[span.start..span.end]);
+            // A span of several datagrams begins a run: its last datagram may be shorter.
+            let joins = |last: &&mut Span| {
+                let is_single = bytes <= span.segment_bytes && last.egress == span.egress;
+                is_single && last.takes(span.destination, span.ecn, bytes)
+            };
+            match runs.last_mut().filter(joins) {
+                Some(last) => last.end = end,
+                None => runs.push(Span { start, end, ..*span }),
+            }
+            start = end;
+        }
+        std::mem::swap(&mut self.buffer, buffer);
+        std::mem::swap(&mut self.runs, runs);
     }
 
     /// Returns a span's datagrams as a run to send.
@@ -514,9 +551,37 @@ mod gather_tests {
         for (egress, bytes) in [(2, 9), (1, 8), (2, 7), (1, 6), (1, 6)] {
             assert!(gather.put(InterfaceId(egress), here, Ecn::NotCapable, bytes));
         }
-        gather.sort_by_interface();
+        gather.join_runs();
         let spans: Vec<_> = gather.runs.iter().map(|span| (span.egress.0, span.end - span.start)).collect();
         assert_eq!(spans, [(1, 8), (1, 12), (2, 9), (2, 7)]);
+    }
+
+    #[test]
+    fn datagrams_of_many_channels_are_joined_by_channel_in_their_order() {
+        let mut gather = Gather::new();
+        let there = |index: usize| -> SocketAddr { format!("239.0.0.{}:1", index % 3 + 1).parse().unwrap() };
+        let lengths = [100, 100, 100, 40, 100, 100];
+        let mut expected: std::collections::BTreeMap<SocketAddr, Vec<u8>> = Default::default();
+        for index in 0..60_u8 {
+            let (bytes, to) = (lengths[usize::from(index) % lengths.len()], there(index.into()));
+            gather.room()[..bytes].fill(index);
+            expected.entry(to).or_default().extend(vec![index; bytes]);
+            assert!(gather.put(END, to, Ecn::NotCapable, bytes));
+        }
+        gather.join_runs();
+        let mut sent: std::collections::BTreeMap<SocketAddr, Vec<u8>> = Default::default();
+        for span in &gather.runs {
+            let Run { destination, contents, segment_bytes, .. } = gather.run(span);
+            // Each datagram has one value: a segment of two would be two datagrams joined wrongly.
+            assert!(
+                contents
+                    .chunks(segment_bytes)
+                    .all(|datagram| datagram.iter().all(|byte| *byte == datagram[0]))
+            );
+            sent.entry(destination).or_default().extend(contents);
+        }
+        assert_eq!(sent, expected);
+        assert!(gather.runs.len() < 30, "{} runs of 60 datagrams", gather.runs.len());
     }
 
     #[test]

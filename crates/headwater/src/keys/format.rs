@@ -257,6 +257,36 @@ mod tests {
         assert_eq!(read(&pem).unwrap().keys, [key]);
     }
 
+    /// Public key of minisign's author, from minisign's documentation.
+    #[test]
+    fn a_key_of_minisign_is_read() {
+        let text = "untrusted comment: minisign public key\n\
+                    RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\n";
+        let [key] = parse_trusted("text", text).unwrap().keys[..] else { panic!("one key") };
+        assert_eq!(key[..4], [0x79, 0xA5, 0x61, 0xE7]);
+        assert!(ed25519_dalek::VerifyingKey::from_bytes(&key).is_ok());
+    }
+
+    #[test]
+    fn an_encrypted_key_of_openssh_needs_its_passphrase() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let mut ssh_keygen = std::process::Command::new("ssh-keygen");
+        ssh_keygen.args(["-q", "-t", "ed25519", "-N", "secret", "-f"]).arg(&path);
+        assert!(ssh_keygen.status().unwrap().success());
+        let load = |given: Option<&str>| {
+            let given = given.map(|given| Zeroizing::new(given.to_owned()));
+            super::super::SenderKey::load(&path, &mut || given.clone())
+        };
+        for wrong in [None, Some("Secret")] {
+            assert!(matches!(load(wrong), Err(KeyError::Passphrase { .. })), "{wrong:?}");
+        }
+        let public = std::fs::read_to_string(folder.path().join("key.pub")).unwrap();
+        let key = load(Some("secret")).unwrap();
+        assert_eq!(parse_trusted("public", &public).unwrap().keys, [key.public()]);
+        assert!(!format!("{key:?}").contains("secret"));
+    }
+
     #[test]
     fn other_kinds_are_refused_by_name() {
         for (text, kind) in [

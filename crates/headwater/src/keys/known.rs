@@ -18,9 +18,12 @@ pub struct KnownSender {
     pub key: PublicKey,
     /// Start of the newest session heard, in seconds of the NTP era.
     pub started: u32,
+    /// Public key that the sender has announced for later sessions.
+    pub next: Option<PublicKey>,
 }
 
-/// File of known senders, a line for each: group and port, start of the newest session, public key.
+/// File of known senders, a line for each: group and port, start of the newest session, public key, and the
+/// next public key, if announced.
 #[derive(Clone, Debug)]
 pub struct KnownSenders {
     path: PathBuf,
@@ -53,20 +56,28 @@ impl KnownSenders {
         let (Some(started), Some(key)) = (started, key) else {
             return Err(KeyError::Format { what: what() });
         };
-        let keys = parse_trusted(&what(), key)?.keys;
-        Ok(keys.first().map(|key| KnownSender { key: *key, started }))
+        let words: Vec<&str> = key.split_whitespace().collect();
+        let lines: Vec<String> = words.chunks(2).map(|words| words.join(" ")).collect();
+        let keys = parse_trusted(&what(), &lines.join("\n"))?.keys;
+        Ok(keys.first().map(|key| KnownSender { key: *key, started, next: keys.get(1).copied() }))
     }
 
-    /// Records the sender of a group, in place of an earlier line. A session of the same key older than the
-    /// known session changes nothing.
+    /// Records the sender of a group, in place of an earlier line. Of sessions of the same key, the newest
+    /// start and the last announced key stay.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn put(&self, group: SocketAddr, sender: KnownSender) -> Result<(), KeyError> {
-        if let Ok(Some(known)) = self.get(group)
-            && known.key == sender.key
-            && known.started >= sender.started
-        {
+        let known = self.get(group).ok().flatten();
+        let sender = match known.filter(|known| known.key == sender.key) {
+            Some(known) => KnownSender {
+                started: known.started.max(sender.started),
+                next: sender.next.or(known.next),
+                ..sender
+            },
+            None => sender,
+        };
+        if known == Some(sender) {
             return Ok(());
         }
         let name = group.to_string();
@@ -76,7 +87,8 @@ impl KnownSenders {
             .filter(|line| line.split_whitespace().next() != Some(&name))
             .flat_map(|line| [line, "\n"])
             .collect();
-        text.push_str(&format!("{name} {} {}\n", sender.started, openssh(&sender.key)));
+        let next = sender.next.map_or_else(String::new, |next| format!(" {}", openssh(&next)));
+        text.push_str(&format!("{name} {} {}{next}\n", sender.started, openssh(&sender.key)));
         self.write(&text).map_err(|source| KeyError::Io { path: self.path.clone(), source })
     }
 
@@ -117,7 +129,7 @@ mod tests {
         let [one, other]: [SocketAddr; 2] =
             ["232.1.1.1:7287", "[ff3e::1]:7287"].map(|at| at.parse().unwrap());
         assert_eq!(known.get(one).unwrap(), None);
-        let sender = |key, started| KnownSender { key: [key; 32], started };
+        let sender = |key, started| KnownSender { key: [key; 32], started, next: None };
         known.put(one, sender(1, 10)).unwrap();
         known.put(other, sender(2, 20)).unwrap();
         known.put(one, sender(1, 9)).unwrap();
@@ -126,5 +138,13 @@ mod tests {
         assert_eq!(known.get(one).unwrap(), Some(sender(1, 11)));
         assert_eq!(known.get(other).unwrap(), Some(sender(2, 20)));
         assert_eq!(fs::read_to_string(known.path()).unwrap().lines().count(), 2);
+
+        let announcing = KnownSender { next: Some([3; 32]), ..sender(1, 11) };
+        known.put(one, announcing).unwrap();
+        assert_eq!(known.get(one).unwrap(), Some(announcing));
+        known.put(one, sender(1, 12)).unwrap();
+        assert_eq!(known.get(one).unwrap(), Some(KnownSender { started: 12, ..announcing }));
+        known.put(one, sender(3, 13)).unwrap();
+        assert_eq!(known.get(one).unwrap(), Some(sender(3, 13)), "the next key has taken the place");
     }
 }

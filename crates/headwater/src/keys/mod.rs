@@ -1,10 +1,13 @@
 //! Keys of senders: a [`SenderKey`] signs a session, and a [`Trust`] states the keys that a receiver accepts.
 //!
+//! [`GroupKeys`] encrypt the content of a session for the members of a group.
+//!
 //! Only Ed25519 keys sign. A private key is read from a file that the owner alone can read (OpenSSH, also
 //! with a passphrase, or PKCS#8), never printed, and wiped from memory at the end. Public keys are read in
 //! the forms of OpenSSH (also as `allowed_signers`), PEM and minisign.
 
 mod format;
+mod group;
 mod known;
 mod trust;
 
@@ -27,9 +30,11 @@ use crate::net::OpenError;
 use crate::system;
 
 pub use format::{TrustFile, parse_trusted};
+pub use group::GroupKeys;
 pub use headwater_proto::auth::PublicKey;
+pub use headwater_proto::crypt::{GroupKey, Unopened};
 pub use known::{KnownSender, KnownSenders};
-pub use trust::Trust;
+pub use trust::{Trust, TrustedKey};
 
 /// Longest file with a private key.
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -45,9 +50,24 @@ pub enum KeyError {
         /// Error of the system.
         source: io::Error,
     },
+    /// The file does not exist.
+    #[error("there is no key file '{}'; check the name, or make a key: headwater keygen (a group's: --group)", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file for a new key exists.
+    #[error(
+        "the key file '{}' exists already, and no key is overwritten; name another file, or remove this one",
+        path.display()
+    )]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
     /// Other users can read the private key.
     #[error(
-        "the private key '{}' can be read by others (mode {mode:03o}); its owner alone may: chmod 600 '{}'",
+        "the key file '{}' can be read by others (mode {mode:03o}); its owner alone may: chmod 600 '{}'",
         path.display(), path.display()
     )]
     Readable {
@@ -65,8 +85,21 @@ pub enum KeyError {
         kind: String,
     },
     /// The private key is encrypted, and the passphrase is missing or wrong.
-    #[error("the private key '{}' is encrypted, and the passphrase is missing or wrong", path.display())]
+    #[error(
+        "the private key '{}' is encrypted, and the passphrase is missing or wrong; start this command on a \
+         terminal, which asks for it, or store the key without: ssh-keygen -p -N '' -f '{}'",
+        path.display(), path.display()
+    )]
     Passphrase {
+        /// The file.
+        path: PathBuf,
+    },
+    /// No group keys.
+    #[error(
+        "'{}' holds no group keys: one or two lines of different epochs, as headwater keygen --group writes them",
+        path.display()
+    )]
+    GroupFormat {
         /// The file.
         path: PathBuf,
     },
@@ -76,6 +109,30 @@ pub enum KeyError {
         /// File or text.
         what: String,
     },
+}
+
+impl KeyError {
+    /// Returns the error of a system call on a key file.
+    fn of(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::Missing { path },
+            io::ErrorKind::AlreadyExists => Self::Exists { path },
+            _ => Self::Io { path, source },
+        }
+    }
+}
+
+/// Reads a file that the owner alone can read.
+fn read_private(path: &Path) -> Result<Zeroizing<String>, KeyError> {
+    let file = File::open(path).map_err(|error| KeyError::of(path, error))?;
+    let mode = file.metadata().map_err(|error| KeyError::of(path, error))?.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(KeyError::Readable { path: path.to_owned(), mode });
+    }
+    let mut text = Zeroizing::new(String::new());
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| KeyError::of(path, error))?;
+    Ok(text)
 }
 
 /// Private key of a sender. The key is wiped from memory with the last copy.
@@ -116,14 +173,7 @@ impl SenderKey {
         path: &Path,
         passphrase: &mut dyn FnMut() -> Option<Zeroizing<String>>,
     ) -> Result<Self, KeyError> {
-        let io = |source| KeyError::Io { path: path.to_owned(), source };
-        let file = File::open(path).map_err(io)?;
-        let mode = file.metadata().map_err(io)?.mode() & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(KeyError::Readable { path: path.to_owned(), mode });
-        }
-        let mut text = Zeroizing::new(String::new());
-        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(io)?;
+        let text = read_private(path)?;
         let secret = format::private(path, &text, passphrase)?;
         let mut started = path.as_os_str().to_owned();
         started.push(".started");
@@ -138,7 +188,7 @@ impl SenderKey {
     /// # Errors
     /// If a file exists already or cannot be written.
     pub fn create(path: &Path) -> Result<Self, KeyError> {
-        let io = |source| KeyError::Io { path: path.to_owned(), source };
+        let io = |source| KeyError::of(path, source);
         let secret =
             Zeroizing::new(system::random_bytes::<32>().map_err(|error| io(io::Error::other(error)))?);
         let key = Self::of(&secret);

@@ -7,6 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::{fmt, io};
 
+use headwater_proto::Rate;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::SockaddrStorage;
@@ -120,6 +121,14 @@ impl Interface {
     pub fn mtu(&self) -> Option<u32> {
         let text = std::fs::read_to_string(format!("/sys/class/net/{}/mtu", self.name)).ok()?;
         text.trim().parse().ok()
+    }
+
+    /// Returns the speed of the link; `None` if the driver does not tell, as of loopback and most wireless
+    /// interfaces.
+    pub fn speed(&self) -> Option<Rate> {
+        let text = std::fs::read_to_string(format!("/sys/class/net/{}/speed", self.name)).ok()?;
+        let megabits: u64 = text.trim().parse().ok()?;
+        Rate::from_bits(megabits.saturating_mul(1_000_000))
     }
 
     /// Returns all interfaces, in the kernel's order.

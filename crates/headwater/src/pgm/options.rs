@@ -85,8 +85,8 @@ impl LeSbccOptions {
         Self::default()
     }
 
-    /// Rate calculation from loss events: [`Module::Aimd`] as in TCP, or the smoother [`Module::Tfrc`].
-    /// Default: AIMD.
+    /// Rate calculation from loss events: [`Module::Aimd`] as in TCP, or the smoother [`Module::Tfrc`],
+    /// [`Module::Sqrt`] and [`Module::Iiad`]. Default: AIMD.
     #[must_use]
     pub fn with_module(mut self, module: Module) -> Self {
         self.module = module;
@@ -136,7 +136,7 @@ impl LeSbccOptions {
     /// Returns options with the module of an entry of the table of controls; `None` for the entry of another
     /// control.
     pub fn of(control: &Control) -> Option<Self> {
-        let modules = [Module::Aimd, Module::Tfrc].map(|module| Self::new().with_module(module));
+        let modules = Module::ALL.map(|module| Self::new().with_module(module));
         modules.into_iter().find(|options| options.control() == control)
     }
 
@@ -145,6 +145,8 @@ impl LeSbccOptions {
         match self.module {
             Module::Aimd => &controls::LE_SBCC,
             Module::Tfrc => &controls::LE_SBCC_TFRC,
+            Module::Sqrt => &controls::LE_SBCC_SQRT,
+            Module::Iiad => &controls::LE_SBCC_IIAD,
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use headwater_proto::control::Rules;
 use headwater_proto::pgm::carrier;
+use headwater_proto::roster::{ReporterConfig, RosterReporter};
 use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{Machine, Rate, Seed, described};
 use tracing::warn;
@@ -15,7 +16,7 @@ use crate::clock::Clock;
 use crate::doctor::{Session, listen_to_all};
 use crate::driver::TraceHook;
 use crate::driver::{Application, Hooks, Port, drive};
-use crate::keys::Trust;
+use crate::keys::{GroupKey, GroupKeys, Trust};
 use crate::net::{Channels, Interface, Poller, ReceiverCounters, ReceiverOptions, ReceiverSocket};
 use crate::system::{self, InputLosses};
 use crate::threads::{StopHandle, stoppable};
@@ -47,9 +48,19 @@ pub struct ListenOptions {
     /// implementation; the published rules repeat experiments of the papers. No effect under a control
     /// without a choice of rules.
     pub rules: Rules,
+    /// Whether the receiver reports the levels that it needs to a sender that sends no others, and its
+    /// progress to a sender that keeps a roster. Default: yes.
+    pub reports: bool,
+    /// Name in reports to a sender that keeps a roster. Default: the host's name, to verified senders alone.
+    pub name: Option<String>,
+    /// Longest wait at the end until a sender that keeps a roster knows the end. Default: 5 s.
+    pub linger: Duration,
     /// Senders whose packets are accepted; messages over PGM are not signed. Default: any sender, without a
     /// check.
     pub trust: Trust,
+    /// Keys of the group: content encrypted by one of these keys is received, and no content in the clear.
+    /// Messages over PGM are never encrypted. Default: content in the clear alone.
+    pub group_key: Option<GroupKeys>,
     /// Deliberate drop of datagrams. Default: no drops.
     pub loss: Option<Loss>,
     /// Hook called for each received datagram, including deliberately dropped datagrams. Default: no hook.
@@ -74,10 +85,28 @@ impl ListenOptions {
             max_rate: None,
             rtt: None,
             rules: Rules::Revised,
+            reports: true,
+            name: None,
+            linger: Duration::from_secs(5),
             loss: None,
             trace: None,
             trust: Trust::Unchecked,
+            group_key: None,
         }
+    }
+
+    /// Creates the reports to a sender that keeps a roster, under a receiver's identifier.
+    pub(crate) fn reporter(&self, receiver: u64) -> Option<RosterReporter> {
+        let host = || system::text("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
+        let name = self.name.clone().or_else(host);
+        let config = ReporterConfig::new(receiver, Seed(system::random_u64()));
+        let config = config.with_linger(self.linger.into());
+        self.reports.then(|| RosterReporter::new(config.with_name(name, self.name.is_some())))
+    }
+
+    /// Returns all group keys.
+    pub(crate) fn group_keys(&self) -> Vec<GroupKey> {
+        self.group_key.as_ref().map(GroupKeys::to_vec).unwrap_or_default()
     }
 
     /// # Errors
@@ -99,6 +128,7 @@ impl ListenOptions {
             .with_rtt_hint(self.rtt.map(Into::into))
             .with_rules(self.rules)
             .with_naks(Some(naks))
+            .with_reports(self.reports.then(|| Seed(system::random_u64())))
             .with_seed(Seed(system::random_u64()))
             .with_prober(self.rtt.is_none().then(|| ProberConfig::new(Seed(system::random_u64()))));
         described::DescribedReceiver::new(config)

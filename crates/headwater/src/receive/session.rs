@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_proto::control::ReceiverControl;
@@ -9,14 +10,15 @@ use headwater_proto::delivery::{DeliveryReceiver, DeliveryReceiverConfig, StoreE
 
 use super::asker::{self, AskingPort};
 use super::listener::{ListenOptions, Listener};
+use super::repair::{RepairOptions, Repairer};
 use super::update::{HeardSession, ReceiveOutcome, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::driver::{DriverError, Port};
 use crate::net::{ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, Waker};
 use crate::session::Session;
-use crate::store::DiskStore;
-use crate::system::InputLosses;
+use crate::store::{DiskStore, Target};
+use crate::system::{self, InputLosses};
 use crate::threads::StopHandle;
 
 /// Session that receives files until every file is in place, the sender closes the session, the timeout
@@ -29,6 +31,9 @@ use crate::threads::StopHandle;
 pub struct ReceiveSession {
     way: SessionListener,
     out: PathBuf,
+    target: Option<Arc<Target>>,
+    takes_other_senders: bool,
+    repair: RepairOptions,
     /// `None` after the first run.
     store: Option<DiskStore>,
 }
@@ -97,12 +102,12 @@ impl ReceiveSession {
     /// # Errors
     /// If an option is out of range, or no interface can receive from the group.
     pub fn listen(options: ReceiveOptions) -> Result<Self, ReceiveError> {
-        let ReceiveOptions { listen, out, ask } = options;
+        let ReceiveOptions { listen, out, target, takes_other_senders, repair, ask } = options;
         let way = match ask {
             None => SessionListener::Groups(Box::new(Listener::open(listen)?)),
             Some(ask) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
         };
-        Ok(Self { way, out, store: None })
+        Ok(Self { way, out, target: target.map(Arc::new), takes_other_senders, repair, store: None })
     }
 
     /// Opens the folder, which is made if it is missing. Without this call the session opens the folder when
@@ -111,7 +116,7 @@ impl ReceiveSession {
     /// # Errors
     /// If the folder cannot be written to.
     pub fn open_folder(&mut self) -> Result<(), ReceiveError> {
-        self.store = Some(DiskStore::open(&self.out, self.way.waker())?);
+        self.store = Some(DiskStore::open(&self.out, self.target.clone(), self.way.waker())?);
         Ok(())
     }
 
@@ -138,10 +143,13 @@ impl Session for ReceiveSession {
 
     fn run(&mut self, observer: &mut dyn FnMut(ReceiveUpdate)) -> Result<ReceiveSummary, ReceiveError> {
         observer(ReceiveUpdate::Started(self.started()));
-        let store = self.store.take();
+        let (store, pins) = (self.store.take(), !self.takes_other_senders);
+        let (place, repair) = ((&*self.out, &self.target), self.repair.clone());
         match &mut self.way {
-            SessionListener::Groups(listener) => run_on(listener, false, &self.out, store, observer),
-            SessionListener::Requests(asker) => run_on(asker, true, &self.out, store, observer),
+            SessionListener::Groups(listener) => {
+                run_on(listener, (false, pins), (place, repair), store, observer)
+            }
+            SessionListener::Requests(asker) => run_on(asker, (true, pins), (place, repair), store, observer),
         }
     }
 
@@ -161,8 +169,8 @@ impl SessionListener {
 
 fn run_on<P: ContentPort>(
     listener: &mut Listener<P>,
-    is_on_request: bool,
-    out: &Path,
+    (is_on_request, pins): (bool, bool),
+    ((out, target), repair): ((&Path, &Option<Arc<Target>>), RepairOptions),
     mut first: Option<DiskStore>,
     observer: &mut dyn FnMut(ReceiveUpdate),
 ) -> Result<ReceiveSummary, ReceiveError> {
@@ -170,23 +178,40 @@ fn run_on<P: ContentPort>(
     let config = DeliveryReceiverConfig::default().with_tsi(options.tsi).with_source(options.source);
     let clock = Clock::start();
     let losses = listener.socket.input_losses();
-    let limits = (options.timeout, options.source.is_some());
-    let mut watch = Watch::new(listener.stop.clone(), observer, limits, losses, clock.now());
+    let limits = (options.timeout, options.source.is_some(), options.linger);
+    let mut receiver = system::random_u64();
+    let is_local = listener.socket.interface().map_or(options.group.ip().is_loopback(), |on| on.loopback);
+    let repairer = Repairer::new(repair, is_local, options.timeout, listener.poller.waker());
+    let mut watch =
+        Watch::new(listener.stop.clone(), observer, limits, losses, clock.now()).with_repairer(repairer);
     loop {
         let store = match first.take() {
             Some(store) => store,
-            None => DiskStore::open(out, listener.poller.waker())?,
+            None => DiskStore::open(out, target.clone(), listener.poller.waker())?,
         };
-        let control = listener.socket.control(&listener.options);
+        receiver = store.receiver_id(receiver);
+        let options = &listener.options;
+        let pinned = if pins { store.pinned() } else { Vec::new() };
+        let trust = match &pinned[..] {
+            [] => options.trust.clone(),
+            pinned => options.trust.pinned_to(pinned.to_vec()),
+        };
+        let control = listener.socket.control(options);
         let mut machine = DeliveryReceiver::new(config, control, store, clock.now())
-            .with_verifying(listener.options.trust.verifying(is_on_request));
+            .with_verifying(trust.verifying(is_on_request, options.group_key.is_some()))
+            .with_group_keys(options.group_keys())
+            .with_reporter(options.reporter(receiver));
         let driven = listener.drive(&mut machine, clock, &mut watch);
         if driven.is_ok() && watch.begins_anew(clock.now()) {
             continue;
         }
         let mut summary = watch.summary(&mut machine, &listener.socket, clock.now());
+        summary.pinned = pinned;
         listener.socket.leave_all();
         driven?;
+        if let Some(target) = target.as_ref().filter(|_| summary.outcome == ReceiveOutcome::Completed) {
+            target.finish(&listener.stop)?;
+        }
         if summary.outcome == ReceiveOutcome::NothingReceived
             && listener.options.source.is_some()
             && summary.others.is_empty()
@@ -206,6 +231,14 @@ pub struct ReceiveOptions {
     pub listen: ListenOptions,
     /// Folder for the files, created if missing.
     pub out: PathBuf,
+    /// Device or stream that takes the content of a session of one file; the folder then holds working files
+    /// alone. Default: none.
+    pub target: Option<Target>,
+    /// Whether unfinished files of the folder may be continued with another sender than the signer of the
+    /// session that they came from. Default: no.
+    pub takes_other_senders: bool,
+    /// Repair of missing symbols from HTTP servers.
+    pub repair: RepairOptions,
     ask: Option<PullOptions>,
 }
 
@@ -231,7 +264,14 @@ impl ReceiveOptions {
     /// Receives the first session heard on a group (the base channel) into the folder `out`, which is
     /// created if missing.
     pub fn new(listen: impl Into<ListenOptions>, out: impl Into<PathBuf>) -> Self {
-        Self { listen: listen.into(), out: out.into(), ask: None }
+        Self {
+            listen: listen.into(),
+            out: out.into(),
+            target: None,
+            takes_other_senders: false,
+            repair: RepairOptions::default(),
+            ask: None,
+        }
     }
 
     /// Requests a session from `source` packet by packet, through a relay or directly, and receives the

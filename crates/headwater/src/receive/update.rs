@@ -7,8 +7,10 @@ use std::time::Duration;
 use headwater_proto::ChannelId;
 use headwater_proto::auth::PublicKey;
 use headwater_proto::control::{Reception, Status};
-use headwater_proto::delivery::{Digest, ReceiverStats, RelativePath, StoreError};
+use headwater_proto::crypt::Unopened;
+use headwater_proto::delivery::{Digest, ReceiverStats, RelativePath, RepairStats, StoreError};
 
+use super::repair::RepairUpdate;
 use super::watch::LongPacketsMissing;
 use crate::net::{BufferSize, LinkChange};
 
@@ -25,6 +27,18 @@ pub enum ReceiveUpdate {
     Left(ChannelId),
     /// The interface went down, disappeared or came back. After the return its channels are joined again.
     LinkChanged(LinkChange),
+    /// The sender sends other levels than before. At most ten times a second.
+    CeilingChanged {
+        /// Highest level that the sender sends.
+        ceiling: u8,
+        /// Highest level that receivers have reported in this round; 0 for none.
+        level: u8,
+    },
+    /// The sender does not react to the reports of this receiver, and sends little until then. Sent once.
+    Unheard {
+        /// Address and port of the sender.
+        sender: SocketAddr,
+    },
     /// The first packet of the session arrived.
     SessionFound {
         /// Transport session identifier.
@@ -43,6 +57,11 @@ pub enum ReceiveUpdate {
         /// Start of the session, in seconds of the NTP era.
         started: u32,
     },
+    /// The verified sender announces the key that will sign its later sessions.
+    NextKeyAnnounced {
+        /// Public key.
+        key: PublicKey,
+    },
     /// The session is unsigned: anybody on the network can forge its packets.
     SessionUnsigned {
         /// Transport session identifier.
@@ -54,6 +73,14 @@ pub enum ReceiveUpdate {
         tsi: u64,
         /// Address and port of the sender.
         source: SocketAddr,
+    },
+    /// The content of the session is not taken: encrypted without a key that decrypts, or in the clear at a
+    /// receiver with a group key. Reported once.
+    SessionUnopened {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Reason.
+        reason: Unopened,
     },
     /// The FDT of an unsigned session contradicts an earlier one. Reported once.
     SessionContradicted {
@@ -141,6 +168,8 @@ pub enum ReceiveUpdate {
     },
     /// The sender closed the session before every file was complete.
     SessionClosed,
+    /// Missing symbols are fetched from a server, or cannot be.
+    Repair(RepairUpdate),
     /// The folder cannot store any more data.
     StoreFailed(StoreError),
     /// Progress of the session, about ten times a second.
@@ -175,6 +204,8 @@ pub struct ReceiveProgress {
     pub silent: Option<Duration>,
     /// Counters of received packets and, by reason, of dropped packets.
     pub stats: ReceiverStats,
+    /// Counters of symbols from repair servers.
+    pub repair: RepairStats,
     /// Packets of the session received, and packets missing in the sequence numbers.
     pub reception: Reception,
     /// State of the congestion control: fair rate, channels, join latency.
@@ -241,6 +272,8 @@ pub enum ReceiveOutcome {
     NothingReceived,
     /// Packets of sessions came within the timeout, but no packet of a trusted sender.
     NothingTrusted,
+    /// Packets of a session came, but no content that the receiver's group keys open.
+    NothingOpened(Unopened),
     /// Some files are missing.
     Incomplete(IncompleteReason),
     /// A file differs from the sender's digest and was discarded.
@@ -251,6 +284,24 @@ pub enum ReceiveOutcome {
     StoreFailed(StoreError),
     /// The session was stopped.
     Interrupted,
+}
+
+impl ReceiveOutcome {
+    /// Returns the exit code of `headwater receive` for this outcome, which the receiver reports to a sender
+    /// that keeps a roster.
+    pub const fn code(&self) -> u8 {
+        match self {
+            Self::Completed => 0,
+            Self::ControlRefused(_) => 1,
+            Self::NothingReceived => 4,
+            Self::Incomplete(_) => 5,
+            Self::VerificationFailed => 6,
+            Self::StoreFailed(_) => 7,
+            Self::NothingTrusted => 8,
+            Self::NothingOpened(_) => 10,
+            Self::Interrupted => 130,
+        }
+    }
 }
 
 /// Summary of a receiving session.
@@ -273,4 +324,7 @@ pub struct ReceiveSummary {
     /// Working folder with the data of incomplete files, if the folder exists. A session that receives the
     /// files into the same folder resumes from this data.
     pub kept: Option<PathBuf>,
+    /// Senders of the folder's unfinished files at the start: no other sender was accepted. Empty for any
+    /// sender.
+    pub pinned: Vec<PublicKey>,
 }

@@ -7,12 +7,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use headwater_proto::Instant;
+use headwater_proto::auth::PublicKey;
 use headwater_proto::control::{Membership, ReceiverControl};
+use headwater_proto::crypt::Unopened;
 use headwater_proto::delivery::{
     DeliveryReceiver, Drops, OTHERS_MAX, ReceiverEvent, RelativePath, SessionEvent, StoreError,
 };
+use headwater_proto::{Instant, Machine};
 
+use headwater_wire::extensions::Levels;
+
+use super::repair::Repairer;
 use super::session::ContentPort;
 use super::update::{
     FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary,
@@ -28,6 +33,8 @@ use crate::threads::StopHandle;
 
 /// Interval at which the receiver reads the kernel's drop counter, with one system call for each socket.
 const DROPS_INTERVAL: headwater_proto::Duration = headwater_proto::Duration::from_millis(50);
+/// Longest wait for the reply to the report of the end after a request to stop.
+const LINGER_STOPPED: headwater_proto::Duration = headwater_proto::Duration::from_millis(500);
 
 /// Application of a receiving session.
 pub(super) struct Watch<'a> {
@@ -36,6 +43,11 @@ pub(super) struct Watch<'a> {
     timeout: Option<headwater_proto::Duration>,
     /// Whether only the packets of a named source are received.
     names_source: bool,
+    linger: headwater_proto::Duration,
+    /// Latest end of the wait for the reply to the report of the end.
+    lingers_until: Option<Instant>,
+    /// Whether a request to stop has shortened the wait.
+    is_hurried: bool,
     progress: Progress,
     /// Messages that the kernel had dropped by the last check.
     kernel_drops: u64,
@@ -59,6 +71,15 @@ pub(super) struct Watch<'a> {
     bytes_completed: u64,
     files_refused: usize,
     has_told_contradiction: bool,
+    /// Keys of the session's sender, to be kept with unfinished files.
+    sender: Vec<PublicKey>,
+    is_sender_kept: bool,
+    /// Reason for which content is not taken.
+    unopened: Option<Unopened>,
+    has_told_unheard: bool,
+    /// Highest level that the sender sends, as last told.
+    ceiling: Option<u8>,
+    repairer: Option<Repairer>,
 }
 
 /// Reason for the end of a run.
@@ -78,7 +99,7 @@ impl<'a> Watch<'a> {
     pub(super) fn new(
         stop: StopHandle,
         observer: &'a mut dyn FnMut(ReceiveUpdate),
-        (timeout, names_source): (Option<Duration>, bool),
+        (timeout, names_source, linger): (Option<Duration>, bool, Duration),
         losses_before: InputLosses,
         now: Instant,
     ) -> Self {
@@ -87,6 +108,9 @@ impl<'a> Watch<'a> {
             observer,
             timeout: timeout.map(Into::into),
             names_source,
+            linger: linger.into(),
+            lingers_until: None,
+            is_hurried: false,
             progress: Progress::new(now),
             kernel_drops: 0,
             drops_due: now,
@@ -102,7 +126,23 @@ impl<'a> Watch<'a> {
             bytes_completed: 0,
             files_refused: 0,
             has_told_contradiction: false,
+            sender: Vec::new(),
+            is_sender_kept: true,
+            unopened: None,
+            has_told_unheard: false,
+            ceiling: None,
+            repairer: None,
         }
+    }
+
+    pub(super) fn with_repairer(mut self, repairer: Repairer) -> Self {
+        self.repairer = Some(repairer);
+        self
+    }
+
+    /// Sets the keys that sign the session; empty for an unsigned session.
+    fn set_sender(&mut self, keys: Vec<PublicKey>) {
+        (self.sender, self.is_sender_kept) = (keys, false);
     }
 
     /// Whether another session replaces the session; if so, resets the state for the new session.
@@ -112,8 +152,9 @@ impl<'a> Watch<'a> {
         }
         self.progress = Progress::new(now);
         self.end = None;
-        (self.began, self.silent_since) = (now, None);
+        (self.began, self.silent_since, self.unopened) = (now, None, None);
         self.announced.clear();
+        self.repairer.iter_mut().for_each(Repairer::reset);
         self.mismatch = false;
         (self.files_completed, self.bytes_completed, self.files_refused) = (0, 0, 0);
         true
@@ -128,12 +169,7 @@ impl<'a> Watch<'a> {
     ) -> ReceiveSummary {
         let progress = self.snapshot(machine, socket, now);
         (self.observer)(ReceiveUpdate::Progress(Box::new(progress.clone())));
-        let Drops { forged, unlisted, replayed, untrusted, over_budget, .. } = progress.stats.dropped;
-        let unverified = forged + unlisted + replayed + untrusted + over_budget + progress.stats.waiting;
-        let outcome = match self.outcome(machine.store().out_of_space()) {
-            ReceiveOutcome::NothingReceived if unverified > 0 => ReceiveOutcome::NothingTrusted,
-            outcome => outcome,
-        };
+        let outcome = self.final_outcome(machine);
         ReceiveSummary {
             outcome,
             progress,
@@ -143,7 +179,47 @@ impl<'a> Watch<'a> {
             datagrams: socket.counters().datagrams,
             others: self.others,
             kept: machine.store().resumable(),
+            pinned: Vec::new(),
         }
+    }
+
+    /// Returns the outcome at the end of the run.
+    fn final_outcome<C: ReceiverControl>(&self, machine: &DeliveryReceiver<C, DiskStore>) -> ReceiveOutcome {
+        let stats = machine.stats();
+        let Drops { forged, unlisted, replayed, untrusted, over_budget, .. } = stats.dropped;
+        let unverified = forged + unlisted + replayed + untrusted + over_budget + stats.waiting;
+        let is_described = stats.fdt_packets > 0 || machine.files().next().is_some();
+        let unopened = self.unopened.filter(|_| !is_described);
+        match self.outcome(machine.store().out_of_space()) {
+            ReceiveOutcome::Incomplete(incomplete) => {
+                unopened.map_or(ReceiveOutcome::Incomplete(incomplete), ReceiveOutcome::NothingOpened)
+            }
+            ReceiveOutcome::NothingReceived if unverified > 0 => ReceiveOutcome::NothingTrusted,
+            outcome => outcome,
+        }
+    }
+
+    /// Reports the end to a sender that keeps a roster. Returns until when the run goes on for the reply;
+    /// `None` ends the run. After a request to stop, also a later one, the run soon ends.
+    fn linger<C: ReceiverControl>(
+        &mut self,
+        machine: &mut DeliveryReceiver<C, DiskStore>,
+        now: Instant,
+    ) -> Option<Instant> {
+        if matches!(self.end, Some(EndReason::Superseded)) {
+            return None;
+        }
+        if self.lingers_until.is_none() {
+            let outcome = self.final_outcome(machine);
+            machine.finish(now, outcome.code());
+            self.lingers_until = Some(now + self.linger);
+        }
+        if self.stop.is_stopped() && !core::mem::replace(&mut self.is_hurried, true) {
+            self.lingers_until = self.lingers_until.map(|until| until.min(now + LINGER_STOPPED));
+        }
+        let until = self.lingers_until?;
+        let next = machine.poll_timeout().map_or(until, |next| next.min(until));
+        (!machine.has_reported() && now < until).then_some(next)
     }
 
     fn outcome(&self, out_of_space: Option<&StoreError>) -> ReceiveOutcome {
@@ -184,13 +260,26 @@ impl<'a> Watch<'a> {
         let stats = machine.stats();
         let counters = socket.counters();
         let silent = Duration::from(now.since(machine.last_heard().unwrap_or(self.began)));
+        let control = machine.control_status(now);
+        if let Some(sender) =
+            control.unheard.filter(|_| !core::mem::replace(&mut self.has_told_unheard, true))
+        {
+            (self.observer)(ReceiveUpdate::Unheard { sender });
+        }
+        if let Some(Levels { ceiling, demand }) = control.levels
+            && self.ceiling.replace(ceiling) != Some(ceiling)
+        {
+            let level = demand.map_or(0, |echo| echo.level);
+            (self.observer)(ReceiveUpdate::CeilingChanged { ceiling, level });
+        }
         ReceiveProgress {
             silent: (silent >= SILENCE_SHOWN).then_some(silent),
             elapsed: elapsed(now),
             rate_bits: self.progress.rate_bits(now, stats.bytes),
             stats,
+            repair: machine.repair_stats(),
             reception: machine.reception(),
-            control: machine.control_status(now),
+            control,
             kernel_drops: counters.kernel_drops,
             foreign: counters.foreign_group + counters.foreign_source,
             symbols_held: wanted().map(|file| file.symbols_held.min(file.symbols)).sum(),
@@ -275,7 +364,8 @@ impl<'a> Watch<'a> {
     /// Returns the time at which the timeout expires; `None` without a timeout or while the store is busy.
     fn gives_up<C: ReceiverControl>(&self, machine: &DeliveryReceiver<C, DiskStore>) -> Option<Instant> {
         // Decoding and writing take time that is no silence of the sender.
-        let idle = !machine.store().is_busy();
+        let is_repairing = self.repairer.as_ref().is_some_and(Repairer::is_active);
+        let idle = !machine.store().is_busy() && !is_repairing;
         self.timeout.filter(|_| idle).map(|timeout| machine.stats().last_progress + timeout)
     }
 }
@@ -288,6 +378,15 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
             if core::mem::replace(&mut self.kernel_drops, kernel_drops) < kernel_drops {
                 machine.overrun(now);
             }
+        }
+        if let Some(repairer) = &mut self.repairer {
+            repairer.steer(machine, now);
+            while let Some(update) = repairer.poll_update() {
+                (self.observer)(ReceiveUpdate::Repair(update));
+            }
+        }
+        if !core::mem::replace(&mut self.is_sender_kept, true) {
+            machine.store_mut().pin(&self.sender);
         }
         // The base channel accepts any next sender; the other channels belong to this sender.
         socket.expect_source(machine.session().map(|(source, _)| source));
@@ -304,9 +403,25 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 ReceiveUpdate::OtherSession { tsi, source }
             }
             ReceiverEvent::Session(SessionEvent::Verified { tsi, key, is_ephemeral, started }) => {
+                self.repairer.iter_mut().for_each(|repairer| repairer.set_verified(true));
+                // Later sessions of an ephemeral key's holder have another key.
+                self.set_sender(if is_ephemeral { Vec::new() } else { vec![key] });
                 ReceiveUpdate::SessionVerified { tsi, key, is_ephemeral, started }
             }
-            ReceiverEvent::Session(SessionEvent::Unsigned { tsi }) => ReceiveUpdate::SessionUnsigned { tsi },
+            ReceiverEvent::Session(SessionEvent::NextKey { key }) => {
+                if let [sender, ..] = self.sender[..] {
+                    self.set_sender(vec![sender, key]);
+                }
+                ReceiveUpdate::NextKeyAnnounced { key }
+            }
+            ReceiverEvent::Session(SessionEvent::Unsigned { tsi }) => {
+                self.set_sender(Vec::new());
+                ReceiveUpdate::SessionUnsigned { tsi }
+            }
+            ReceiverEvent::Session(SessionEvent::Unopened { tsi, reason }) => {
+                self.unopened = Some(reason);
+                ReceiveUpdate::SessionUnopened { tsi, reason }
+            }
             ReceiverEvent::Session(SessionEvent::Untrusted { tsi, source }) => {
                 ReceiveUpdate::SessionUntrusted { tsi, source }
             }
@@ -332,6 +447,10 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 self.mismatch = true;
                 let Some((path, _)) = self.announced.get(&file.0).cloned() else { return };
                 ReceiveUpdate::FileMismatch { file: file.0, path }
+            }
+            ReceiverEvent::RepairMismatch { file } => {
+                let path = self.announced.get(&file.0).map(|(path, _)| path);
+                return self.repairer.iter_mut().for_each(|repairer| repairer.on_mismatch(file, path));
             }
             ReceiverEvent::SessionCompleted { refused } => {
                 self.end = Some(EndReason::Completed);
@@ -371,17 +490,18 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
         _unsent: u64,
         now: Instant,
     ) -> Option<Instant> {
-        if machine.is_ended() {
-            return None;
+        // Once the end is reported, no packet changes the end.
+        if machine.is_ended() || self.lingers_until.is_some() {
+            return self.linger(machine, now);
         }
         if self.stop.is_stopped() {
             self.end = Some(EndReason::Stopped);
-            return None;
+            return self.linger(machine, now);
         }
         let gives_up = self.gives_up(machine);
         if gives_up.is_some_and(|at| at <= now) {
             self.end = Some(EndReason::TimedOut);
-            return None;
+            return self.linger(machine, now);
         }
         if self.progress.is_due(now) {
             self.watch_silence(machine, socket, now);
@@ -393,7 +513,8 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
             }
             (self.observer)(ReceiveUpdate::Progress(Box::new(progress)));
         }
-        let next = self.progress.next();
+        let repairs = self.repairer.as_ref().and_then(|repairer| repairer.next(now));
+        let next = repairs.map_or(self.progress.next(), |at| at.min(self.progress.next()));
         Some(gives_up.map_or(next, |at| at.min(next)))
     }
 }

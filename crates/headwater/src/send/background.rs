@@ -1,5 +1,4 @@
-//! Jobs done ahead by threads, in order, with priority for the job that is waited for. Later jobs may be
-//! deferred until first requested.
+//! Jobs done ahead by threads, in order, with priority for the job that is waited for.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,8 +9,7 @@ use headwater_proto::delivery::SourceError;
 
 use crate::threads::yield_to_session;
 
-/// Jobs numbered from 0, kept with their results until dropped. Prompt jobs begin at once; later jobs begin
-/// when a later job is waited for.
+/// Jobs numbered from 0, kept with their results until dropped.
 pub(super) struct Background<T> {
     shared: Arc<Shared<T>>,
     workers: Vec<JoinHandle<()>>,
@@ -26,8 +24,6 @@ struct State<T> {
     jobs: Vec<Job<T>>,
     /// Index before which all jobs have begun.
     next: usize,
-    /// Number of first jobs that may begin before any later job is requested.
-    prompt: usize,
     /// Job that is waited for.
     wanted: Option<usize>,
     failed: Option<SourceError>,
@@ -44,22 +40,16 @@ enum Job<T> {
 }
 
 impl<T: Clone + Send + 'static> Background<T> {
-    /// Starts `threads` threads for `jobs` jobs, of which the first `prompt` jobs begin at once. Each thread
-    /// runs jobs with a closure from `worker`.
+    /// Starts `threads` threads for `jobs` jobs. Each thread runs jobs with a closure from `worker`.
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub(super) fn start<W>(
-        jobs: usize,
-        prompt: usize,
-        threads: usize,
-        worker: impl Fn() -> W,
-    ) -> Result<Self, SourceError>
+    pub(super) fn start<W>(jobs: usize, threads: usize, worker: impl Fn() -> W) -> Result<Self, SourceError>
     where
         W: FnMut(usize) -> Result<T, SourceError> + Send + 'static,
     {
         let jobs = vec![Job::Waiting; jobs];
-        let state = State { jobs, next: 0, prompt, wanted: None, failed: None, ended: false };
+        let state = State { jobs, next: 0, wanted: None, failed: None, ended: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let mut background = Self { shared, workers: Vec::new() };
         for _ in 0..threads {
@@ -82,7 +72,6 @@ impl<T: Clone + Send + 'static> Background<T> {
             if let Some(result) = state.want(job)? {
                 return Ok(result);
             }
-            self.shared.let_begin(&mut state, job);
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -96,7 +85,6 @@ impl<T: Clone + Send + 'static> Background<T> {
         let mut state = self.shared.lock();
         loop {
             let result = state.want(job)?;
-            self.shared.let_begin(&mut state, job);
             let left = until.saturating_duration_since(Instant::now());
             if result.is_some() || left.is_zero() {
                 return Ok(result);
@@ -124,26 +112,9 @@ impl<T> Shared<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests a job. If the job was deferred, the job and all other jobs may begin.
-    fn let_begin(&self, state: &mut State<T>, job: usize) {
-        if job >= state.prompt {
-            state.prompt = state.jobs.len();
-            self.changed.notify_all();
-        }
-    }
-
-    /// Waits for a job that may begin; returns `None` at the end.
+    /// Returns the next job; `None` at the end.
     fn begin(&self) -> Option<usize> {
-        let mut state = self.lock();
-        loop {
-            if state.is_over() {
-                return None;
-            }
-            if let Some(job) = state.begin() {
-                return Some(job);
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.lock().begin()
     }
 
     fn work(&self, mut work: impl FnMut(usize) -> Result<T, SourceError>) {
@@ -183,19 +154,17 @@ impl<T: Clone> State<T> {
 }
 
 impl<T> State<T> {
-    /// Whether no more jobs begin.
-    fn is_over(&self) -> bool {
-        self.ended || self.failed.is_some() || self.next == self.jobs.len()
-    }
-
-    /// Returns the next job, if a job may begin.
+    /// Returns the next job; `None` at the end.
     fn begin(&mut self) -> Option<usize> {
+        if self.ended || self.failed.is_some() {
+            return None;
+        }
         let is_waiting = |job: &usize| matches!(self.jobs[*job], Job::Waiting);
         let job = match self.wanted.filter(is_waiting) {
             Some(wanted) => wanted,
             None => {
-                let next = (self.next..self.prompt).find(is_waiting);
-                self.next = next.map_or(self.prompt, |next| next + 1);
+                let next = (self.next..self.jobs.len()).find(is_waiting);
+                self.next = next.map_or(self.jobs.len(), |next| next + 1);
                 next?
             }
         };
@@ -238,7 +207,7 @@ mod tests {
         let (gate, gated) = mpsc::channel();
         let (done, order) = mpsc::channel();
         let gated = Mutex::new(Some(gated));
-        let background = Background::start(5, 5, 1, || {
+        let background = Background::start(5, 1, || {
             let (gated, done) = (gated.lock().unwrap().take().unwrap(), done.clone());
             move |job| {
                 gated.recv_timeout(PATIENCE).unwrap();
@@ -261,39 +230,9 @@ mod tests {
     }
 
     #[test]
-    fn later_jobs_begin_when_one_of_them_is_wanted() {
-        let (done, order) = mpsc::channel();
-        let background = Background::start(6, 3, 2, || {
-            let done = done.clone();
-            move |job| {
-                done.send(job).unwrap();
-                Ok(job)
-            }
-        })
-        .unwrap();
-        let begun = |count: usize| {
-            let mut jobs: Vec<usize> = (0..count).map(|_| order.recv_timeout(PATIENCE).unwrap()).collect();
-            jobs.sort_unstable();
-            jobs
-        };
-        assert_eq!(begun(3), [0, 1, 2]);
-        assert_eq!(background.result(1), Ok(1));
-        assert!(order.recv_timeout(Duration::from_millis(30)).is_err(), "nobody wants the others");
-        assert_eq!(background.result(4), Ok(4));
-        assert_eq!(begun(3), [3, 4, 5]);
-    }
-
-    #[test]
-    fn threads_that_wait_for_later_jobs_end_with_it() {
-        let background = Background::start(4, 2, 2, || Ok).unwrap();
-        assert_eq!(background.result(1), Ok(1));
-        drop(background);
-    }
-
-    #[test]
     fn a_failure_or_a_panic_ends_the_wait_for_any_job() {
         let no = SourceError::Session("no".into());
-        let failing = Background::start(3, 3, 1, || {
+        let failing = Background::start(3, 1, || {
             let no = no.clone();
             move |job| if job == 0 { Err(no.clone()) } else { Ok(()) }
         })
@@ -301,7 +240,7 @@ mod tests {
         // Asked for first: what is waited for goes first.
         assert_eq!(failing.result(0), Err(no.clone()));
         assert_eq!(failing.result(2), Err(no.clone()));
-        let panicking = Background::<()>::start(3, 3, 1, || |_| panic!("a test's own panic")).unwrap();
+        let panicking = Background::<()>::start(3, 1, || |_| panic!("a test's own panic")).unwrap();
         assert!(panicking.result(2).is_err());
     }
 
@@ -309,7 +248,7 @@ mod tests {
     fn a_file_that_is_lost_fails_its_own_jobs_alone() {
         let why = headwater_proto::delivery::Withdrawal::Changed;
         let lost = SourceError::File { file: 0, why, message: "changed".into() };
-        let background = Background::start(3, 3, 1, || {
+        let background = Background::start(3, 1, || {
             let lost = lost.clone();
             move |job| if job == 1 { Err(lost.clone()) } else { Ok(job) }
         })
@@ -321,7 +260,7 @@ mod tests {
     #[test]
     fn what_is_not_begun_is_dropped_with_it() {
         let (begun, jobs) = mpsc::channel();
-        let background = Background::start(1_000_000, 1_000_000, 2, || {
+        let background = Background::start(1_000_000, 2, || {
             let begun = begun.clone();
             move |job| begun.send(job).map_err(|_| SourceError::Session("nobody listens".into()))
         })

@@ -8,16 +8,12 @@ use headwater_proto::Size;
 use headwater_proto::delivery::{PlannedObject, SessionPlan};
 
 use super::error::SendError;
-use super::layout::{Layout, StoredBlock, early_symbols};
+use super::layout::{Layout, StoredBlock};
 use super::options::{SendEnd, SendOptions};
 use super::repair_store::check_space;
 
 /// Default memory limit for coding.
 pub(super) const MEMORY_LIMIT_DEFAULT: u64 = 256 << 20;
-/// Rate in bit/s up to which all blocks are encoded at once: sending leaves most of a processor to encoding.
-/// Above this rate, encoders would take processor time from sending, and most receivers need only the first
-/// passes.
-const EAGER_RATE_MAX: u64 = 2_000_000_000;
 /// Maximum number of blocks whose repair symbols are written together: enough for runs of 11 kB, few enough
 /// for a short job.
 const GATHER_MAX: u64 = 8;
@@ -54,8 +50,6 @@ pub(super) struct Budget {
     pub(super) threads: usize,
     /// Number of blocks that a thread encodes before a write to the store.
     pub(super) gather: usize,
-    /// Whether encoders wait until needed, if a code makes the first symbols without an encoder.
-    pub(super) is_lazy: bool,
 }
 
 impl Budget {
@@ -68,19 +62,18 @@ impl Budget {
         // A single pass in spread order sends each source symbol once and nothing else.
         let has_repair = plan.order() == Order::Window || !is_single;
         if options.scheme == Scheme::NoCode || !has_repair || plan.symbols() == 0 {
-            return Ok(Self { place: RepairPlace::Nowhere, threads: 0, gather: 0, is_lazy: false });
+            return Ok(Self { place: RepairPlace::Nowhere, threads: 0, gather: 0 });
         }
         let needs = Needs::of(plan, options.scheme);
-        let is_lazy = options.congestion_control.rate_max().as_bits() > EAGER_RATE_MAX;
         let limit = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
         if let Some(in_memory) = needs.in_memory(limit, workers as u64) {
-            return Ok(Self { is_lazy, ..in_memory });
+            return Ok(in_memory);
         }
         let (threads, gather) = needs.on_disk(limit, workers as u64)?;
         let folder = options.temporary_folder.clone().unwrap_or_else(std::env::temp_dir);
         let bytes = store_layout(plan, 1).bytes();
         check_space(&folder, bytes)?;
-        Ok(Self { place: RepairPlace::Disk { bytes, folder }, threads, gather, is_lazy })
+        Ok(Self { place: RepairPlace::Disk { bytes, folder }, threads, gather })
     }
 }
 
@@ -93,7 +86,7 @@ pub(super) fn store_layout(plan: &SessionPlan, gather: usize) -> Layout {
         (0..partition.blocks()).map(move |sbn| {
             let symbols = partition.block(sbn).expect("below the number of blocks").symbols;
             let repairs_max = codec.encoding_symbols(symbols).saturating_sub(symbols);
-            StoredBlock { symbols, repairs_max, few: codec.few_symbols(symbols) }
+            StoredBlock { symbols, repairs_max }
         })
     };
     let blocks: Vec<StoredBlock> = objects.iter().flat_map(blocks).collect();
@@ -104,11 +97,11 @@ pub(super) fn store_layout(plan: &SessionPlan, gather: usize) -> Layout {
 /// Memory for coding, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Needs {
-    /// Longest block with padding, at least 1.
+    /// Longest block with what encoding takes beside it, at least 1.
     block: u64,
-    /// Encoder of the longest block, with the block's early symbols.
+    /// Encoder of the longest block.
     encoder: u64,
-    /// Encoders and early symbols of all blocks.
+    /// Encoders of all blocks.
     encoders: u64,
     /// Memory shared by all threads.
     shared: u64,
@@ -130,15 +123,11 @@ impl Needs {
                 if lengths.insert(symbols) && is_ldpc {
                     needs.shared += ORDER_BYTES * u64::from(object.codec.encoding_symbols(symbols));
                 }
-                let early = match plan.order() {
-                    Order::Window => early_symbols(symbols, object.codec.few_symbols(symbols)),
-                    Order::Spread { .. } => 0,
-                };
-                let encoder = object.codec.encoder_bytes(symbols) + u64::from(early) * symbol_size;
-                let padded = u64::from(object.codec.padded_symbols(symbols));
+                let encoder = object.codec.encoder_bytes(symbols);
                 let encoded = u64::from(object.codec.encoding_symbols(symbols));
                 let matrix = if is_ldpc { MATRIX_BYTES * encoded } else { 0 };
-                needs.block = needs.block.max(padded * symbol_size + matrix);
+                let making = object.codec.encoding_bytes(symbols) + matrix;
+                needs.block = needs.block.max(u64::from(symbols) * symbol_size + making);
                 needs.encoder = needs.encoder.max(encoder);
                 needs.encoders = needs.encoders.saturating_add(blocks * encoder);
             }
@@ -155,12 +144,8 @@ impl Needs {
     fn in_memory(&self, limit: u64, workers: u64) -> Option<Budget> {
         let left = limit.checked_sub(self.shared)?.checked_sub(self.encoders.max(self.making))?;
         let threads = (left / self.block).min(workers);
-        let budget = |threads| Budget {
-            place: RepairPlace::Memory { bytes: self.encoders },
-            threads,
-            gather: 1,
-            is_lazy: false,
-        };
+        let budget =
+            |threads| Budget { place: RepairPlace::Memory { bytes: self.encoders }, threads, gather: 1 };
         usize::try_from(threads).ok().filter(|threads| *threads > 0).map(budget)
     }
 
@@ -221,7 +206,7 @@ mod tests {
             (small.threads, small.place),
             (2, RepairPlace::Memory { bytes: needs(90_000_000).encoders })
         );
-        assert_eq!(needs(130_000_000).in_memory(limit, 2), None);
+        assert_eq!(needs(260_000_000).in_memory(limit, 2), None);
         // Beside the last encoders there is room for one block, not for two.
         let tight = needs(100_000_000);
         let least = tight.shared + tight.encoders + tight.block;
@@ -246,7 +231,7 @@ mod tests {
         };
         let plan = SessionPlan::new(vec![file], config).unwrap();
         let needs = Needs::of(&plan, Scheme::RaptorQ);
-        assert_eq!((plan.objects()[0].partition.blocks(), needs.block), (5, 14_415 * 1_448));
+        assert_eq!(plan.objects()[0].partition.blocks(), 5);
         assert!(needs.in_memory(MEMORY_LIMIT_DEFAULT, 2).is_some(), "{needs:?}");
     }
 
@@ -266,8 +251,7 @@ mod tests {
         assert!(needs.making > 0 && needs.in_memory(MEMORY_LIMIT_DEFAULT, 2).is_some(), "{needs:?}");
     }
 
-    /// Short blocks are padded to ten symbols, and have seventeen more: they take as much memory as much
-    /// longer ones.
+    /// Short blocks have 27 intermediate symbols: they take as much memory as much longer ones.
     #[test]
     fn many_short_files_take_more_than_their_length() {
         let files = (0..10_000).map(|name| FileToSend {
@@ -280,7 +264,7 @@ mod tests {
         let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: 1_408, order };
         let plan = SessionPlan::new(files.collect(), config).unwrap();
         let needs = Needs::of(&plan, Scheme::RaptorQ);
-        assert!(needs.encoders > 10_000 * 30 * 1_408, "{needs:?}");
+        assert!(needs.encoders > 10_000 * 20 * 1_408, "{needs:?}");
         assert_eq!(needs.in_memory(MEMORY_LIMIT_DEFAULT, 2), None);
     }
 
@@ -317,8 +301,8 @@ mod tests {
     #[test]
     fn a_limit_below_a_single_block_is_refused_with_what_is_needed() {
         let needs = needs(4_000_000_000);
-        let Err(SendError::Memory { needed, limit }) = needs.on_disk(16 * MIB, 2) else { panic!() };
-        assert_eq!(limit.0, 16 * MIB);
+        let Err(SendError::Memory { needed, limit }) = needs.on_disk(4 * MIB, 2) else { panic!() };
+        assert_eq!(limit.0, 4 * MIB);
         assert_eq!(needs.on_disk(needed.0, 2).unwrap(), (1, 1));
     }
 

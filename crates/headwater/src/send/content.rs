@@ -8,7 +8,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headwater_fec::{Block, BlockCodec, Partition};
 use headwater_proto::delivery::{BlockHasher, Digest, SessionPlan, SourceError, Withdrawal};
@@ -19,6 +19,14 @@ use crate::threads::yield_to_session;
 
 /// Bytes of a file that are read and hashed at once, which fit in a processor's cache.
 const CHUNK_BYTES: usize = 256 << 10;
+
+/// Time between two checks of a file whose symbols are read one by one: the check costs as much as the read.
+/// Receivers refuse the symbols of a changed file by the digests of its blocks.
+const CHECK_TIME: Duration = Duration::from_millis(5);
+
+/// File that a reader has checked last, and when.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastCheck(Option<(usize, Instant)>);
 
 /// Locations and state of the bytes of a session's objects. Shared by all threads of the session.
 ///
@@ -88,9 +96,14 @@ impl Content {
         self.objects.iter().map(|object| object.first_block).collect()
     }
 
+    /// Fails if a file is lost.
+    fn check_fault(&self, file: usize) -> Result<(), SourceError> {
+        self.faults[file].get().map_or(Ok(()), |fault| Err(fault.clone()))
+    }
+
     /// Fails if the file of an object is lost.
     pub(super) fn check_object(&self, object: usize) -> Result<(), SourceError> {
-        self.faults[self.objects[object].file].get().map_or(Ok(()), |fault| Err(fault.clone()))
+        self.check_fault(self.objects[object].file)
     }
 
     /// Fails unless `digest` equals the digest of the first read of the block.
@@ -100,6 +113,24 @@ impl Content {
         if *first == digest { Ok(()) } else { Err(self.changed(place.file)) }
     }
 
+    /// Returns the digests of all blocks of a file in order; `None` while a block is not hashed.
+    pub(super) fn block_digests(&self, file: usize) -> Option<Vec<Digest>> {
+        let first = self.objects.partition_point(|object| object.file < file);
+        let objects = self.objects[first..].iter().take_while(|object| object.file == file);
+        let blocks = objects.flat_map(|object| {
+            self.digests[object.first_block..].iter().take(object.partition.blocks() as usize)
+        });
+        blocks.map(|digest| digest.get().copied()).collect()
+    }
+
+    /// Reads bytes of a file. Fails unless the file is still the prepared file.
+    pub(super) fn read_file(&self, index: usize, offset: u64, room: &mut [u8]) -> Result<(), SourceError> {
+        self.check_fault(index)?;
+        let file = self.file(index)?;
+        self.read(index, &file, room, offset)?;
+        self.check(index, &file)
+    }
+
     /// Number of files.
     pub(super) fn files(&self) -> usize {
         self.files.len()
@@ -107,6 +138,7 @@ impl Content {
 
     /// Fails unless a file's path still leads to the prepared file.
     pub(super) fn check_file(&self, index: usize) -> Result<(), SourceError> {
+        self.check_fault(index)?;
         let metadata = fs::metadata(&self.files[index].path);
         let metadata = metadata.map_err(|error| self.unreadable(index, &error))?;
         if Stamp::of(&metadata) == self.files[index].stamp { Ok(()) } else { Err(self.changed(index)) }
@@ -155,14 +187,15 @@ impl Content {
         self.check(place.file, &file)
     }
 
-    /// Reads source symbols of a block from `esi` on, as many as `room` holds. Fails unless the file is
-    /// still the prepared file. Bytes past the end of the block are zeros.
+    /// Reads source symbols of a block from `esi` on, as many as `room` holds. Bytes past the end of the
+    /// block are zeros. Fails unless the file is still the prepared file as of the last [`CHECK_TIME`].
     pub(super) fn read_symbols(
         &self,
         object: usize,
         sbn: u32,
         esi: u32,
         room: &mut [u8],
+        checked: &mut LastCheck,
     ) -> Result<(), SourceError> {
         self.check_object(object)?;
         let place = &self.objects[object];
@@ -173,6 +206,11 @@ impl Content {
         let file = self.file(place.file)?;
         self.read(place.file, &file, content, place.offset + block.offset + start)?;
         padding.fill(0);
+        let now = Instant::now();
+        if checked.0.is_some_and(|(file, at)| file == place.file && now < at + CHECK_TIME) {
+            return Ok(());
+        }
+        checked.0 = Some((place.file, now));
         self.check(place.file, &file)
     }
 

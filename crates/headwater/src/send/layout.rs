@@ -21,8 +21,6 @@ pub(super) struct StoredBlock {
     pub(super) symbols: u32,
     /// n - k: maximum number of repair symbols of the code.
     pub(super) repairs_max: u32,
-    /// Repair symbols that the code makes without an encoder.
-    pub(super) few: u32,
 }
 
 /// Order of all repair symbols of a session.
@@ -87,23 +85,6 @@ impl Layout {
         match self {
             Self::Spread(spread) => spread.runs_of(job),
             Self::Window(window) => window.runs_of(job),
-        }
-    }
-
-    /// Returns the number of runs of each job whose symbols are made before all other symbols, without
-    /// encoders.
-    pub(super) fn early_runs(&self) -> usize {
-        match self {
-            Self::Spread(_) => 0,
-            Self::Window(window) => window.early_runs(),
-        }
-    }
-
-    /// Returns the end ESI of the early symbols of a block; k for a block without early symbols.
-    pub(super) fn early_end(&self, block: usize) -> u32 {
-        match self {
-            Self::Spread(spread) => spread.esis(block).start,
-            Self::Window(window) => window.early_end(block),
         }
     }
 
@@ -246,8 +227,6 @@ impl SpreadLayout {
 
 /// Number of stored passes, including the first pass.
 const PASSES: usize = 21;
-/// Maximum number of passes whose symbols are needed soon: the passes for a loss of up to 1 %.
-const EARLY_PASSES: usize = 3;
 /// Number of blocks between two stored sums, which bounds the additions for locating a symbol.
 const CHUNK: usize = 32;
 
@@ -256,7 +235,6 @@ const CHUNK: usize = 32;
 pub(in crate::send) struct WindowLayout {
     symbol_bytes: usize,
     gather: usize,
-    early: usize,
     lengths: Vec<Length>,
     /// By block: index of the length.
     blocks: Vec<u32>,
@@ -284,11 +262,9 @@ impl WindowLayout {
                 u32::try_from(lengths.len() - 1).expect("a session has below 2^32 blocks")
             })
         };
-        let early = |block: &StoredBlock| early_passes(block.symbols, block.few);
-        let early = blocks.iter().map(early).min().unwrap_or(0);
         let blocks: Vec<u32> = blocks.iter().map(&mut length_of).collect();
         let (starts, symbols) = starts(&blocks, &lengths);
-        Self { symbol_bytes: symbol_size.into(), gather, early, lengths, blocks, starts, symbols }
+        Self { symbol_bytes: symbol_size.into(), gather, lengths, blocks, starts, symbols }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -315,15 +291,6 @@ impl WindowLayout {
     pub(super) fn runs_of(&self, job: usize) -> Vec<u64> {
         let first = self.blocks_of(job).start;
         (0..PASSES).map(|pass| self.start(first, pass) * self.symbol_bytes as u64).collect()
-    }
-
-    pub(super) fn early_runs(&self) -> usize {
-        self.early
-    }
-
-    pub(super) fn early_end(&self, block: usize) -> u32 {
-        let length = self.length(block);
-        self.early.checked_sub(1).map_or(length.symbols, |last| length.ends[last])
     }
 
     pub(super) fn esis_of_run(&self, block: usize, pass: usize) -> Range<u32> {
@@ -356,18 +323,6 @@ impl WindowLayout {
         let before = (chunk * CHUNK..block).map(|block| self.length(block).pass(pass).len() as u64);
         self.starts[pass][chunk] + before.sum::<u64>()
     }
-}
-
-/// Returns the number of repair symbols that are made before all other symbols, for a block of k source
-/// symbols and a code that makes `few` repair symbols fast.
-pub(in crate::send) fn early_symbols(symbols: u32, few: u32) -> u32 {
-    let early = early_passes(symbols, few).checked_sub(1);
-    early.and_then(|last| passes_end(symbols).nth(last)).map_or(0, |end| end - symbols)
-}
-
-/// Returns the number of passes that the early symbols serve.
-fn early_passes(symbols: u32, few: u32) -> usize {
-    passes_end(symbols).take(EARLY_PASSES).take_while(|end| end - symbols <= few).count()
 }
 
 impl Length {
@@ -415,7 +370,7 @@ mod tests {
     const ORDERS: [Order; 2] = [Order::Spread { rate: 1 }, Order::Window];
 
     fn blocks(sizes: &[u32]) -> Vec<StoredBlock> {
-        sizes.iter().map(|k| StoredBlock { symbols: *k, repairs_max: 3 * k, few: k / 50 }).collect()
+        sizes.iter().map(|k| StoredBlock { symbols: *k, repairs_max: 3 * k }).collect()
     }
 
     /// What a store is for: what its jobs write in runs is found again, symbol by symbol, and fills it
@@ -485,7 +440,7 @@ mod tests {
     #[test]
     fn no_more_is_stored_than_the_code_has() {
         for order in ORDERS {
-            let layout = Layout::new(&[StoredBlock { symbols: 100, repairs_max: 3, few: 0 }; 2], 1, 2, order);
+            let layout = Layout::new(&[StoredBlock { symbols: 100, repairs_max: 3 }; 2], 1, 2, order);
             assert_eq!((layout.esis(1), layout.bytes()), (100..103, 6));
         }
     }
@@ -499,7 +454,7 @@ mod spread_tests {
     use super::*;
 
     fn block(symbols: u32) -> StoredBlock {
-        StoredBlock { symbols, repairs_max: u32::MAX, few: 0 }
+        StoredBlock { symbols, repairs_max: u32::MAX }
     }
 
     #[test]
@@ -542,17 +497,8 @@ mod window_tests {
     #[test]
     fn the_passes_that_are_stored_are_kept() {
         assert_eq!(passes_end(1_002).count(), PASSES);
-        let layout =
-            WindowLayout::new(&[StoredBlock { symbols: 1_000, repairs_max: 1 << 20, few: 15 }; 3], 10, 2);
+        let layout = WindowLayout::new(&[StoredBlock { symbols: 1_000, repairs_max: 1 << 20 }; 3], 10, 2);
         assert_eq!((layout.esis(2), layout.bytes()), (1_000..1_470, 3 * 470 * 10));
         assert_eq!((layout.esis_of_run(2, 0), layout.esis_of_run(2, 16)), (1_000..1_010, 1_270..1_310));
-        assert_eq!((layout.early_runs(), layout.early_end(2)), (2, 1_015));
-    }
-
-    #[test]
-    fn as_many_passes_are_early_as_the_code_makes_fast() {
-        let early = [0, 10, 11, 15, 16, 20, 21, 1_000].map(|few| early_symbols(1_002, few));
-        assert_eq!(early, [0, 0, 11, 11, 16, 16, 21, 21]);
-        assert_eq!(early_symbols(1, 60), 1, "any block has one from the start");
     }
 }

@@ -63,6 +63,16 @@ impl From<SocketAddr> for LinkOptions {
     }
 }
 
+impl LinkOptions {
+    /// Returns the interface to send on; `None` if no interface can send to the group.
+    pub(super) fn interface(&self) -> Option<Interface> {
+        match &self.interface {
+            Some(wanted) => Interface::find(wanted).ok(),
+            None => Interface::default_for(self.group.ip()).ok(),
+        }
+    }
+}
+
 /// Open socket, and the poller for driving a machine.
 #[derive(Debug)]
 pub(crate) struct Link {

@@ -10,7 +10,9 @@ mod hashing;
 mod layout;
 mod link;
 mod options;
+mod published;
 mod repair_store;
+mod roster;
 mod session;
 mod source;
 mod update;
@@ -21,6 +23,11 @@ pub use files::{FileSet, Links, OutsideLink, PreparedFile, Skipped, prepare, pre
 pub(crate) use link::Link;
 pub use link::{LinkOptions, SOURCE_PORT};
 pub use options::{SendEnd, SendOptions, SendOrder};
+pub use published::{PublishedFile, PublishedFiles};
+pub use roster::{
+    ContestedName, EXPECTED_MAX, MissingReceiver, RosterEnd, RosterOptions, RosterProgress, RosterSummary,
+    SLOWEST_MAX,
+};
 pub use session::SendSession;
 pub(crate) use session::{Headers, PacketOptions, PacketPlan, symbol_size_within};
 pub(crate) use update::RateWatch;

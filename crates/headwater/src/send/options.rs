@@ -4,11 +4,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use headwater_fec::Scheme;
+use headwater_fec::{Order, Scheme};
+use headwater_proto::Instant;
+use headwater_proto::delivery::End;
 
+use super::error::SendError;
 use super::link::{LinkOptions, SOURCE_PORT};
+use super::roster::{self, RosterOptions};
 use crate::congestion_control::{CongestionControl, RainbowOptions};
-use crate::keys::SenderKey;
+use crate::keys::{GroupKeys, PublicKey, SenderKey};
 
 /// Condition on which a sender stops by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +23,16 @@ pub enum SendEnd {
     Passes(u64),
     /// Time from the start of the session.
     After(Duration),
+}
+
+impl From<SendEnd> for End {
+    fn from(end: SendEnd) -> Self {
+        match end {
+            SendEnd::Never => Self::Never,
+            SendEnd::Passes(passes) => Self::Passes(passes),
+            SendEnd::After(time) => Self::At(Instant::ZERO + time.into()),
+        }
+    }
 }
 
 /// Order in which symbols are sent.
@@ -68,6 +82,15 @@ pub struct SendOptions {
     /// Key that signs the session, so that receivers can verify each packet. A symbol is 64 bytes shorter by
     /// default. Default: none.
     pub signing: Option<SenderKey>,
+    /// Public key that will sign later sessions; receivers that remember the sender accept both. Default:
+    /// none.
+    pub next_key: Option<PublicKey>,
+    /// Keys of the group that can read the content; the newest encrypts. A symbol is 64 bytes shorter by
+    /// default. Default: content in the clear.
+    pub group_key: Option<GroupKeys>,
+    /// Roster of receivers by their reports; no effect on a session on request. Default: a roster that
+    /// neither begins nor ends the session.
+    pub roster: Option<RosterOptions>,
 }
 
 impl SendOptions {
@@ -91,6 +114,9 @@ impl SendOptions {
             memory_limit: None,
             temporary_folder: None,
             signing: None,
+            next_key: None,
+            group_key: None,
+            roster: Some(RosterOptions::default()),
         }
     }
 
@@ -99,4 +125,23 @@ impl SendOptions {
         let group: SocketAddr = (Ipv4Addr::UNSPECIFIED, SOURCE_PORT).into();
         Self::new(group, options.into())
     }
+}
+
+/// Returns the requested order, or else the order that suits the rate and that the code supports.
+pub(super) fn order(options: &SendOptions) -> Order {
+    let is_ldpc = matches!(options.scheme, Scheme::LdpcStaircase | Scheme::LdpcTriangle);
+    let wanted = options.order.or(is_ldpc.then_some(SendOrder::Spread));
+    options.congestion_control.order(wanted)
+}
+
+/// Refuses orders and ends that only sessions of one rate have, and numbers out of range.
+pub(super) fn check(options: &SendOptions) -> Result<(), SendError> {
+    let is_multi_rate = options.congestion_control.is_multi_rate();
+    if is_multi_rate && options.order == Some(SendOrder::Window) {
+        return Err(SendError::NoWindows);
+    }
+    if is_multi_rate && matches!(options.end, SendEnd::Passes(_)) {
+        return Err(SendError::NoPasses);
+    }
+    options.roster.as_ref().map_or(Ok(()), roster::check)
 }

@@ -80,8 +80,10 @@ pub(super) struct RepairStore {
     /// Index of each object's first block among all blocks.
     first: Vec<usize>,
     writing: Background<()>,
-    /// By job: first the jobs that write early symbols, then the jobs for the remaining symbols.
+    /// By job.
     known: Vec<JobState>,
+    /// Number of late jobs.
+    late: usize,
     ahead: ReadAhead,
 }
 
@@ -96,7 +98,7 @@ enum JobState {
 
 impl RepairStore {
     /// Starts to write `layout`, which must be the layout of the content, to `file`. On reading, `turns`
-    /// blocks take turns. If `is_lazy`, jobs with encoders wait until a symbol of such a job is requested.
+    /// blocks take turns.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -106,7 +108,6 @@ impl RepairStore {
         file: File,
         turns: usize,
         threads: usize,
-        is_lazy: bool,
     ) -> Result<Self, SourceError> {
         let (file, layout) = (Arc::new(file), Arc::new(layout));
         let blocks: Arc<[(usize, u32)]> = content.blocks().collect();
@@ -117,18 +118,16 @@ impl RepairStore {
                 layout: Arc::clone(&layout),
                 file: Arc::clone(&file),
                 rooms: Vec::new(),
-                block: Vec::new(),
                 run: Vec::new(),
             };
             move |job| writer.write(job)
         };
         let jobs = layout.jobs();
-        let prompt = if is_lazy { jobs } else { 2 * jobs };
-        let writing = Background::start(2 * jobs, prompt, threads, worker)?;
-        let known = vec![JobState::Nothing; 2 * jobs];
+        let writing = Background::start(jobs, threads, worker)?;
+        let known = vec![JobState::Nothing; jobs];
         let ahead = ReadAhead::new(layout.symbol_bytes(), turns, READ_AHEAD_BYTES);
         let (content, first) = (Arc::clone(content), content.first_blocks());
-        Ok(Self { file, layout, content, first, writing, known, ahead })
+        Ok(Self { file, layout, content, first, writing, known, late: 0, ahead })
     }
 
     /// Returns n of a block.
@@ -137,18 +136,19 @@ impl RepairStore {
     }
 
     /// Whether a repair symbol of a block is ready. Waits briefly for the first query of a job.
-    pub(super) fn is_ready(&mut self, object: usize, sbn: u32, esi: u32) -> Result<bool, SourceError> {
+    pub(super) fn is_ready(&mut self, object: usize, sbn: u32) -> Result<bool, SourceError> {
         self.content.check_object(object)?;
-        let block = self.block(object, sbn);
-        let is_early = esi < self.layout.early_end(block);
-        let job = self.layout.job_of(block) + if is_early { 0 } else { self.layout.jobs() };
-        let patience = match self.known[job] {
+        let job = self.layout.job_of(self.block(object, sbn));
+        let was_late = match self.known[job] {
             JobState::Written => return Ok(true),
-            JobState::Late => Duration::ZERO,
-            JobState::Nothing => PATIENCE,
+            JobState::Late => true,
+            JobState::Nothing => false,
         };
+        // While a job is late, a wait for the next one would only delay the packets of all blocks.
+        let patience = if self.late > 0 { Duration::ZERO } else { PATIENCE };
         let is_written = self.writing.result_within(job, patience)?.is_some();
         self.known[job] = if is_written { JobState::Written } else { JobState::Late };
+        self.late = self.late + usize::from(!is_written) - usize::from(was_late);
         // The job may have detected that the file is lost.
         self.content.check_object(object)?;
         Ok(is_written)
@@ -178,7 +178,7 @@ impl RepairStore {
 /// Buffers of a thread that writes a store.
 ///
 /// Memory: a buffer for each block of a job, one encoder, and a run (a symbol of each block; in window order
-/// up to 4 % of each block). Early symbols take one block, and 2 % of each block of a job.
+/// up to 4 % of each block).
 struct Writer {
     content: Arc<Content>,
     blocks: Arc<[(usize, u32)]>,
@@ -186,75 +186,49 @@ struct Writer {
     file: Arc<File>,
     /// Buffer of each block: first the source symbols, then in the same place the repair symbols.
     rooms: Vec<Vec<u8>>,
-    /// Source symbols of a block whose early symbols are being made.
-    block: Vec<u8>,
     run: Vec<u8>,
 }
 
 impl Writer {
     fn write(&mut self, job: usize) -> Result<(), SourceError> {
         let layout = Arc::clone(&self.layout);
-        let (is_early, job) = (job < layout.jobs(), job % layout.jobs());
-        let offsets = layout.runs_of(job);
-        let (early, late) = (0..layout.early_runs(), layout.early_runs()..offsets.len());
-        let runs = if is_early { early } else { late };
-        if runs.is_empty() {
-            return Ok(());
-        }
         let blocks = layout.blocks_of(job);
         self.rooms.resize_with(blocks.len().max(self.rooms.len()), Vec::new);
-        if !is_early {
-            self.block = Vec::new();
-        }
         for (room, block) in blocks.iter().enumerate() {
-            let coded = if is_early { self.code_early(*block, room) } else { self.encode(*block, room) };
-            match coded {
+            match self.encode(*block, room) {
                 // Symbols of a lost file are no longer requested; symbols of the job's other blocks are.
-                Err(SourceError::File { .. }) => self.clear(*block, room, is_early),
+                Err(SourceError::File { .. }) => self.clear(*block, room),
                 coded => coded?,
             }
         }
-        for run in runs {
+        for (run, offset) in layout.runs_of(job).into_iter().enumerate() {
             self.run.clear();
             for (room, block) in self.rooms.iter().zip(&blocks) {
-                let first = if is_early { layout.esis(*block).start } else { layout.early_end(*block) };
+                let first = layout.esis(*block).start;
                 let esis = layout.esis_of_run(*block, run);
                 let at = |esi: u32| (esi - first) as usize * layout.symbol_bytes();
                 self.run.extend_from_slice(&room[at(esis.start)..at(esis.end)]);
             }
-            self.file.write_all_at(&self.run, offsets[run]).map_err(|error| {
+            self.file.write_all_at(&self.run, offset).map_err(|error| {
                 SourceError::Session(format!("cannot write repair symbols to their store: {error}"))
             })?;
         }
         Ok(())
     }
 
-    /// Makes the early symbols of a block.
-    fn code_early(&mut self, block: usize, room: usize) -> Result<(), SourceError> {
-        let (object, sbn) = self.blocks[block];
-        self.content.padded_block(object, sbn, &mut self.block)?;
-        let k = self.layout.esis(block).start;
-        self.clear(block, room, true);
-        let codec = &self.content.object(object).codec;
-        let made = codec.repair_symbols(k, &self.block, k, &mut self.rooms[room]);
-        made.map_err(|error| SourceError::Session(error.to_string()))
-    }
-
-    /// Fills the buffer for the symbols that a job writes of a block with zeros.
-    fn clear(&mut self, block: usize, room: usize, is_early: bool) {
-        let (esis, early_end) = (self.layout.esis(block), self.layout.early_end(block));
-        let esis = if is_early { esis.start..early_end } else { early_end..esis.end };
+    /// Fills the buffer of a block with zeros.
+    fn clear(&mut self, block: usize, room: usize) {
         let room = &mut self.rooms[room];
         room.clear();
-        room.resize(esis.len() * self.layout.symbol_bytes(), 0);
+        room.resize(self.layout.esis(block).len() * self.layout.symbol_bytes(), 0);
     }
 
-    /// Makes the remaining repair symbols of a block.
+    /// Makes the repair symbols of a block.
     fn encode(&mut self, block: usize, room: usize) -> Result<(), SourceError> {
         let (object, sbn) = self.blocks[block];
         let room = &mut self.rooms[room];
         let encoder = self.content.encoder(object, sbn, room)?;
-        let esis = self.layout.early_end(block)..self.layout.esis(block).end;
+        let esis = self.layout.esis(block);
         // The number of repair symbols is at most the number of source symbols.
         room.truncate(esis.len() * self.layout.symbol_bytes());
         for (esi, symbol) in esis.zip(room.chunks_exact_mut(self.layout.symbol_bytes())) {
@@ -394,10 +368,10 @@ mod tests {
         let (plan, content, contents) = session(folder.path());
         let layout = store_layout(&plan, 3);
         let file = store_file(folder.path(), layout.bytes()).unwrap();
-        let mut store = RepairStore::start(&content, layout, file, 3, 2, false).unwrap();
+        let mut store = RepairStore::start(&content, layout, file, 3, 2).unwrap();
         for (index, object) in plan.objects().iter().enumerate() {
             for sbn in 0..object.partition.blocks() {
-                while !store.is_ready(index, sbn, u32::MAX).unwrap() {}
+                while !store.is_ready(index, sbn).unwrap() {}
                 let block = object.partition.block(sbn).unwrap();
                 let esis = block.symbols..store.encoding_symbols(index, sbn);
                 let read = |esi| {
@@ -424,16 +398,16 @@ mod tests {
         std::fs::write(folder.path().join("file1"), [7; 6_400]).unwrap();
         let layout = store_layout(&plan, 3);
         let file = store_file(folder.path(), layout.bytes()).unwrap();
-        let mut store = RepairStore::start(&content, layout, file, 3, 2, false).unwrap();
+        let mut store = RepairStore::start(&content, layout, file, 3, 2).unwrap();
         let error = loop {
-            match store.is_ready(1, 0, u32::MAX) {
+            match store.is_ready(1, 0) {
                 Ok(is_ready) => assert!(!is_ready),
                 Err(error) => break error,
             }
         };
         assert!(matches!(error, SourceError::File { file: 1, why: Withdrawal::Changed, .. }), "{error:?}");
         for file in [0, 2] {
-            while !store.is_ready(file, 0, u32::MAX).unwrap() {}
+            while !store.is_ready(file, 0).unwrap() {}
         }
     }
 }

@@ -1,15 +1,19 @@
 //! Sending session for files: opens the session, runs the session, and returns a summary.
 
+#[cfg(test)]
+mod tests;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, Scheme};
-use headwater_proto::auth::signed_bytes;
+use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT};
+use headwater_proto::auth::{LISTED_RATE, TREE_BYTES, signed_bytes};
 use headwater_proto::control::{Counters, SenderControl};
 use headwater_proto::controls::Network;
+use headwater_proto::crypt::ENCRYPTED_BYTES;
 use headwater_proto::delivery::{
-    DeliverySender, DeliverySenderConfig, Digest, End, PlanConfig, SenderEvent, SenderStats, SessionPlan,
+    DeliverySender, DeliverySenderConfig, Digest, PlanConfig, RepairServers, SenderEvent, SessionPlan,
     Source, SourceError, Start,
 };
 use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, Seed, fixed};
@@ -20,11 +24,15 @@ use super::error::SendError;
 use super::files::FileSet;
 use super::hashing::HashingThreads;
 use super::link::{Link, LinkOptions, PullEndpoint};
-use super::options::{SendEnd, SendOptions, SendOrder};
+use super::options::{self, SendOptions};
+use super::published::PublishedFiles;
 use super::repair_store::store_file;
+use super::roster::RosterWatch;
 use super::source::FileSource;
-use super::update::{RateWatch, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
-use crate::clock::{Clock, Progress, elapsed, ntp_now};
+use super::update::{
+    DemandWatch, RateWatch, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate, progress,
+};
+use crate::clock::{Clock, Progress, ntp_now};
 use crate::congestion_control::{CongestionControl, Path};
 use crate::driver::{Application, Port};
 use crate::net::{BufferSize, LinkChange};
@@ -43,8 +51,6 @@ const DIGESTS_PER_TURN: usize = 256;
 /// Fixed rate in bit/s from which a session begins with the source symbols: decoding 100 MB takes 0.4 s of a
 /// processor, which is 5 % of the time that 100 MB take at this rate.
 const SOURCE_FIRST_RATE: u64 = 100_000_000;
-/// Rate of a session of layers from which manifests list most packets.
-const LISTED_RATE: Rate = Rate::from_kilobits(20_000);
 /// Least ratio of maximum to base rate. Below this ratio there are not two waves above the base, which both
 /// shapes of channels need.
 const MAX_OVER_BASE_MIN: u64 = 5;
@@ -63,6 +69,7 @@ pub struct SendSession {
     packet_bytes: u16,
     budget: Budget,
     tsi: u32,
+    published: PublishedFiles,
     way: SessionTransport,
 }
 
@@ -82,9 +89,11 @@ impl SendSession {
     /// # Errors
     /// If an option is out of range, memory or disk is too small for the content, or no interface can send
     /// to the group.
-    pub fn open(files: FileSet, options: SendOptions) -> Result<Self, SendError> {
+    pub fn open(files: FileSet, mut options: SendOptions) -> Result<Self, SendError> {
+        // Blocks suit receivers of the rate that all networks carry.
+        let order = options::order(&options);
+        options.congestion_control.set_interface_speed(|| options.link.interface()?.speed());
         let (PacketPlan { tsi, symbol_size, packet_bytes, .. }, way) = open(&options)?;
-        let order = order(&options);
         let memory = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
         let planned = |order| -> Result<(SessionPlan, Budget), SendError> {
             let config = PlanConfig { scheme: options.scheme, symbol_size, order };
@@ -102,7 +111,8 @@ impl SendSession {
             }
             (found, _) => found?,
         };
-        Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, way })
+        let published = PublishedFiles::new(files.files());
+        Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, published, way })
     }
 
     /// Returns the objects, blocks and symbols of the session.
@@ -113,6 +123,24 @@ impl SendSession {
     /// Returns the files of the session.
     pub fn files(&self) -> &FileSet {
         &self.files
+    }
+
+    /// Names servers of the files in the FDT, for receivers that miss symbols; at most
+    /// [`REPAIR_URLS_MAX`](crate::REPAIR_URLS_MAX). Default: none.
+    #[must_use]
+    pub fn with_repair(mut self, servers: RepairServers) -> Self {
+        self.plan = self.plan.with_repair(Some(servers));
+        self
+    }
+
+    /// Whether the packets are signed.
+    pub fn is_signed(&self) -> bool {
+        self.options.signing.is_some()
+    }
+
+    /// Returns the files for a server, which the session makes readable when it runs.
+    pub fn published(&self) -> PublishedFiles {
+        self.published.clone()
     }
 
     /// Returns the storage of the session's repair symbols.
@@ -166,13 +194,23 @@ impl SendSession {
         let config = DeliverySenderConfig::new(self.tsi)
             .with_end(self.options.end.into())
             .with_ntp_at_zero(ntp_now())
-            .with_start(self.start()?);
+            .with_start(self.start()?)
+            .with_next_key(self.options.next_key);
         let ContentCheck { digests, lost, hashing, watching } = known;
         let is_on_request = self.options.congestion_control.is_on_request();
         let signing =
             self.options.signing.as_ref().map(|key| key.signing(self.tsi, is_on_request)).transpose();
-        let mut machine =
-            DeliverySender::new(config, &self.plan, &digests, control, source)?.with_signing(signing?);
+        let has_trees = self.options.congestion_control.has_trees();
+        let signing = signing?.map(|signing| signing.with_trees(has_trees));
+        let group = self.options.group_key.as_ref();
+        let encryption = group.map(|keys| keys.encryption(self.options.signing.as_ref())).transpose();
+        let roster = self.options.roster.clone().filter(|_| !is_on_request).map(RosterWatch::new);
+        let kept = roster.as_ref().map(RosterWatch::sender).transpose()?;
+        let mut machine = DeliverySender::new(config, &self.plan, &digests, control, source)?
+            .with_signing(signing)
+            .with_encryption(encryption?)
+            .with_roster(kept, &self.plan);
+        machine.hold(roster.as_ref().is_some_and(RosterWatch::waits));
         drop(digests);
         lost.into_iter().for_each(|error| withdraw(&mut machine, error));
         let clock = Clock::start();
@@ -184,9 +222,11 @@ impl SendSession {
             watching,
             progress: Progress::new(clock.now()),
             rate: RateWatch::new(self.options.congestion_control.rate_max()),
+            demand: DemandWatch::default(),
             failed: None,
             left_out: 0,
             last: None,
+            roster,
         };
         let options = &mut self.options.link;
         match &mut self.way {
@@ -198,12 +238,15 @@ impl SendSession {
         if let Some(error) = watch.failed {
             return Err(error.into());
         }
+        let summary = |watch: &mut RosterWatch| Some(watch.summary(machine.roster()?, clock.now()));
+        let roster = watch.roster.as_mut().and_then(summary);
         let outcome =
             if self.way.stop().is_stopped() { SendOutcome::Interrupted } else { SendOutcome::Completed };
         Ok(SendSummary {
             outcome,
             progress: watch.last.unwrap_or_default(),
             files_left_out: watch.left_out,
+            roster,
             fdt_packets: machine.stats().fdt_packets,
             calls: match &self.way {
                 SessionTransport::Groups(link) => link.socket.counters().calls,
@@ -231,6 +274,7 @@ impl Session for SendSession {
             RepairPlace::Nowhere | RepairPlace::Memory { .. } => None,
         };
         let content = Arc::new(Content::new(self.files.files(), &self.plan));
+        self.published.publish(&content);
         let bytes_total = self.files.bytes();
         let mut digests = vec![Vec::new(); self.plan.objects().len()];
         let mut lost = Vec::new();
@@ -326,9 +370,11 @@ struct Watch<'a> {
     watching: FileWatcher,
     progress: Progress,
     rate: RateWatch,
+    demand: DemandWatch,
     failed: Option<SourceError>,
     left_out: usize,
     last: Option<SendProgress>,
+    roster: Option<RosterWatch>,
 }
 
 impl Watch<'_> {
@@ -351,8 +397,11 @@ impl Watch<'_> {
 }
 
 impl<C: SenderControl, S: Source, P: Port> Application<DeliverySender<C, S>, P> for Watch<'_> {
-    fn steer(&mut self, machine: &mut DeliverySender<C, S>, _port: &mut P, _now: Instant) {
+    fn steer(&mut self, machine: &mut DeliverySender<C, S>, _port: &mut P, now: Instant) {
         self.tell_digests(machine);
+        if let Some(roster) = &mut self.roster {
+            roster.steer(machine, now);
+        }
         if self.stop.is_stopped() {
             machine.close();
         }
@@ -367,6 +416,14 @@ impl<C: SenderControl, S: Source, P: Port> Application<DeliverySender<C, S>, P> 
             }
             SenderEvent::PassCompleted(passes) => (self.observer)(SendUpdate::PassCompleted(passes)),
             SenderEvent::SourceFailed(error) => self.failed = Some(error),
+            SenderEvent::Reported(update) => {
+                let recorded = self.roster.as_mut().map(|roster| roster.on_report(&update));
+                let (content, contested) = recorded.unwrap_or_default();
+                (self.observer)(SendUpdate::ReceiverReported { update, content });
+                if let Some(contested) = contested {
+                    (self.observer)(SendUpdate::NameContested(Box::new(contested)));
+                }
+            }
             SenderEvent::Finished => {}
         }
     }
@@ -384,42 +441,27 @@ impl<C: SenderControl, S: Source, P: Port> Application<DeliverySender<C, S>, P> 
     ) -> Option<Instant> {
         let ended = machine.is_finished();
         if self.progress.is_due(now) || ended {
+            let demand = machine.control().demand();
+            // A sender that follows demand tells of its low rate instead.
+            if demand.is_none() && self.roster.as_mut().is_some_and(|roster| roster.is_nobody_there(now)) {
+                (self.observer)(SendUpdate::NobodyReports);
+            }
             if let Some(limit) = self.rate.on_overload(machine.control().overload()) {
                 (self.observer)(SendUpdate::RateLimited(limit));
+            }
+            for update in self.demand.on_demand(demand, now) {
+                (self.observer)(update);
             }
             let rate_bits = self.progress.rate_bits(now, machine.stats().bytes);
             let progress = SendProgress {
                 counters: Counters::of(machine.control()),
+                roster: self.roster.as_ref().map(|roster| roster.progress().clone()),
                 ..progress(&machine.stats(), machine.pass_symbols(), rate_bits, unsent, now)
             };
             (self.observer)(SendUpdate::Progress(Box::new(progress.clone())));
             self.last = Some(progress);
         }
         (!ended).then_some(self.progress.next())
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "passes are for people")]
-fn progress(stats: &SenderStats, pass: u64, rate_bits: u64, unsent: u64, now: Instant) -> SendProgress {
-    SendProgress {
-        elapsed: elapsed(now),
-        packets: stats.packets,
-        bytes: stats.bytes,
-        rate_bits,
-        symbols: stats.symbols,
-        counters: Counters::default(),
-        passes: if pass == 0 { 0.0 } else { stats.symbols as f64 / pass as f64 },
-        unsent,
-    }
-}
-
-impl From<SendEnd> for End {
-    fn from(end: SendEnd) -> Self {
-        match end {
-            SendEnd::Never => Self::Never,
-            SendEnd::Passes(passes) => Self::Passes(passes),
-            SendEnd::After(time) => Self::At(Instant::ZERO + time.into()),
-        }
     }
 }
 
@@ -431,8 +473,9 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
-    /// LCT, FEC payload id; room for EXT_SEQ.
-    const FILES: Self = Self { usual: 16, longest: 24 };
+    /// LCT and FEC payload id. A TSI and a TOI of 32 bits, EXT_LEVELS, and the announcement of a roster take
+    /// 4 bytes more each.
+    const FILES: Self = Self { usual: 16, longest: 28 };
     /// LCT, FEC payload id and EXT_SEQ; EXT_FTI in the first part of a buffer; EXT_LEVELS and a TSI of 32
     /// bits take 4 bytes more each.
     pub(crate) const BUFFERS: Self = Self { usual: 24, longest: 48 };
@@ -445,6 +488,7 @@ pub(crate) struct PacketOptions<'a> {
     pub(crate) tsi: Option<u32>,
     pub(crate) symbol_size: Option<u16>,
     pub(crate) is_signed: bool,
+    pub(crate) is_encrypted: bool,
 }
 
 impl PacketOptions<'_> {
@@ -452,7 +496,14 @@ impl PacketOptions<'_> {
     /// too.
     fn signed_bytes(&self) -> u16 {
         let bytes = signed_bytes(self.congestion_control.is_on_request());
+        let bytes = bytes + if self.congestion_control.has_trees() { TREE_BYTES } else { 0 };
         if self.is_signed { u16::try_from(bytes).unwrap_or(u16::MAX) } else { 0 }
+    }
+
+    /// Returns the bytes that control and encryption add to each packet.
+    fn added_bytes(&self) -> u16 {
+        let encrypted = if self.is_encrypted { ENCRYPTED_BYTES } else { 0 };
+        self.congestion_control.added_bytes() + u16::try_from(encrypted).unwrap_or(u16::MAX)
     }
 
     fn check(&self) -> Result<(), SendError> {
@@ -513,11 +564,14 @@ impl PacketPlan {
         mtu: Option<u32>,
         interface: &str,
     ) -> Result<Self, SendError> {
-        let added = options.congestion_control.added_bytes();
+        let added = options.added_bytes();
         let signed = options.signed_bytes();
         let header_bytes = path_bytes + u32::from(headers.longest) + u32::from(added + signed);
         let symbol_size = options.symbol_size.unwrap_or_else(|| symbol_size_for(mtu, header_bytes));
-        if let Some(mtu) = mtu.filter(|mtu| header_bytes + u32::from(symbol_size) > *mtu) {
+        // Without signature or encryption, the longest symbol fits the longest datagram.
+        let longest = path_bytes + u32::try_from(DATAGRAM_BYTES_MAX).unwrap_or(u32::MAX);
+        let mtu = mtu.unwrap_or(longest).min(longest);
+        if header_bytes + u32::from(symbol_size) > mtu {
             return Err(SendError::Mtu { symbol_size, mtu, interface: interface.to_owned() });
         }
         // Most packets of a fast session of layers are listed, and no longer than without authentication.
@@ -541,8 +595,9 @@ fn open(options: &SendOptions) -> Result<(PacketPlan, SessionTransport), SendErr
         tsi: options.tsi,
         symbol_size: options.symbol_size,
         is_signed: options.signing.is_some(),
+        is_encrypted: options.group_key.is_some(),
     };
-    check(options)?;
+    options::check(options)?;
     if !options.congestion_control.is_on_request() {
         return PacketPlan::open(&options.link, packets, Headers::FILES)
             .map(|(planned, link)| (planned, SessionTransport::Groups(Box::new(link))));
@@ -556,25 +611,6 @@ fn open(options: &SendOptions) -> Result<(PacketPlan, SessionTransport), SendErr
     let (mtu, interface) = endpoint.mtu();
     let planned = PacketPlan::new(packets, Headers::FILES, endpoint.header_bytes(), Some(mtu), &interface)?;
     Ok((planned, SessionTransport::Requests(endpoint)))
-}
-
-/// Returns the requested order, or else the order that suits the rate and that the code supports.
-fn order(options: &SendOptions) -> Order {
-    let is_ldpc = matches!(options.scheme, Scheme::LdpcStaircase | Scheme::LdpcTriangle);
-    let wanted = options.order.or(is_ldpc.then_some(SendOrder::Spread));
-    options.congestion_control.order(wanted)
-}
-
-/// Refuses orders and ends that only sessions of one rate have.
-fn check(options: &SendOptions) -> Result<(), SendError> {
-    let is_multi_rate = options.congestion_control.is_multi_rate();
-    if is_multi_rate && options.order == Some(SendOrder::Window) {
-        return Err(SendError::NoWindows);
-    }
-    if is_multi_rate && matches!(options.end, SendEnd::Passes(_)) {
-        return Err(SendError::NoPasses);
-    }
-    Ok(())
 }
 
 /// Returns the symbol size with which the longest packets of a signed session of files fit a path of this
@@ -595,61 +631,4 @@ fn symbol_size_for(mtu: Option<u32>, header_bytes: u32) -> u16 {
 /// Returns 16 random bits, not 0. With 16 bits the headers are shortest.
 fn random_tsi() -> Result<u32, SendError> {
     Ok(u32::from(u16::from_ne_bytes(system::random_bytes()?)).max(1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn symbols_fit_the_mtu() {
-        for (mtu, ipv4, ipv6) in [
-            (Some(1_500), 1_408, 1_408),
-            (Some(1_400), 1_344, 1_280),
-            (Some(1_280), 1_216, 1_152),
-            (Some(9_000), 1_408, 1_408),
-            (Some(65_536), 1_408, 1_408),
-            (Some(68), 64, 64),
-            (None, 1_408, 1_408),
-        ] {
-            assert_eq!((symbol_size_for(mtu, 52), symbol_size_for(mtu, 72)), (ipv4, ipv6), "{mtu:?}");
-        }
-    }
-
-    #[test]
-    fn signed_packets_fit_the_mtu_under_each_control() {
-        let rate = Rate::from_kilobits(50_000);
-        let layers = crate::LayerOptions::new();
-        let controls = [
-            CongestionControl::Fixed { rate },
-            CongestionControl::M2c(layers),
-            CongestionControl::Webrc(layers),
-            CongestionControl::FlidDl(layers),
-            CongestionControl::LeSbcc(crate::pgm::LeSbccOptions::new()),
-            CongestionControl::Rainbow(crate::RainbowOptions::new()),
-            CongestionControl::Sim(crate::SimOptions::new()),
-        ];
-        for control in &controls {
-            for (headers, path_bytes, mtu, is_signed) in [Headers::FILES, Headers::BUFFERS]
-                .into_iter()
-                .flat_map(|headers| [28, 48].map(|path_bytes| (headers, path_bytes)))
-                .flat_map(|(headers, path)| [576, 1_280, 1_400, 1_500].map(|mtu| (headers, path, mtu)))
-                .flat_map(|(headers, path, mtu)| {
-                    [false, true].map(|is_signed| (headers, path, mtu, is_signed))
-                })
-            {
-                let packets =
-                    PacketOptions { congestion_control: control, tsi: Some(7), symbol_size: None, is_signed };
-                let Ok(planned) = PacketPlan::new(packets, headers, path_bytes, Some(mtu), "eth0") else {
-                    continue;
-                };
-                let signed = if is_signed { signed_bytes(control.is_on_request()) } else { 0 };
-                let longest = planned.symbol_size + headers.longest + control.added_bytes();
-                let longest = u32::from(longest) + path_bytes + u32::try_from(signed).unwrap();
-                assert!(longest <= mtu, "{}: {longest} bytes in {mtu}", control.name());
-                let is_wasteful = planned.symbol_size < 1_408 && longest + 64 <= mtu;
-                assert!(!is_wasteful, "{}: {longest} bytes in {mtu}", control.name());
-            }
-        }
-    }
 }

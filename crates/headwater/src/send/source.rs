@@ -7,7 +7,7 @@ use headwater_fec::Order;
 use headwater_proto::delivery::{SessionPlan, Source, SourceError};
 
 use super::budget::{Budget, store_layout};
-use super::content::Content;
+use super::content::{Content, LastCheck};
 use super::encoders::Encoders;
 use super::repair_store::{ReadAhead, RepairStore};
 
@@ -25,6 +25,7 @@ pub(super) struct FileSource {
     first: Vec<usize>,
     /// `None` if a block's symbols are not sent in order: the following symbols are not sent soon.
     ahead: Option<ReadAhead>,
+    checked: LastCheck,
     repair: Repair,
 }
 
@@ -55,17 +56,10 @@ impl FileSource {
             Some(file) => {
                 let layout = store_layout(plan, budget.gather);
                 let turns = blocks_in_turn(plan);
-                Repair::Store(RepairStore::start(
-                    &content,
-                    layout,
-                    file,
-                    turns,
-                    budget.threads,
-                    budget.is_lazy,
-                )?)
+                Repair::Store(RepairStore::start(&content, layout, file, turns, budget.threads)?)
             }
             None if budget.threads > 0 => {
-                Repair::Encoders(Encoders::start(&content, plan.order(), budget.threads, budget.is_lazy)?)
+                Repair::Encoders(Encoders::start(&content, plan.order(), budget.threads)?)
             }
             None => Repair::Nothing,
         };
@@ -75,7 +69,8 @@ impl FileSource {
             && plan.objects().first().is_some_and(|object| object.codec.sending_seed().is_some());
         let ahead = (!is_random && !layered)
             .then(|| ReadAhead::new(symbol_bytes, blocks_in_turn(plan), READ_AHEAD_BYTES));
-        Ok(Self { first: content.first_blocks(), content, ahead, repair })
+        let checked = LastCheck::default();
+        Ok(Self { first: content.first_blocks(), content, ahead, checked, repair })
     }
 
     fn is_source(&self, object: usize, sbn: u32, esi: u32) -> bool {
@@ -103,11 +98,12 @@ impl Source for FileSource {
     ) -> Result<(), SourceError> {
         if self.is_source(object, sbn, esi) {
             let Some(ahead) = &mut self.ahead else {
-                return self.content.read_symbols(object, sbn, esi, symbol);
+                return self.content.read_symbols(object, sbn, esi, symbol, &mut self.checked);
             };
             let block = self.first[object] + sbn as usize;
             let end = self.content.object(object).block(sbn).symbols;
-            let read = |room: &mut [u8]| self.content.read_symbols(object, sbn, esi, room);
+            let checked = &mut self.checked;
+            let read = |room: &mut [u8]| self.content.read_symbols(object, sbn, esi, room, checked);
             return ahead.symbol(block, esi, end, symbol, read);
         }
         match &mut self.repair {
@@ -129,7 +125,7 @@ impl Source for FileSource {
     fn is_ready(&mut self, object: usize, sbn: u32, esi: u32) -> Result<bool, SourceError> {
         let is_source = self.is_source(object, sbn, esi);
         match &mut self.repair {
-            Repair::Store(store) if !is_source => store.is_ready(object, sbn, esi),
+            Repair::Store(store) if !is_source => store.is_ready(object, sbn),
             Repair::Encoders(encoders) if !is_source => encoders.is_ready(object, sbn),
             _ => Ok(true),
         }

@@ -3,10 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use headwater_proto::Instant;
 use headwater_proto::Rate;
-use headwater_proto::control::{Counters, Overload};
-use headwater_proto::delivery::RelativePath;
+use headwater_proto::control::{Counters, DemandStatus, Overload};
+use headwater_proto::delivery::{Digest, RelativePath, SenderStats};
+use headwater_proto::roster::RosterUpdate;
 
+use super::roster::{ContestedName, RosterProgress, RosterSummary};
+use crate::clock::elapsed;
 use crate::congestion_control::CongestionControl;
 use crate::net::{BufferSize, LinkChange};
 
@@ -40,6 +44,25 @@ pub enum SendUpdate {
     /// The share of the requested rate that this machine can send, or the highest level sent, has changed.
     /// At most ten times a second.
     RateLimited(RateLimit),
+    /// A receiver has reported.
+    ReceiverReported {
+        /// The report.
+        update: Box<RosterUpdate>,
+        /// Digest over names, lengths and digests of the files that are sent, once known.
+        content: Option<Digest>,
+    },
+    /// A second receiver claims the name of an expected receiver. Sent once for each name.
+    NameContested(Box<ContestedName>),
+    /// No receiver has reported since the start, half a minute ago. Sent once.
+    NobodyReports,
+    /// The levels that receivers report, or the levels that are sent, have changed. At most ten times a
+    /// second.
+    DemandChanged(DemandStatus),
+    /// No receiver has reported in the time since the start: the sender sends the idle rate. Sent once.
+    Unreported {
+        /// Time since the first packet.
+        lasted: Duration,
+    },
     /// Progress of the session, about ten times a second.
     Progress(Box<SendProgress>),
 }
@@ -86,6 +109,35 @@ impl RateWatch {
         let sent = sent as u64;
         let ceiling = self.overload.and_then(|overload| overload.ceiling);
         RateLimit { asked: self.asked, sent, ceiling }
+    }
+}
+
+/// Time without any report after which a sender that sends what receivers report says so.
+const UNREPORTED: Duration = Duration::from_secs(60);
+
+/// Detects changes of the demand, and the lack of reports.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DemandWatch {
+    status: Option<DemandStatus>,
+    has_told_unreported: bool,
+}
+
+impl DemandWatch {
+    /// Returns updates about the demand of receivers at `now`.
+    pub(crate) fn on_demand(&mut self, demand: Option<DemandStatus>, now: Instant) -> Vec<SendUpdate> {
+        let Some(status) = demand else { return Vec::new() };
+        let mut updates = Vec::new();
+        if self.status.replace(status) != Some(status) {
+            updates.push(SendUpdate::DemandChanged(status));
+        }
+        let lasted = elapsed(now);
+        if !status.has_reports
+            && lasted >= UNREPORTED
+            && !core::mem::replace(&mut self.has_told_unreported, true)
+        {
+            updates.push(SendUpdate::Unreported { lasted });
+        }
+        updates
     }
 }
 
@@ -139,6 +191,8 @@ pub struct SendProgress {
     /// Counters of the congestion control by name: for LE-SBCC the reasons for the rate, for Rainbow the
     /// requests of receivers.
     pub counters: Counters,
+    /// Receivers; `None` without a roster.
+    pub roster: Option<RosterProgress>,
 }
 
 /// Outcome of a sending session.
@@ -163,12 +217,43 @@ pub struct SendSummary {
     pub fdt_packets: u64,
     /// System calls that sent the packets.
     pub calls: u64,
+    /// Receivers; `None` without a roster.
+    pub roster: Option<RosterSummary>,
 }
 
 impl SendSummary {
     /// Returns the summary of a session that was stopped before the first packet.
     pub(super) fn nothing_sent() -> Self {
         let progress = SendProgress::default();
-        Self { outcome: SendOutcome::Interrupted, progress, files_left_out: 0, fdt_packets: 0, calls: 0 }
+        Self {
+            outcome: SendOutcome::Interrupted,
+            progress,
+            files_left_out: 0,
+            fdt_packets: 0,
+            calls: 0,
+            roster: None,
+        }
+    }
+}
+
+/// Returns the progress by the counters of a sender, without the counters of the control and the roster.
+#[expect(clippy::cast_precision_loss, reason = "passes are for people")]
+pub(super) fn progress(
+    stats: &SenderStats,
+    pass: u64,
+    rate_bits: u64,
+    unsent: u64,
+    now: Instant,
+) -> SendProgress {
+    SendProgress {
+        elapsed: elapsed(now),
+        packets: stats.packets,
+        bytes: stats.bytes,
+        rate_bits,
+        symbols: stats.symbols,
+        counters: Counters::default(),
+        roster: None,
+        passes: if pass == 0 { 0.0 } else { stats.symbols as f64 / pass as f64 },
+        unsent,
     }
 }

@@ -220,9 +220,7 @@ fn finish_file(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError>
         places.discard(&file.key())?;
         return Ok(Outcome::Report(StoreReport::FileMismatch(file.index)));
     }
-    let content = places.content(file)?;
-    places.close(file);
-    let stamp = places.folder.publish(&file.content_name(), &content, &file.spec)?;
+    let stamp = places.publish(file)?;
     places.folder.discard(&file.repair_name())?;
     Ok(Outcome::Placed(file.index, stamp))
 }

@@ -19,7 +19,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -253,6 +253,14 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
+    /// Returns the stamp of an open file.
+    pub(super) fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let changed = i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec());
+        let (device, inode) = (metadata.dev(), metadata.ino());
+        Ok(Self { device, inode, bytes: metadata.len(), changed })
+    }
+
     /// Returns the time of the file's last change.
     pub(super) fn time(&self) -> SystemTime {
         let since = u64::try_from(self.changed).map_or(Duration::ZERO, Duration::from_nanos);

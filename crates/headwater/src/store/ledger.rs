@@ -18,6 +18,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use headwater_proto::auth::PublicKey;
 use headwater_proto::delivery::{
     Description, Digest, FDT_BYTES_MAX, FileSpec, FileVersion, HeldFile, StoreError,
 };
@@ -182,7 +183,7 @@ impl StoreIndex {
 
     fn has_content(&self, file: u32) -> bool {
         let key = self.states.get(&file).map(|state| state.key);
-        key.is_some_and(|key| self.places.folder.find_work(&content_name(&key)).is_some())
+        key.is_some_and(|key| self.places.has_content(&key))
     }
 
     /// Returns the blocks of an object left by an earlier session.
@@ -225,6 +226,11 @@ impl StoreIndex {
         self.states.values().any(|state| state.is_begun && (is_open || !state.is_placed))
     }
 
+    /// Whether a file of an earlier session is not in place.
+    pub(super) fn has_unfinished(&self) -> bool {
+        self.states.values().any(|state| !state.is_placed)
+    }
+
     /// Leaves the working folder for the next session, or removes the working folder.
     pub(super) fn close(&self, log: &mut WriteLog, is_open: bool) {
         if !self.is_resumable(is_open) {
@@ -242,7 +248,7 @@ impl StoreIndex {
         let under_way = self.states.values().filter(|state| !state.is_placed);
         let mut names: Vec<_> =
             under_way.flat_map(|state| [content_name(&state.key), repair_name(&state.key)]).collect();
-        names.extend([JOURNAL, DESCRIPTION_FILE].map(str::to_owned));
+        names.extend([JOURNAL, DESCRIPTION_FILE, SENDER_FILE, RECEIVER_FILE].map(str::to_owned));
         names.sort_unstable();
         if let Err(error) =
             self.places.folder.clean(|name| names.binary_search_by(|known| known.as_str().cmp(name)).is_ok())
@@ -272,6 +278,7 @@ fn lose_content(writer: &Writer, object: u32, blocks: &mut BTreeMap<u32, Resumed
 fn lost_files(places: &Places, files: &BTreeMap<u32, ResumedFile>) -> BTreeSet<u32> {
     let is_kept = |file: &ResumedFile| match file.placed {
         Some(stamp) => is_recent(stamp.time()),
+        None if places.device().is_some() => true,
         None => [content_name(&file.key), repair_name(&file.key)]
             .iter()
             .any(|name| places.folder.changed(name).is_some_and(is_recent)),
@@ -283,6 +290,51 @@ fn lost_files(places: &Places, files: &BTreeMap<u32, ResumedFile>) -> BTreeSet<u
         .filter(|(place, (_, file))| *place < beyond || !is_kept(file))
         .map(|(_, (number, _))| *number)
         .collect()
+}
+
+/// Name of the file with the public keys of the sender.
+const SENDER_FILE: &str = "sender";
+const SENDER_FILE_NEW: &str = "sender.new";
+/// A key, and the key announced for later sessions.
+const SENDER_KEYS_MAX: usize = 2;
+
+/// Writes the public keys of the sender, replacing the previous keys; removes the file if there is no key.
+pub(super) fn write_sender(folder: &Folder, keys: &[PublicKey]) -> Result<(), StoreError> {
+    if keys.is_empty() {
+        return folder.discard(SENDER_FILE);
+    }
+    folder.discard(SENDER_FILE_NEW)?;
+    let file = folder.open_work(SENDER_FILE_NEW, Some(0))?;
+    let written = file.write_all_at(keys.as_flattened(), 0);
+    written.map_err(|error| folder.failed("keep the sender's key", error))?;
+    folder.rename_unsafe(SENDER_FILE_NEW, SENDER_FILE)
+}
+
+/// Reads the public keys of the sender; none if the file is missing or damaged.
+pub(super) fn read_sender(folder: &Folder) -> Vec<PublicKey> {
+    let mut bytes = Vec::new();
+    let Some(file) = folder.find_work(SENDER_FILE) else { return Vec::new() };
+    let read = file.take(1 + (SENDER_KEYS_MAX * size_of::<PublicKey>()) as u64).read_to_end(&mut bytes);
+    match (read, bytes.as_chunks()) {
+        (Ok(_), (keys, [])) => keys.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// Name of the file with the receiver's identifier.
+const RECEIVER_FILE: &str = "receiver";
+
+/// Reads the receiver's identifier, or writes `new`. An identifier that cannot be written is not kept.
+pub(super) fn receiver_id(folder: &Folder, new: u64) -> u64 {
+    let mut bytes = [0; 8];
+    let known = folder.find_work(RECEIVER_FILE).is_some_and(|file| file.read_exact_at(&mut bytes, 0).is_ok());
+    if known && bytes != [0; 8] {
+        return u64::from_be_bytes(bytes);
+    }
+    let written =
+        folder.open_work(RECEIVER_FILE, Some(0)).map(|file| file.write_all_at(&new.to_be_bytes(), 0));
+    let _kept = matches!(written, Ok(Ok(())));
+    new
 }
 
 /// Name of the FDT in the working folder.

@@ -25,6 +25,7 @@ mod ledger;
 mod place;
 #[cfg(test)]
 mod resume_tests;
+mod target;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -35,6 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use headwater_proto::auth::PublicKey;
 use headwater_proto::delivery::{
     BlockJob, BlockVerdict, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex,
     ObjectSpec, RelativePath, ShortDigest, Store, StoreError, StoreReport, StoredRepair,
@@ -49,6 +51,7 @@ use self::journal::Stamp;
 use self::kept::ResumedBlock;
 use self::ledger::StoreIndex;
 use self::place::{FilePlace, ObjectPlace, Places};
+pub use self::target::Target;
 use self::work::Workers;
 use self::writer::{Write, Writer};
 use crate::net::Waker;
@@ -83,9 +86,10 @@ pub(crate) struct DiskStore {
 }
 
 impl DiskStore {
-    /// Opens the folder, created if need be. `waker` is used for every new report.
-    pub(crate) fn open(folder: &Path, waker: Waker) -> Result<Self, StoreError> {
-        let places = Arc::new(Places::new(Folder::open(folder)?));
+    /// Opens the folder, created if need be. `waker` is used for every new report. A target takes the content
+    /// of the session's single file.
+    pub(crate) fn open(folder: &Path, target: Option<Arc<Target>>, waker: Waker) -> Result<Self, StoreError> {
+        let places = Arc::new(Places::new(Folder::open(folder)?, target));
         let (ledger, log) = StoreIndex::open(Arc::clone(&places))?;
         let workers = Workers::start(Arc::clone(&places), waker)?;
         let gather = Gather::new();
@@ -124,10 +128,30 @@ impl DiskStore {
         self.ledger.is_resumable(self.open_files > 0).then(|| self.places.folder.work_path())
     }
 
+    /// Keeps the keys of the session's sender with the unfinished files.
+    pub(crate) fn pin(&self, keys: &[PublicKey]) {
+        if let Err(error) = ledger::write_sender(&self.places.folder, keys) {
+            warn!("{error}; the next receiver of the folder takes any sender");
+        }
+    }
+
+    /// Returns the identifier of the receiver of this working folder: `new`, unless an earlier receiver of
+    /// the folder has kept one.
+    pub(crate) fn receiver_id(&self, new: u64) -> u64 {
+        ledger::receiver_id(&self.places.folder, new)
+    }
+
+    /// Returns the keys of the sender of the unfinished files that an earlier receiver left; empty if files
+    /// of any sender may be received.
+    pub(crate) fn pinned(&self) -> Vec<PublicKey> {
+        if self.ledger.has_unfinished() { ledger::read_sender(&self.places.folder) } else { Vec::new() }
+    }
+
     fn admit(&mut self, spec: &FileSpec) -> Result<(), StoreError> {
         self.names.check(&spec.path)?;
         self.places.folder.check_place(&spec.path)?;
-        let announced = self.announced_bytes.saturating_add(room_for(spec));
+        self.places.target.as_ref().map_or(Ok(()), |target| target.take(spec))?;
+        let announced = self.announced_bytes.saturating_add(self.room_for(spec));
         let needed = announced.saturating_add(announced.min(DECODING_ROOM_BYTES));
         let free = self.places.folder.free_bytes()?;
         if needed > free {
@@ -156,8 +180,16 @@ impl DiskStore {
             return false;
         }
         self.open_files = self.open_files.saturating_sub(1);
-        self.announced_bytes = self.announced_bytes.saturating_sub(room_for(spec));
+        self.announced_bytes = self.announced_bytes.saturating_sub(self.room_for(spec));
         true
+    }
+
+    /// Returns the bytes of the folder's disk that a file takes while being received: a twentieth more than
+    /// its length, for the journal and the repair symbols of a loss of 3 %. At a higher loss the disk may
+    /// prove full, which does no harm.
+    fn room_for(&self, spec: &FileSpec) -> u64 {
+        let content = if self.places.device().is_some() { 0 } else { spec.bytes };
+        content.saturating_add(spec.bytes / 20)
     }
 
     fn object(&self, object: ObjectIndex) -> Arc<ObjectPlace> {
@@ -268,6 +300,9 @@ impl Store for DiskStore {
         let taken = file.number.zip(spec.identity);
         let taken = taken.map(|(file, identity)| self.ledger.take_object(&self.writer, file, identity));
         let (number, kept) = taken.map_or((None, BTreeMap::new()), |(number, kept)| (Some(number), kept));
+        if let Some(device) = self.places.device().filter(|_| !kept.is_empty()) {
+            device.keep_all();
+        }
         // Objects of refused files are never announced.
         self.objects.resize_with(object.0 + 1, || None);
         let place = Arc::new(ObjectPlace { spec: spec.clone(), file, number });
@@ -393,13 +428,6 @@ impl Drop for DiskStore {
 /// Room on disk for blocks in decoding, in bytes: the longest blocks of two threads. All received symbols of
 /// a block may be repair symbols, freed only after the content is written beside the repair symbols.
 const DECODING_ROOM_BYTES: u64 = 64 << 20;
-
-/// Returns the bytes of disk that a file takes while being received: a twentieth more than its length, for
-/// the journal and the repair symbols of a loss of 3 %. At a higher loss the disk may prove full, which does
-/// no harm.
-fn room_for(spec: &FileSpec) -> u64 {
-    spec.bytes.saturating_add(spec.bytes / 20)
-}
 
 /// Names taken by the files of a session.
 #[derive(Debug, Default)]

@@ -10,13 +10,16 @@ use headwater_proto::delivery::{FileIndex, FileSpec, ObjectSpec, RelativePath, S
 use rustix::fs::FallocateFlags;
 
 use super::folder::Folder;
-use super::journal::Key;
+use super::journal::{Key, Stamp};
+use super::target::{Device, Target};
 use crate::system::{OPEN_FILES_MAX, OpenFiles, read_at};
 
 /// The folder and its open files. Shared by all threads of a store.
 #[derive(Debug)]
 pub(super) struct Places {
     pub(super) folder: Folder,
+    /// Place of a single file's content outside of the folder.
+    pub(super) target: Option<Arc<Target>>,
     open: OpenFiles<FileKey>,
 }
 
@@ -119,12 +122,46 @@ impl ObjectPlace {
 }
 
 impl Places {
-    pub(super) fn new(folder: Folder) -> Self {
-        Self { folder, open: OpenFiles::new(OPEN_FILES_MAX) }
+    pub(super) fn new(folder: Folder, target: Option<Arc<Target>>) -> Self {
+        Self { folder, target, open: OpenFiles::new(OPEN_FILES_MAX) }
     }
 
-    /// Opens the working file of a file's content: created on first use, at its full length but sparse.
+    /// Returns the device that takes the content in place of a working file.
+    pub(super) fn device(&self) -> Option<&Device> {
+        self.target.as_ref().and_then(|target| target.device())
+    }
+
+    /// Whether the content of a file of an earlier session has a place.
+    pub(super) fn has_content(&self, key: &Key) -> bool {
+        self.device().is_some() || self.folder.find_work(&content_name(key)).is_some()
+    }
+
+    /// Records that a block is whole.
+    pub(super) fn whole(&self, object: &ObjectPlace, block: &Block) -> Result<(), StoreError> {
+        let Some(target) = &self.target else { return Ok(()) };
+        target.whole(&self.content(&object.file)?, object.offset(block), block.bytes)
+    }
+
+    /// Syncs the content of a file to disk and gives the file its final name; a device has the content
+    /// already, and a stream takes the content block by block.
+    pub(super) fn publish(&self, file: &FilePlace) -> Result<Stamp, StoreError> {
+        let content = self.content(file)?;
+        self.close(file);
+        if self.target.is_none() {
+            return self.folder.publish(&file.content_name(), &content, &file.spec);
+        }
+        let failed = |error| self.folder.failed(&format!("write '{}'", file.spec.path), error);
+        content.sync_all().map_err(failed)?;
+        Stamp::of(&content).map_err(failed)
+    }
+
+    /// Opens the place of a file's content. A working file is created on first use, at its full length but
+    /// sparse.
     pub(super) fn content(&self, place: &FilePlace) -> Result<Arc<File>, StoreError> {
+        if let Some(device) = self.device() {
+            place.check()?;
+            return Ok(Arc::clone(&device.file));
+        }
         self.open.get(FileKey::Content(place.index.0), || {
             place.check()?;
             let file = self.folder.open_work(&place.content_name(), place.spec.mode)?;
@@ -167,18 +204,22 @@ impl Places {
 
     /// Syncs the working files of a file to disk, if the file is still in progress.
     pub(super) fn sync(&self, place: &FilePlace) -> Result<(), StoreError> {
+        let failed = |error| self.folder.failed(&format!("write '{}'", place.spec.path), error);
         for name in [place.content_name(), place.repair_name()] {
             if let Some(file) = self.folder.find_work(&name) {
-                let failed = |error| self.folder.failed(&format!("write '{}'", place.spec.path), error);
                 file.sync_data().map_err(failed)?;
             }
         }
-        Ok(())
+        self.device().map_or(Ok(()), |device| device.file.sync_data()).map_err(failed)
     }
 
     /// Writes the content of a file at an offset.
     pub(super) fn write(&self, place: &FilePlace, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        let written = self.content(place)?.write_all_at(bytes, offset);
+        let content = self.content(place)?;
+        let written = match self.device() {
+            Some(device) => device.write(bytes, offset, place.spec.bytes),
+            None => content.write_all_at(bytes, offset),
+        };
         written.map_err(|error| self.folder.failed(&format!("write '{}'", place.spec.path), error))
     }
 

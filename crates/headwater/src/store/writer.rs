@@ -314,7 +314,11 @@ impl Disk {
             Write::Flush => self.log.write()?,
             Write::Verdict(object, sbn, verdict) => {
                 self.log.judged(&object, sbn, verdict)?;
-                self.places.free_repairs(&object, &object.block(sbn));
+                let block = object.block(sbn);
+                self.places.free_repairs(&object, &block);
+                if verdict == BlockVerdict::Right {
+                    self.places.whole(&object, &block)?;
+                }
             }
             Write::Placed(file, stamp) => {
                 self.hashing.forget(file.index);

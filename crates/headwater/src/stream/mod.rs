@@ -45,7 +45,7 @@ mod sender;
 mod update;
 
 use crate::congestion_control::CongestionControl;
-use crate::keys::SenderKey;
+use crate::keys::{GroupKeys, SenderKey};
 use crate::receive::ListenOptions;
 use crate::send::LinkOptions;
 
@@ -76,13 +76,22 @@ pub struct StreamSendOptions {
     pub order: Order,
     /// Key that signs each packet: live content cannot be listed ahead of its departure. Default: none.
     pub signing: Option<SenderKey>,
+    /// Keys of the group that can read the content; the newest encrypts. Default: content in the clear.
+    pub group_key: Option<GroupKeys>,
 }
 
 impl StreamSendOptions {
     /// Sends a stream to a group (the base channel; further channels count up) under a congestion control.
     pub fn new(link: impl Into<LinkOptions>, congestion_control: CongestionControl) -> Self {
-        let (link, order) = (link.into(), Order::Tiles);
-        Self { link, congestion_control, tsi: None, part_bytes: None, order, signing: None }
+        Self {
+            link: link.into(),
+            congestion_control,
+            tsi: None,
+            part_bytes: None,
+            order: Order::Tiles,
+            signing: None,
+            group_key: None,
+        }
     }
 }
 

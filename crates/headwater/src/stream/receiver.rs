@@ -52,7 +52,8 @@ impl StreamReceiveSession {
         loop {
             let options = &self.listener.options;
             let mut machine = Receiver::new(self.config, options.control(), clock.now())
-                .with_verifying(options.trust.verifying(false));
+                .with_verifying(options.trust.verifying(false, options.group_key.is_some()))
+                .with_group_keys(options.group_keys());
             let mut watch = Watch {
                 stop: self.listener.stop.clone(),
                 observer,

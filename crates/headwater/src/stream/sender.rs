@@ -38,6 +38,7 @@ impl StreamSendSession {
             tsi: options.tsi,
             symbol_size: options.part_bytes,
             is_signed: options.signing.is_some(),
+            is_encrypted: options.group_key.is_some(),
         };
         let (planned, link) = PacketPlan::open(&options.link, packets, Headers::BUFFERS)?;
         let feed = StreamFeed::new(link.poller.waker());
@@ -75,7 +76,10 @@ impl StreamSendSession {
         let config =
             SenderConfig::new(*tsi, *symbol_size).with_order(options.order).with_ntp_at_zero(ntp_now());
         let signing = options.signing.as_ref().map(|key| key.signing(*tsi, false)).transpose();
-        let mut machine = Sender::new(config, control)?.with_signing(signing?);
+        let group = options.group_key.as_ref();
+        let encryption = group.map(|keys| keys.encryption(options.signing.as_ref())).transpose();
+        let machine = Sender::new(config, control)?.with_signing(signing?);
+        let mut machine = machine.with_encryption(encryption?);
         let clock = Clock::start();
         let mut watch = Watch {
             stop: link.stop.clone(),

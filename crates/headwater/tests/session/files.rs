@@ -6,8 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use headwater::{
-    Direction, IncompleteReason, Loss, ReceiveOutcome, ReceiveSession, ReceiveUpdate, Scheme, SendEnd,
-    SendError, SendOutcome, SendSession, SendUpdate, Session, TraceHook, prepare,
+    Direction, GroupKeys, IncompleteReason, Loss, ReceiveOptions, ReceiveOutcome, ReceiveSession,
+    ReceiveUpdate, Scheme, SendEnd, SendError, SendOptions, SendOutcome, SendSession, SendUpdate, SenderKey,
+    Session, TraceHook, prepare,
 };
 
 use crate::bed::{
@@ -102,6 +103,46 @@ fn a_closed_session_is_incomplete_and_the_next_one_goes_on() {
     // Every symbol kept counts; a code needs some more than k, LDPC a few percent.
     the_next_session_goes_on(Scheme::RaptorQ, 2);
     the_next_session_goes_on(Scheme::LdpcTriangle, 100);
+}
+
+/// Kept content is plain: a session of the same content in the clear continues an encrypted one.
+#[test]
+fn an_encrypted_session_is_continued_with_and_without_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, &content(3_000_000, 5), 0o644);
+    let group_key = GroupKeys::create(&folder.path().join("key")).unwrap();
+    let key = SenderKey::ephemeral().unwrap();
+    for is_encrypted in [true, false] {
+        let (group, out) = (group(), folder.path().join(format!("out-{is_encrypted}")));
+        let encrypted = |options: SendOptions| {
+            options
+                .with(|options| options.signing = Some(key.clone()))
+                .with(|options| options.group_key = Some(group_key.clone()))
+        };
+        let member = |options: ReceiveOptions| {
+            options.with(|options| options.listen.group_key = Some(group_key.clone()))
+        };
+        let receiving = receive_ahead(member(receive_options(group, &out)));
+        let options = send_options(group, "10M")
+            .with(|options| options.end = SendEnd::After(Duration::from_millis(1_000)));
+        let sending = Sending::start(&file, encrypted(options));
+        let summary = receiving.join().unwrap();
+        assert_eq!(summary.outcome, ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed));
+        sending.thread.join().unwrap().unwrap();
+        let held = summary.progress.symbols_held;
+        assert!(held > 0, "{summary:?}");
+
+        let (send, receiving) = (send_options(group, "50M"), receive_options(group, &out));
+        let (send, receiving) =
+            if is_encrypted { (encrypted(send), member(receiving)) } else { (send, receiving) };
+        let sending = Sending::start(&file, send);
+        let summary = receive(receiving);
+        sending.stop();
+        assert_eq!(summary.outcome, ReceiveOutcome::Completed);
+        assert_eq!(summary.progress.stats.resumed, held);
+        assert_eq!(fs::read(out.join("file")).unwrap(), fs::read(&file).unwrap());
+    }
 }
 
 fn the_next_session_goes_on(scheme: Scheme, more: u64) {

@@ -11,7 +11,7 @@ use headwater_wire::fdt::{File, Instance, OtiAttributes};
 use headwater_wire::{Fti, PayloadId, alc};
 use socket2::SockRef;
 
-use crate::bed::{Sending, group, names, receive_ahead, receive_options, send_options, tree, write};
+use crate::bed::{Change, Sending, group, names, receive_ahead, receive_options, send_options, tree, write};
 
 #[test]
 fn links_in_the_folder_lead_nowhere() {
@@ -107,4 +107,46 @@ fn names_from_a_hostile_sender_lead_nowhere() {
     assert_eq!(summary.outcome, ReceiveOutcome::Incomplete(IncompleteReason::Refused));
     assert_eq!((summary.files_completed, summary.files_refused), (1, names.len() - 1));
     assert_eq!(tree(folder.path()).into_keys().collect::<Vec<_>>(), ["out/good"]);
+}
+
+/// A stranger describes other content under the identifiers of a session that is not signed.
+#[test]
+fn a_contradicted_description_is_reported_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sent, out) = (folder.path().join("file"), folder.path().join("out"));
+    write(&sent, &[7; 400_000], 0o644);
+    let group = group();
+    let sending = Sending::start(&sent, send_options(group, "1M").with(|options| options.tsi = Some(1)));
+    let fti = Fti::NoCode { transfer_length: 9, symbol_size: 1_024, max_block: 4 };
+    let file = File {
+        toi: 1,
+        content_location: "other".to_owned(),
+        content_length: Some(9),
+        transfer_length: Some(9),
+        oti: OtiAttributes::from(&fti),
+        ..File::default()
+    };
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    SockRef::from(&socket).set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
+    let mut forged = 0;
+    let mut forge = || {
+        let xml = Instance { expires: u32::MAX, files: vec![file.clone()], ..Instance::default() }.to_xml();
+        forged += 1;
+        let extensions = Extensions {
+            fdt: Some(FdtExtension { version: 2, instance_id: forged }),
+            fti: Some(Fti::NoCode { transfer_length: xml.len() as u64, symbol_size: 1_024, max_block: 4 }),
+            ..Extensions::default()
+        };
+        socket.send_to(&packet(0, PayloadId { sbn: 0, esi: 0 }, extensions, xml.as_bytes()), group).unwrap();
+    };
+    let mut contradicted = Vec::new();
+    let mut receiver = ReceiveSession::open(receive_options(group, &out)).unwrap();
+    let summary = receiver.run(&mut |update| match update {
+        ReceiveUpdate::FileAnnounced { .. } => (0..3).for_each(|_| forge()),
+        ReceiveUpdate::SessionContradicted { contradictions } => contradicted.push(contradictions),
+        _ => {}
+    });
+    sending.stop();
+    assert_eq!(summary.unwrap().outcome, ReceiveOutcome::Completed, "the first description counts");
+    assert!(matches!(contradicted[..], [1..=3]), "{contradicted:?}");
 }

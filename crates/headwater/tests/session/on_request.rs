@@ -7,8 +7,8 @@ use std::time::Duration;
 use headwater::proto::control::Value;
 use headwater::relay::{RelayOptions, RelaySession};
 use headwater::{
-    IncompleteReason, RainbowOptions, ReceiveOptions, ReceiveOutcome, SendError, SendOptions, SendOutcome,
-    SendSession, Session, prepare,
+    GroupKeys, IncompleteReason, RainbowOptions, ReceiveOptions, ReceiveOutcome, SendError, SendOptions,
+    SendOutcome, SendSession, SenderKey, Session, Trust, prepare,
 };
 
 use crate::bed::{Change, PATIENCE, Sending, content, names, receive, tree, write};
@@ -80,6 +80,38 @@ fn a_folder_comes_from_the_source_and_by_way_of_a_relay() {
     let requests = &summary.progress.counters;
     assert!(requests.count("requests") >= summary.progress.packets, "{requests:?}");
     assert_eq!(requests.get("unproven"), Some(Value::Count(0)));
+}
+
+/// Relay and source verify and forward packets without the group key.
+#[test]
+fn an_encrypted_and_signed_session_comes_by_way_of_a_relay() {
+    let bed = tempfile::tempdir().unwrap();
+    let file = bed.path().join("file");
+    write(&file, &content(600_000, 1), 0o644);
+    let group_key = GroupKeys::create(&bed.path().join("key")).unwrap();
+    let options = SendOptions::on_request(RainbowOptions::new())
+        .with(|options| options.signing = Some(SenderKey::ephemeral().unwrap()))
+        .with(|options| options.group_key = Some(group_key.clone()));
+    let (sending, source) = start(&file, options);
+    let mut relay =
+        RelaySession::open(RelayOptions::default().with(|options| options.listen = vec![any()])).unwrap();
+    let (via, end) = (relay.local_addrs()[0], relay.stop_handle());
+    let relaying = std::thread::spawn(move || relay.run(&mut |_| {}).unwrap());
+    for (name, via) in [("direct", None), ("relayed", Some(via))] {
+        let out = bed.path().join(name);
+        let options = asking(source, via, &out)
+            .with(|options| options.listen.trust = Trust::First)
+            .with(|options| options.listen.group_key = Some(group_key.clone()));
+        let summary = receive(options);
+        assert_eq!(summary.outcome, ReceiveOutcome::Completed, "{name}: {summary:?}");
+        assert_eq!(tree(&out)["file"].2, content(600_000, 1), "{name}");
+    }
+    let stranger = asking(source, Some(via), &bed.path().join("stranger"));
+    let stranger = receive(stranger.with(|options| options.listen.timeout = Some(Duration::from_secs(2))));
+    assert!(matches!(stranger.outcome, ReceiveOutcome::NothingOpened(_)), "{:?}", stranger.outcome);
+    end.stop();
+    relaying.join().unwrap();
+    sending.stop();
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn long_blocks_are_cut_where_memory_is_short() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     write(&file, &content(40_000_000, 5), 0o644);
-    for (limit, blocks, is_in_memory) in [(64 << 20, 6, false), (100 << 20, 6, true), (128 << 20, 2, true)] {
+    for (limit, blocks, is_in_memory) in [(40 << 20, 6, false), (64 << 20, 2, true)] {
         let options = send_options(group(), "10M").with(|options| options.memory_limit = Some(limit));
         let session = SendSession::open(prepare([&file]).unwrap(), options).unwrap();
         assert_eq!(session.plan().objects()[0].partition.blocks(), blocks, "{limit}");
@@ -95,8 +95,8 @@ fn long_blocks_are_cut_where_memory_is_short() {
 #[test]
 fn content_beyond_the_memory_limit_arrives_by_repair_symbols_on_disk() {
     for (scheme, order, bytes, limit, rate) in [
-        (Scheme::RaptorQ, SendOrder::Spread, 20_000_000, 50_000_000, "100M"),
-        (Scheme::RaptorQ, SendOrder::Window, 20_000_000, 30_000_000, "100M"),
+        (Scheme::RaptorQ, SendOrder::Spread, 20_000_000, 25_000_000, "100M"),
+        (Scheme::RaptorQ, SendOrder::Window, 20_000_000, 15_000_000, "100M"),
         (Scheme::ReedSolomon, SendOrder::Spread, 2_000_000, 1_000_000, "20M"),
         (Scheme::ReedSolomon, SendOrder::Window, 2_000_000, 1_000_000, "20M"),
     ] {
@@ -117,7 +117,8 @@ fn content_beyond_the_memory_limit_arrives_by_repair_symbols_on_disk() {
             .with(|options| options.temporary_folder = Some(temporary.clone()))
             .with(|options| {
                 options.link.trace = Some(TraceHook::new(move |packet| {
-                    let (header, _) = alc::parse(packet.payload).unwrap();
+                    // Replies to receivers are no packets of the session.
+                    let Ok((header, _)) = alc::parse(packet.payload) else { return };
                     let toi = header.toi.filter(|toi| *toi > 0);
                     let _stopped = toi.map(|toi| sent.send((toi, header.payload_id.unwrap())));
                 }));

@@ -6,17 +6,21 @@
 
 use std::collections::VecDeque;
 
-use headwater_wire::auth::{AUTH_BYTES, KEY_BYTES, MANIFEST_TAGS_MAX, TAG_BYTES};
+use headwater_wire::auth::{AUTH_BYTES, DEPTH_MAX, KEY_BYTES, MANIFEST_TAGS_MAX, Node, TAG_BYTES};
 
 use super::Signer;
 use super::signing::{PLANNED, PLANNED_MAX, SigningConfig, SigningEnd, Slot};
-use crate::machine::{ChannelId, Ecn};
+use crate::machine::{ChannelId, Destination, Ecn, Transmit};
 use crate::pacing::BURST;
+use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
 /// Longest time between generation and departure of a packet. Below [`LISTED_FROM`] packets in this time,
 /// each packet of a channel is signed.
 const LEAD_MAX: Duration = Duration::from_millis(500);
+/// The same for a sender that follows receivers' reports: a report takes effect after as long. Channels of
+/// fewer than 400 packets a second are signed one by one.
+pub(crate) const DEMAND_LEAD_MAX: Duration = Duration::from_millis(100);
 /// Most packets that wait for their departure, on all channels: 6 MB of 1472 bytes.
 const WAITING_MAX: usize = PLANNED_MAX / 2;
 /// Waiting packets that a schedule without many channels aims at: a plan, and some room for rounding.
@@ -26,6 +30,8 @@ const WAITING_ONE_CHANNEL: usize = PLANNED + 8;
 const LISTED_FROM: usize = 40;
 /// Waiting packets of a channel below which the channel's packets are signed again.
 const LISTED_UNTIL: usize = 32;
+/// Rate of a session of layers from which manifests list most packets.
+pub const LISTED_RATE: Rate = Rate::from_kilobits(20_000);
 /// Longest time between two packets with the public key. At the start of a session, each time is twice the
 /// time before.
 const KEY_INTERVAL: Duration = Duration::from_millis(100);
@@ -34,7 +40,13 @@ const KEY_INTERVAL_FIRST: Duration = Duration::from_millis(5);
 const KEY_PACKETS: u32 = 5;
 /// Bytes of the longest manifest's extension.
 pub(crate) const MANIFEST_BYTES_MAX: usize = 4 + MANIFEST_TAGS_MAX * TAG_BYTES;
-/// Part of the schedule's spacing by which late departures catch up: 1.25 times the rate.
+/// Longest time by which a late driver delays the control. A driver that is later has no room for packets,
+/// and the control gives up time.
+const DELAY_MAX: Duration = Duration::from_millis(100);
+/// Number of packets of the mean gap, and the largest gap in units of the mean.
+const GAPS: u64 = 64;
+const GAP_MAX: u64 = 4;
+/// Part of the time by which late departures catch up: 1.25 times the rate.
 const CATCH_UP: u64 = 5;
 
 /// Returns how long before the departure a packet is generated, for a schedule of `rate` packets a second
@@ -54,14 +66,31 @@ pub(crate) fn lead(rate: f64, channels: u16) -> Duration {
 pub struct Signing {
     config: SigningConfig,
     signer: Box<dyn Signer + Send>,
+    has_trees: bool,
 }
 
 impl Signing {
     /// Signs a session by this key.
     pub fn new(config: SigningConfig, signer: Box<dyn Signer + Send>) -> Self {
-        Self { config, signer }
+        Self { config, signer, has_trees: false }
+    }
+
+    /// Sets whether one signature serves all packets of a channel that leave together, at most 16. Worth
+    /// while from [`TREES_RATE`] on, for controls whose packets are not planned. Packets need room for
+    /// [`TREE_BYTES`] more. An envelope must not depend on the packet's length. Default: no.
+    #[must_use]
+    pub fn with_trees(mut self, has_trees: bool) -> Self {
+        self.has_trees = has_trees;
+        self
     }
 }
+
+/// Rate from which a signature for each packet takes a fifth of the sender's processor.
+pub const TREES_RATE: Rate = Rate::from_kilobits(100_000);
+/// Most packets of a tree.
+const LEAVES_MAX: usize = 1 << DEPTH_MAX;
+/// Bytes by which a tree makes a signed packet longer, at most.
+pub const TREE_BYTES: usize = DEPTH_MAX * size_of::<Node>();
 
 /// Packet without content that a channel sends for authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +104,11 @@ pub(crate) enum AuthPacket {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     channel: ChannelId,
+    destination: Destination,
     ecn: Ecn,
     at: Instant,
+    /// Bytes of the envelope around the packet.
+    envelope: usize,
 }
 
 /// Signed session of a sender: time of the control, packets that wait, signatures.
@@ -86,15 +118,28 @@ struct Waiting {
 pub(crate) struct SigningLine {
     end: SigningEnd<Box<dyn Signer + Send>>,
     is_on_request: bool,
+    /// Most packets that are signed together; 0 if packets are not signed by trees.
+    leaves_max: usize,
+    /// Whether the waiting packets have signatures.
+    is_sealed: bool,
     lead: Duration,
     /// Time of the control; `None` before the first poll.
     control_time: Option<Instant>,
     /// Whether the control has reached the lead.
     is_ahead: bool,
     waiting: VecDeque<Waiting>,
-    /// Time by which departures are late, beyond the burst of a pacer.
-    lag: Duration,
-    last: Instant,
+    /// Envelopes of waiting packets.
+    envelopes: VecDeque<u8>,
+    /// Earliest time of the next departure: a driver that was away sends a pacer's burst, and the rest at
+    /// 1.25 times the rate of the schedule.
+    earliest: Instant,
+    /// Time by which the control is delayed, because departures are late: else the control would run into the
+    /// bound of waiting packets, and would give up time that the driver only needs to catch up.
+    delay: Duration,
+    /// Mean time between packets.
+    gap_mean: Duration,
+    /// Time by which the control is behind the lead.
+    shift: Duration,
     key_due: Instant,
     key_interval: Duration,
     since_key: u32,
@@ -103,17 +148,22 @@ pub(crate) struct SigningLine {
 
 impl SigningLine {
     pub(crate) fn new(signing: Signing, channels: u16, lead: Duration) -> Self {
-        let Signing { mut config, signer } = signing;
+        let Signing { mut config, signer, has_trees } = signing;
         config.set_channels(channels);
         Self {
             is_on_request: config.is_on_request(),
+            leaves_max: if has_trees && lead == Duration::ZERO { LEAVES_MAX } else { 0 },
+            is_sealed: false,
             end: SigningEnd::new(config, signer),
             lead,
             control_time: None,
             is_ahead: lead == Duration::ZERO,
             waiting: VecDeque::new(),
-            lag: Duration::ZERO,
-            last: Instant::ZERO,
+            envelopes: VecDeque::new(),
+            earliest: Instant::ZERO,
+            delay: Duration::ZERO,
+            gap_mean: Duration::ZERO,
+            shift: Duration::ZERO,
             key_due: Instant::ZERO,
             key_interval: KEY_INTERVAL_FIRST,
             since_key: KEY_PACKETS,
@@ -126,6 +176,11 @@ impl SigningLine {
         self.lead > Duration::ZERO
     }
 
+    /// Whether packets wait for their departure: planned packets, and packets that are signed together.
+    pub(crate) fn queues(&self) -> bool {
+        self.plans() || self.leaves_max > 0
+    }
+
     /// Whether no packet waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -133,15 +188,27 @@ impl SigningLine {
 
     /// Returns the time of the control at `now`.
     pub(crate) fn control_time(&mut self, now: Instant) -> Instant {
-        let least = if self.is_ahead { now + self.lead } else { now };
+        self.judge_driver(now);
+        let least = if self.is_ahead { now + self.lead - self.delay } else { now };
         let time = self.control_time.map_or(least, |time| time.max(least));
         self.control_time = Some(time);
+        // Time never goes back: a delay that has just begun has no effect yet.
+        self.shift = if self.is_ahead { (now + self.lead).since(time) } else { Duration::ZERO };
         time
     }
 
     /// Returns the time at which a timeout of the control is due.
     pub(crate) fn real_time(&self, at: Instant) -> Instant {
-        at - self.lead
+        at + self.delay - self.lead
+    }
+
+    /// Delays the control by the time that a late driver gives up.
+    fn judge_driver(&mut self, now: Instant) {
+        let given_up = self.poll_timeout().map_or(Duration::ZERO, |due| now.since(due + BURST));
+        if self.plans() && given_up > Duration::ZERO {
+            self.earliest = now - BURST;
+            self.delay = (self.delay + given_up).min(DELAY_MAX);
+        }
     }
 
     /// Advances a control that has not reached the lead: to the next departure, or to the lead. Returns
@@ -159,36 +226,41 @@ impl SigningLine {
 
     /// Whether another packet may be generated.
     pub(crate) fn has_room(&self) -> bool {
-        self.waiting.len() < WAITING_MAX
+        if self.leaves_max > 0 {
+            !self.is_sealed && self.waiting.len() < self.leaves_max
+        } else {
+            self.waiting.len() < WAITING_MAX
+        }
     }
 
     /// Returns the packet that the channel sends in place of the next packet of content, if any.
     pub(crate) fn next_auth_packet(&mut self, time: Instant, channel: ChannelId) -> Option<AuthPacket> {
-        if channel == ChannelId::BASE && !self.is_on_request {
-            self.since_key = self.since_key.saturating_add(1);
-            if self.since_key > KEY_PACKETS && time >= self.key_due {
-                (self.since_key, self.key_due) = (0, time + self.key_interval);
-                self.key_interval = self.key_interval.saturating_mul(2).min(KEY_INTERVAL);
-                return Some(AuthPacket::Key);
+        if self.plans() {
+            let planned = self.end.planned(channel);
+            if planned >= LISTED_FROM {
+                let _known = self.end.set_listed(channel, true);
+            } else if planned < LISTED_UNTIL {
+                let _known = self.end.set_listed(channel, false);
+            }
+            if self.end.next_slot(channel) == Slot::Manifest {
+                return Some(AuthPacket::Manifest);
             }
         }
-        if !self.plans() {
+        if channel != ChannelId::BASE || self.is_on_request {
             return None;
         }
-        let planned = self.end.planned(channel);
-        if planned >= LISTED_FROM {
-            let _known = self.end.set_listed(channel, true);
-        } else if planned < LISTED_UNTIL {
-            let _known = self.end.set_listed(channel, false);
+        self.since_key = self.since_key.saturating_add(1);
+        if self.since_key <= KEY_PACKETS || time < self.key_due {
+            return None;
         }
-        (self.end.next_slot(channel) == Slot::Manifest).then_some(AuthPacket::Manifest)
+        (self.since_key, self.key_due) = (0, time + self.key_interval);
+        self.key_interval = self.key_interval.saturating_mul(2).min(KEY_INTERVAL);
+        Some(AuthPacket::Key)
     }
 
     /// Signs each packet that is generated from now on: the session ends.
     pub(crate) fn end_manifests(&mut self) {
-        for channel in 0..self.channels {
-            let _known = self.end.set_listed(ChannelId(channel), false);
-        }
+        self.end.end_manifests();
     }
 
     /// Inserts the public key into a packet. Returns the packet's new length.
@@ -207,14 +279,27 @@ impl SigningLine {
         self.end.sign(channel, buffer, bytes).ok()
     }
 
-    /// Queues a packet, or the header of a manifest, that leaves at `at`. Returns the length with which the
-    /// packet is expected to leave.
-    pub(crate) fn plan(&mut self, channel: ChannelId, ecn: Ecn, at: Instant, packet: &[u8]) -> usize {
+    /// Queues a packet, or the header of a manifest, that leaves at `at` in an envelope. Returns the length
+    /// with which the packet is expected to leave.
+    pub(crate) fn plan(
+        &mut self,
+        channel: ChannelId,
+        destination: Destination,
+        ecn: Ecn,
+        at: Instant,
+        envelope: &[u8],
+        packet: &[u8],
+    ) -> usize {
         let slot = self.end.next_slot(channel);
         let is_listed = self.end.is_listed(channel);
         if self.end.plan(channel, packet).is_ok() {
+            let at = at + self.shift;
             let at = self.waiting.back().map_or(at, |last| at.max(last.at));
-            self.waiting.push_back(Waiting { channel, ecn, at });
+            self.waiting.push_back(Waiting { channel, destination, ecn, at, envelope: envelope.len() });
+            self.envelopes.extend(envelope);
+        }
+        if self.leaves_max > 0 {
+            return envelope.len() + packet.len() + AUTH_BYTES + TREE_BYTES;
         }
         match slot {
             Slot::Manifest => packet.len() + MANIFEST_BYTES_MAX + AUTH_BYTES,
@@ -225,28 +310,45 @@ impl SigningLine {
 
     /// Returns when the next packet leaves.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.waiting.front().map(|next| next.at + self.lag)
+        self.waiting.front().map(|next| next.at.max(self.earliest))
     }
 
-    /// Writes the next packet, if due. A driver that was away sends the packets that are overdue by more than
-    /// a pacer's burst at 1.25 times the rate of the schedule.
-    pub(crate) fn depart(&mut self, now: Instant, buffer: &mut [u8]) -> Option<(ChannelId, Ecn, usize)> {
-        while self.poll_timeout().is_some_and(|due| due <= now) {
-            let Waiting { channel, ecn, at } = self.waiting.pop_front()?;
-            let late = now.since(at + self.lag);
-            if late > BURST {
-                self.lag = now.since(at + BURST);
-            } else {
-                let caught_up = at.since(self.last).as_nanos() / CATCH_UP;
-                self.lag = Duration::from_nanos(self.lag.as_nanos().saturating_sub(caught_up));
-            }
-            self.last = at;
+    /// Writes the next packet, if due.
+    pub(crate) fn depart(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        if self.leaves_max > 0 && !self.is_sealed {
+            self.seal();
+        }
+        while let Some(due) = self.poll_timeout().filter(|due| *due <= now) {
+            let Waiting { channel, destination, ecn, at, envelope } = self.waiting.pop_front()?;
+            self.is_sealed &= !self.waiting.is_empty();
+            self.envelopes.drain(..envelope).zip(&mut *buffer).for_each(|(byte, place)| *place = byte);
+            self.space(due, self.waiting.front().map_or(at, |next| next.at).since(at));
             // A packet that cannot be signed does not leave: a receiver would drop the packet.
-            if let Ok(Some(bytes)) = self.end.send(channel, buffer) {
-                return Some((channel, ecn, bytes));
+            if let Ok(Some(bytes)) = self.end.send(channel, &mut buffer[envelope..]) {
+                return Some(Transmit { destination, bytes: envelope + bytes, ecn });
             }
         }
         None
+    }
+
+    /// Spaces the packet after a packet that left at `due`, `gap` later in the schedule. Late packets leave
+    /// at 1.25 times the mean rate: gaps of time that the control gave up are no reason to wait.
+    fn space(&mut self, due: Instant, gap: Duration) {
+        let mean = self.gap_mean.as_nanos();
+        let gap = if mean == 0 { gap.as_nanos() } else { gap.as_nanos().min(GAP_MAX * mean) };
+        self.gap_mean = Duration::from_nanos((mean * (GAPS - 1) + gap) / GAPS);
+        let caught_up = gap / CATCH_UP;
+        self.earliest = due + Duration::from_nanos(gap - caught_up);
+        self.delay = Duration::from_nanos(self.delay.as_nanos().saturating_sub(caught_up));
+    }
+
+    /// Signs the waiting packets, by a tree for each channel. A packet that no tree can sign is signed as it
+    /// leaves.
+    fn seal(&mut self) {
+        for channel in (0..self.channels).map(ChannelId) {
+            let _signed = self.end.sign_tree(channel);
+        }
+        self.is_sealed = !self.waiting.is_empty();
     }
 }
 

@@ -14,15 +14,17 @@ mod signing;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod verdict;
 mod verifying;
 mod waiting;
 mod window;
 
 pub use hash::PublicKey;
-pub(crate) use line::{AuthPacket, MANIFEST_BYTES_MAX, SigningLine, lead};
-pub use line::{Signing, signed_bytes};
+pub(crate) use line::{AuthPacket, DEMAND_LEAD_MAX, MANIFEST_BYTES_MAX, SigningLine, lead};
+pub use line::{LISTED_RATE, Signing, TREE_BYTES, TREES_RATE, signed_bytes};
 pub use signing::{GROUP, PLANNED, PLANNED_MAX, SigningConfig, SigningEnd, SigningError, Slot};
-pub use verifying::{AuthCounters, AuthVerdict, Rejection, Released, VerifyingConfig, VerifyingFront};
+pub use verdict::{AuthCounters, AuthVerdict, Rejection, Released};
+pub use verifying::{VerifyingConfig, VerifyingFront};
 pub use waiting::{Origin, UNSIGNED_TIME, WAITING_BYTES_MAX, WAITING_TIME};
 
 /// Bytes of a signature.

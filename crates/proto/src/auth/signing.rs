@@ -18,7 +18,7 @@ pub const GROUP: usize = 25;
 /// manifest among these packets.
 pub const PLANNED: usize = 2 * GROUP + 2;
 /// Most planned slots of a channel.
-pub const PLANNED_MAX: usize = 1 << 13;
+pub const PLANNED_MAX: usize = 1 << 15;
 /// Manifests before a packet that must list the packet; otherwise the packet is signed.
 const LISTED_MIN: u8 = 2;
 
@@ -123,6 +123,8 @@ struct Channel {
     /// Tags of the last packets sent without a signature, at most [`GROUP`].
     history: VecDeque<Tag>,
     is_listed: bool,
+    /// Whether a last manifest is due behind listed packets: receivers that joined late wait for it.
+    is_closing: bool,
     /// Packets to plan before the next manifest.
     until_manifest: usize,
     number: u32,
@@ -137,6 +139,7 @@ impl Channel {
             spare: Vec::with_capacity(PLANNED),
             history: VecDeque::with_capacity(GROUP + 1),
             is_listed: false,
+            is_closing: false,
             until_manifest: 0,
             number: 0,
             passes: None,
@@ -196,17 +199,26 @@ impl<S: Signer> SigningEnd<S> {
         Self { signer, config, key_name: key_name(&key), keys, channels, signatures: 0 }
     }
 
-    /// Sets whether manifests list the channel's packets: worth while from 100 packets a second on.
+    /// Sets whether manifests list the channel's packets: worth while from 100 packets a second on. A last
+    /// manifest follows the listed packets.
     ///
     /// # Errors
     /// A channel that is not configured.
     pub fn set_listed(&mut self, channel: ChannelId, is_listed: bool) -> Result<(), SigningError> {
         let channel = channel_mut(&mut self.channels, channel)?;
-        if is_listed && !channel.is_listed {
+        if is_listed != channel.is_listed {
             channel.until_manifest = 0;
+            channel.is_closing = !is_listed;
         }
         channel.is_listed = is_listed;
         Ok(())
+    }
+
+    /// Signs each packet that is planned from now on, on all channels, without a last manifest.
+    pub(crate) fn end_manifests(&mut self) {
+        for channel in &mut self.channels {
+            (channel.is_listed, channel.is_closing) = (false, false);
+        }
     }
 
     /// Whether manifests list the channel's packets.
@@ -217,7 +229,9 @@ impl<S: Signer> SigningEnd<S> {
     /// Returns the kind of the slot that the channel plans next.
     pub fn next_slot(&self, channel: ChannelId) -> Slot {
         match self.channels.get(usize::from(channel.0)) {
-            Some(channel) if channel.is_listed && channel.until_manifest == 0 => Slot::Manifest,
+            Some(channel) if (channel.is_listed || channel.is_closing) && channel.until_manifest == 0 => {
+                Slot::Manifest
+            }
             _ => Slot::Packet,
         }
     }
@@ -258,7 +272,10 @@ impl<S: Signer> SigningEnd<S> {
         let must_sign = must_sign || !channel.is_listed;
         channel.queue.push_back(Planned { bytes: stored, slot, tag, listed: 0, must_sign, is_sealed: false });
         channel.until_manifest = match slot {
-            Slot::Manifest => GROUP,
+            Slot::Manifest => {
+                channel.is_closing = false;
+                GROUP
+            }
             Slot::Packet => channel.until_manifest.saturating_sub(1),
         };
         Ok(())

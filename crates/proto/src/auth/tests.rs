@@ -17,9 +17,12 @@ const STARTED: u32 = 0xE000_0000;
 const KEY: PublicKey = [9; 32];
 const BASE: ChannelId = ChannelId::BASE;
 const BUFFER_BYTES: usize = 9_000;
+/// Memory of a sample of signed packets of 1500 bytes.
+const SAMPLE_BYTES: usize = 200 * 1_600;
 
 /// A sender's end with the packets of a made-up session: each symbol is its number.
 struct Source<S = StandIn> {
+    tsi: u64,
     end: SigningEnd<S>,
     symbols: u32,
     numbers: u16,
@@ -30,13 +33,13 @@ impl<S: Signer> Source<S> {
     fn new(config: SigningConfig, signer: S, is_listed: bool) -> Self {
         let mut end = SigningEnd::new(config, signer);
         end.set_listed(BASE, is_listed).unwrap();
-        Self { end, symbols: 0, numbers: 0, symbol_bytes: 1_300 }
+        Self { tsi: TSI, end, symbols: 0, numbers: 0, symbol_bytes: 1_300 }
     }
 
     fn header(&mut self, is_packet: bool) -> alc::Repr {
         self.numbers = self.numbers.wrapping_add(1);
         alc::Repr {
-            tsi: TSI,
+            tsi: self.tsi,
             toi: is_packet.then_some(1),
             close_session: false,
             close_object: false,

@@ -4,36 +4,42 @@ use headwater_wire::auth::{Authentication, SenderKey, Tag, manifest};
 use headwater_wire::lct;
 
 use super::Verifier;
-use super::budget::{Budget, Interval};
+use super::budget::{Budget, Sample, SampledPacket};
 use super::hash::{Message, PublicKey, SessionKeys, key_name};
 use super::pass::{Reference, STEPS_MAX};
 use super::tags::{TagState, Tags};
+use super::verdict::{AuthCounters, AuthVerdict, Rejection, Released};
 use super::waiting::{Dropped, Origin, UNSIGNED_TIME, WAITING_TIME, Waiting, WaitingState};
 use super::window::{NumberUse, NumberWindow};
 use crate::machine::ChannelId;
 use crate::rng::Stream;
 use crate::time::{Duration, Instant};
 
-/// Most checks of a signature with a fitting pass for each number. Beyond, the budget decides.
+/// Most failed checks of signatures with a fitting pass for each number. Beyond, the pass does not count.
 const TRIES_MAX: u8 = 4;
+/// Time without a verified signature after which a joined channel counts as without any: a receiver that was
+/// cut off for longer than [`STEPS_MAX`] signatures knows no fitting pass.
+const PROVEN_TIME: Duration = Duration::from_secs(1);
 /// Numbers below the highest number in which a manifest still counts: fewer manifests than the tags of a
 /// generation belong to, so that a delayed manifest does not open a tag again.
 const MANIFEST_NUMBERS: u32 = 8;
 
-/// Silence after which a later session of the same key and identifier replaces the session: the sender
-/// restarted.
+/// Silence after which a later session of an accepted key replaces the session: mostly, the sender restarted.
 const RESTART_SILENCE: Duration = Duration::from_secs(5);
 /// Most checks of signed packets that waited for the session's key: 4 ms, once in a session.
-const AGAIN_MAX: u32 = 128;
+const AGAIN_MAX: usize = 128;
+/// Unsigned packets of a session, without a signed one among them, that prove the session unsigned: of a
+/// signed session, 20 manifests would be lost in a row.
+const UNSIGNED_PACKETS: u32 = 512;
 
 /// Configuration of a [`VerifyingFront`].
 #[derive(Clone, Debug)]
 pub struct VerifyingConfig {
-    keys: Vec<PublicKey>,
+    /// Accepted keys, each with the earliest start of a session.
+    keys: Vec<(PublicKey, u32)>,
     takes_first_key: bool,
     takes_unsigned: bool,
     channels: u16,
-    started_min: u32,
     is_on_request: bool,
 }
 
@@ -41,14 +47,8 @@ impl VerifyingConfig {
     /// Accepts sessions of the holders of these keys, on channels numbered below `channels`. A channel with
     /// manifests takes 19 kB.
     pub fn new(keys: Vec<PublicKey>, channels: u16) -> Self {
-        Self {
-            keys,
-            takes_first_key: false,
-            takes_unsigned: false,
-            channels,
-            started_min: 0,
-            is_on_request: false,
-        }
+        let keys = keys.into_iter().map(|key| (key, 0)).collect();
+        Self { keys, takes_first_key: false, takes_unsigned: false, channels, is_on_request: false }
     }
 
     /// Sets whether to accept the first session that proves the key in its packets.
@@ -60,17 +60,20 @@ impl VerifyingConfig {
     }
 
     /// Sets whether to accept an unsigned session, if no packet has been verified within
-    /// [`UNSIGNED_TIME`](super::UNSIGNED_TIME) from the first unsigned packet on. Default: no.
+    /// [`UNSIGNED_TIME`](super::UNSIGNED_TIME) from the first unsigned packet on, or within the session's
+    /// first 512 packets. Default: no.
     #[must_use]
     pub fn with_unsigned(mut self, takes_unsigned: bool) -> Self {
         self.takes_unsigned = takes_unsigned;
         self
     }
 
-    /// Refuses sessions that started earlier, in seconds of the NTP era. Default: none.
+    /// Refuses sessions of `key` that started earlier, in seconds of the NTP era. Default: none.
     #[must_use]
-    pub fn with_started_min(mut self, started_min: u32) -> Self {
-        self.started_min = started_min;
+    pub fn with_started_min(mut self, key: &PublicKey, started_min: u32) -> Self {
+        for (_, least) in self.keys.iter_mut().filter(|(known, _)| known == key) {
+            *least = started_min;
+        }
         self
     }
 
@@ -80,75 +83,6 @@ impl VerifyingConfig {
         self.is_on_request = is_on_request;
         self
     }
-}
-
-/// Reason why a packet was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rejection {
-    /// No LCT packet of a known form.
-    Malformed,
-    /// Packet of another session of a trusted sender.
-    Foreign,
-    /// Wrong signature, or no packet of the tree whose number the packet claims.
-    Forged,
-    /// No manifest listed the packet in time.
-    Unlisted,
-    /// The packet had come before, or is too old.
-    Replayed,
-    /// Signed with a key that is not trusted.
-    Untrusted,
-    /// The signature was not checked, for lack of budget.
-    OverBudget,
-}
-
-/// Fate of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuthVerdict {
-    /// The packet is genuine and new.
-    Verified,
-    /// The session is unsigned, and the configuration accepts unsigned sessions.
-    Unsigned,
-    /// The packet waits for a manifest. [`VerifyingFront::poll_released`] returns it later, or a counter
-    /// counts it.
-    Waiting,
-    /// The packet was dropped and counted.
-    Rejected(Rejection),
-}
-
-/// Packets by their end: each packet is counted once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AuthCounters {
-    /// Genuine packets, manifests included.
-    pub verified: u64,
-    /// Packets of a session that is received unsigned.
-    pub unsigned: u64,
-    /// See [`Rejection::Malformed`].
-    pub malformed: u64,
-    /// See [`Rejection::Foreign`].
-    pub foreign: u64,
-    /// See [`Rejection::Forged`].
-    pub forged: u64,
-    /// See [`Rejection::Unlisted`].
-    pub unlisted: u64,
-    /// See [`Rejection::Replayed`].
-    pub replayed: u64,
-    /// See [`Rejection::Untrusted`].
-    pub untrusted: u64,
-    /// See [`Rejection::OverBudget`].
-    pub over_budget: u64,
-}
-
-/// Packet that waited and is verified now.
-#[derive(Clone, Copy, Debug)]
-pub struct Released<'a> {
-    /// Channel of the packet.
-    pub channel: ChannelId,
-    /// Time of arrival, earlier than the time of release.
-    pub arrived: Instant,
-    /// Datagram of the packet.
-    pub origin: Origin,
-    /// The packet.
-    pub bytes: &'a [u8],
 }
 
 /// Session of the first verified packet.
@@ -162,6 +96,15 @@ struct Session {
     keys: SessionKeys,
 }
 
+impl Session {
+    /// Creates the session that a packet would begin.
+    fn new((key, is_ephemeral): (PublicKey, bool), signed: &Signed<'_>, is_on_request: bool) -> Self {
+        let Signed { tsi, auth, .. } = *signed;
+        let keys = SessionKeys::new(&key, tsi, auth.started, is_on_request);
+        Self { key, is_ephemeral, key_name: auth.key, tsi, started: auth.started, keys }
+    }
+}
+
 /// Parts of a signed packet.
 struct Signed<'a> {
     tsi: u64,
@@ -171,15 +114,29 @@ struct Signed<'a> {
     range: core::ops::Range<usize>,
     key: Option<SenderKey>,
     is_manifest: bool,
+    /// Whether the signature may be checked beside the budget.
+    is_granted: bool,
+}
+
+/// First unsigned session heard.
+#[derive(Clone, Copy, Debug)]
+struct UnsignedSession {
+    tsi: u64,
+    since: Instant,
+    packets: u32,
 }
 
 /// State of a channel.
 #[derive(Debug)]
 struct Channel {
     is_joined: bool,
+    /// Whether a packet has been verified since the join.
+    has_begun: bool,
     tags: Option<Box<Tags>>,
     numbers: NumberWindow,
     reference: Option<Reference>,
+    /// Time of the last verified signature.
+    proven: Option<Instant>,
     /// Failed checks of each of the numbers above the reference, by the number's remainder.
     tries: [u8; STEPS_MAX as usize],
 }
@@ -187,7 +144,14 @@ struct Channel {
 impl Channel {
     fn new() -> Self {
         let tries = [0; STEPS_MAX as usize];
-        Self { is_joined: false, tags: None, numbers: NumberWindow::new(), reference: None, tries }
+        let (tags, reference, proven) = (None, None, None);
+        let (is_joined, has_begun) = (false, false);
+        Self { is_joined, has_begun, tags, numbers: NumberWindow::new(), reference, proven, tries }
+    }
+
+    /// Whether the channel is joined, and no signature has been verified for some time.
+    fn is_unproven(&self, now: Instant) -> bool {
+        self.is_joined && self.proven.is_none_or(|at| now >= at + PROVEN_TIME)
     }
 
     fn advance(&mut self, later: Reference) {
@@ -204,24 +168,24 @@ impl Channel {
 /// Verifies each packet before a control or a decoder sees the packet.
 ///
 /// Pass each datagram to [`VerifyingFront::on_packet`], then drain [`VerifyingFront::poll_released`]. Memory:
-/// [`WAITING_BYTES_MAX`](super::WAITING_BYTES_MAX), and 19 kB for each channel with manifests.
+/// [`WAITING_BYTES_MAX`](super::WAITING_BYTES_MAX), 1.8 MB of signed packets beyond the budget, and 19 kB for
+/// each channel with manifests.
 #[derive(Debug)]
 pub struct VerifyingFront<V> {
     verifier: V,
     config: VerifyingConfig,
     session: Option<Session>,
-    /// Identifier of the first unsigned session heard, and the time of the first packet.
-    unsigned: Option<(u64, Instant)>,
+    /// Identifier of a verified session that may replace the silent session.
+    successor: Option<u64>,
+    unsigned: Option<UnsignedSession>,
     /// Whether an unsigned session is received.
     is_unsigned: bool,
     /// Identifier of the last signed session heard.
     signed: Option<u64>,
     channels: Vec<Option<Box<Channel>>>,
-    /// Joined channels without a verified signature.
-    unproven: usize,
     waiting: Waiting,
     budget: Budget,
-    failures: Budget,
+    sample: Sample,
     counters: AuthCounters,
     last_verified: Instant,
     checks: u64,
@@ -232,17 +196,17 @@ impl<V: Verifier> VerifyingFront<V> {
     pub fn new(config: VerifyingConfig, verifier: V, rng: Stream) -> Self {
         let channels = (0..config.channels).map(|_| None).collect();
         Self {
+            budget: Budget::new(config.is_on_request),
+            sample: Sample::new(rng),
             verifier,
             config,
             session: None,
+            successor: None,
             unsigned: None,
             is_unsigned: false,
             signed: None,
             channels,
-            unproven: 0,
             waiting: Waiting::default(),
-            budget: Budget::new(rng.clone()),
-            failures: Budget::new(rng),
             counters: AuthCounters::default(),
             last_verified: Instant::ZERO,
             checks: 0,
@@ -253,17 +217,23 @@ impl<V: Verifier> VerifyingFront<V> {
     pub fn join(&mut self, channel: ChannelId) {
         let Some(place) = self.channels.get_mut(usize::from(channel.0)) else { return };
         let channel = place.get_or_insert_with(|| Box::new(Channel::new()));
-        self.unproven += usize::from(!channel.is_joined && channel.reference.is_none());
-        channel.is_joined = true;
+        (channel.is_joined, channel.has_begun) = (true, false);
+    }
+
+    /// Whether a packet has been verified on a channel since the channel's join. Until then, the age of a
+    /// packet tells a replay from before the join. Later, a replay is behind the packets that have come, and
+    /// the age tells nothing: a host that is late reads the packets of several channels out of order.
+    pub fn has_begun(&self, channel: ChannelId) -> bool {
+        self.channels
+            .get(usize::from(channel.0))
+            .is_some_and(|place| place.as_ref().is_some_and(|channel| channel.has_begun))
     }
 
     /// Records that a channel was left. Numbers are kept, so that a packet does not count twice after another
     /// join.
     pub fn leave(&mut self, channel: ChannelId) {
         if let Some(channel) = self.channel(channel) {
-            let was_unproven = channel.is_joined && channel.reference.is_none();
             channel.is_joined = false;
-            self.unproven -= usize::from(was_unproven);
         }
     }
 
@@ -295,7 +265,7 @@ impl<V: Verifier> VerifyingFront<V> {
 
     /// Number of packets that wait.
     pub fn waiting(&self) -> u64 {
-        self.waiting.len() as u64
+        (self.waiting.len() + self.sample.len()) as u64
     }
 
     /// Handles a packet from the network.
@@ -312,11 +282,14 @@ impl<V: Verifier> VerifyingFront<V> {
         bytes: &[u8],
     ) -> AuthVerdict {
         self.on_timeout(now);
-        let verdict = self.judge(now, channel, origin, bytes);
+        let verdict = self.judge(now, channel, origin, bytes, false);
         match verdict {
             AuthVerdict::Verified => {
                 self.counters.verified += 1;
                 self.last_verified = now;
+                if let Some(channel) = self.channel(channel) {
+                    channel.has_begun = true;
+                }
             }
             AuthVerdict::Unsigned => self.counters.unsigned += 1,
             AuthVerdict::Waiting => {}
@@ -325,11 +298,23 @@ impl<V: Verifier> VerifyingFront<V> {
         verdict
     }
 
-    /// Drops packets that waited too long, and decides on an unsigned session.
+    /// Counts a packet that left long before other packets of the session: a replay.
+    pub fn on_stale_packet(&mut self) {
+        self.counters.replayed += 1;
+    }
+
+    /// Drops packets that waited too long, checks a sample of the signatures beyond the budget, and decides
+    /// on an unsigned session.
     pub fn on_timeout(&mut self, now: Instant) {
+        for sampled in self.sample.take(now) {
+            self.judge_sampled(now, &sampled);
+        }
+        let is_due = |unsigned: &UnsignedSession| {
+            unsigned.since + UNSIGNED_TIME <= now || unsigned.packets >= UNSIGNED_PACKETS
+        };
         if self.session.is_none()
             && !self.is_unsigned
-            && let Some((tsi, _)) = self.unsigned.filter(|(_, since)| *since + UNSIGNED_TIME <= now)
+            && let Some(UnsignedSession { tsi, .. }) = self.unsigned.filter(is_due)
         {
             self.is_unsigned = true;
             self.waiting.visit(|waiting, bytes| {
@@ -347,8 +332,9 @@ impl<V: Verifier> VerifyingFront<V> {
     /// Returns when [`VerifyingFront::on_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let is_undecided = self.session.is_none() && !self.is_unsigned;
-        let unsigned = self.unsigned.filter(|_| is_undecided).map(|(_, since)| since + UNSIGNED_TIME);
-        self.waiting.deadline(self.waiting_time()).into_iter().chain(unsigned).min()
+        let unsigned = self.unsigned.filter(|_| is_undecided).map(|unsigned| unsigned.since + UNSIGNED_TIME);
+        let waiting = self.waiting.deadline(self.waiting_time());
+        waiting.into_iter().chain(unsigned).chain(self.sample.deadline()).min()
     }
 
     /// Longest wait of a packet: while the session's key is unknown, packets wait for the key.
@@ -367,23 +353,28 @@ impl<V: Verifier> VerifyingFront<V> {
             self.counters.unsigned += 1;
         } else {
             self.counters.verified += 1;
+            let channel = self.channels.get_mut(usize::from(packet.channel.0));
+            if let Some(channel) = channel.and_then(Option::as_deref_mut) {
+                channel.has_begun = true;
+            }
         }
         Some(Released { channel: packet.channel, arrived: packet.arrived, origin: packet.origin, bytes })
     }
 
-    /// Returns the bytes of memory that packets can move: the waiting packets and the channels.
+    /// Returns the bytes of memory that packets can move: the waiting packets, the sample, and the channels.
     pub fn memory_bytes(&self) -> usize {
         let channel_bytes = |channel: &Channel| {
             size_of::<Channel>() + channel.tags.as_ref().map_or(0, |tags| tags.memory_bytes())
         };
         self.waiting.memory_bytes()
+            + self.sample.memory_bytes()
             + self.channels.iter().flatten().map(|one| channel_bytes(one)).sum::<usize>()
     }
 
     fn counter(&mut self, reason: Rejection) -> &mut u64 {
         match reason {
             Rejection::Malformed => &mut self.counters.malformed,
-            Rejection::Foreign => &mut self.counters.foreign,
+            Rejection::Foreign | Rejection::Successor => &mut self.counters.foreign,
             Rejection::Forged => &mut self.counters.forged,
             Rejection::Unlisted => &mut self.counters.unlisted,
             Rejection::Replayed => &mut self.counters.replayed,
@@ -401,14 +392,25 @@ impl<V: Verifier> VerifyingFront<V> {
         self.counters.untrusted += dropped.untrusted;
     }
 
-    fn judge(&mut self, now: Instant, channel: ChannelId, origin: Origin, bytes: &[u8]) -> AuthVerdict {
+    fn judge(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        origin: Origin,
+        bytes: &[u8],
+        is_granted: bool,
+    ) -> AuthVerdict {
         let malformed = AuthVerdict::Rejected(Rejection::Malformed);
         let Ok(packet) = lct::Packet::new_checked(bytes) else { return malformed };
         if self.is_unsigned {
             return AuthVerdict::Unsigned;
         }
         let (Ok(auth), Some(tsi)) = (Authentication::find(&packet), packet.tsi()) else { return malformed };
-        if self.session.as_ref().is_some_and(|session| session.tsi != tsi) {
+        let is_foreign = self.session.as_ref().is_some_and(|session| session.tsi != tsi);
+        if is_foreign && self.successor == Some(tsi) {
+            return AuthVerdict::Rejected(Rejection::Successor);
+        }
+        if is_foreign && (auth.is_none() || now < self.last_verified + RESTART_SILENCE) {
             return AuthVerdict::Rejected(Rejection::Foreign);
         }
         let Some((auth, range)) = auth else {
@@ -421,8 +423,8 @@ impl<V: Verifier> VerifyingFront<V> {
         }
         self.hear_signed(tsi);
         let had_session = self.session.is_some();
-        let parts =
-            Signed { tsi, packet: &packet, bytes, auth: &auth, range, key, is_manifest: tags.is_some() };
+        let is_manifest = tags.is_some();
+        let parts = Signed { tsi, packet: &packet, bytes, auth: &auth, range, key, is_manifest, is_granted };
         match self.judge_signed(now, channel, &parts) {
             Ok(()) => {
                 self.open_tags(channel, tags.unwrap_or_default());
@@ -437,20 +439,42 @@ impl<V: Verifier> VerifyingFront<V> {
                 self.count_dropped(dropped);
                 AuthVerdict::Waiting
             }
+            Err(Rejection::OverBudget) => {
+                let is_open = || self.channels.iter().flatten().any(|channel| channel.is_unproven(now));
+                let is_dropped = self.sample.offer(is_open, now, (channel, origin, bytes));
+                self.counters.over_budget += u64::from(is_dropped);
+                AuthVerdict::Waiting
+            }
             Err(reason) => AuthVerdict::Rejected(reason),
+        }
+    }
+
+    /// Judges a packet of the sample.
+    fn judge_sampled(&mut self, now: Instant, sampled: &SampledPacket) {
+        let SampledPacket { channel, arrived, origin, ref bytes } = *sampled;
+        match self.judge(now, channel, origin, bytes, true) {
+            AuthVerdict::Verified | AuthVerdict::Unsigned => {
+                self.last_verified = now;
+                let dropped = self.waiting.push_verified(channel, arrived, origin, bytes);
+                self.count_dropped(dropped);
+            }
+            AuthVerdict::Rejected(reason) => *self.counter(reason) += 1,
+            AuthVerdict::Waiting => {}
         }
     }
 
     fn hear_unsigned(&mut self, now: Instant, tsi: u64) {
         if self.config.takes_unsigned && self.session.is_none() && self.signed != Some(tsi) {
-            self.unsigned.get_or_insert((tsi, now));
+            let first = UnsignedSession { tsi, since: now, packets: 0 };
+            let unsigned = self.unsigned.get_or_insert(first);
+            unsigned.packets += u32::from(unsigned.tsi == tsi);
         }
     }
 
     /// Records a signed session: packets of the session without a signature are no unsigned session.
     fn hear_signed(&mut self, tsi: u64) {
         self.signed = Some(tsi);
-        if self.unsigned.is_some_and(|(unsigned, _)| unsigned == tsi) {
+        if self.unsigned.is_some_and(|unsigned| unsigned.tsi == tsi) {
             self.unsigned = None;
         }
     }
@@ -458,8 +482,7 @@ impl<V: Verifier> VerifyingFront<V> {
     /// Judges the signed packets that waited for the session's key: once in a session, and at most
     /// [`AGAIN_MAX`] beside the budget.
     fn judge_again(&mut self, now: Instant) {
-        let mut from = 0;
-        self.budget.grant(AGAIN_MAX);
+        let (mut from, mut judged_before) = (0, 0);
         while let Some((index, waiting, bytes)) = self.waiting.signed(from) {
             let (bytes, channel) = (bytes.to_vec(), waiting.channel);
             from = index + 1;
@@ -478,7 +501,9 @@ impl<V: Verifier> VerifyingFront<V> {
                 range,
                 key: None,
                 is_manifest: false,
+                is_granted: judged_before < AGAIN_MAX,
             };
+            judged_before += 1;
             let judged =
                 if is_ours { self.judge_signed(now, channel, &parts) } else { Err(Rejection::Foreign) };
             match judged {
@@ -511,15 +536,17 @@ impl<V: Verifier> VerifyingFront<V> {
     }
 
     fn judge_signed(&mut self, now: Instant, id: ChannelId, signed: &Signed<'_>) -> Result<(), Rejection> {
-        let Signed { packet, bytes, auth, ref range, is_manifest, .. } = *signed;
+        let Signed { packet, bytes, auth, ref range, is_manifest, is_granted, .. } = *signed;
         let candidate = self.candidate(now, signed)?;
-        let keys = match (&self.session, &candidate) {
-            (_, Some(session)) | (Some(session), None) => session.keys,
-            (None, None) => return Err(Rejection::Untrusted),
-        };
-        let is_open = self.config.is_on_request || self.unproven > 0;
         let channel = self.channels.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
         let channel = channel.ok_or(Rejection::Unlisted)?;
+        // No pass fits. The budget comes before any hash.
+        if candidate.is_some() && !is_granted && !self.budget.take(now) {
+            return Err(Rejection::OverBudget);
+        }
+        let candidate = candidate.map(|key| Session::new(key, signed, self.config.is_on_request));
+        let session = candidate.as_ref().or(self.session.as_ref()).ok_or(Rejection::Untrusted)?;
+        let keys = &session.keys;
         if is_manifest
             && candidate.is_none()
             && channel.numbers.highest().saturating_sub(auth.number) >= MANIFEST_NUMBERS
@@ -528,8 +555,15 @@ impl<V: Verifier> VerifyingFront<V> {
         }
         let message = Message::of(id, auth, &keys.digest(bytes, packet.cci_range(), range.clone()));
         let restarts = candidate.is_some() && self.session.is_some();
-        let is_new = self.config.is_on_request || restarts;
-        let number_use = if is_new { NumberUse::New } else { channel.numbers.classify(auth, &message) };
+        let number_use = if restarts {
+            NumberUse::New
+        } else if !self.config.is_on_request {
+            channel.numbers.classify(auth, &message)
+        } else if channel.numbers.is_leaf(auth, &message) {
+            return Ok(());
+        } else {
+            NumberUse::New
+        };
         match number_use {
             NumberUse::Replay => return Err(Rejection::Replayed),
             NumberUse::Contradiction => return Err(Rejection::Forged),
@@ -542,19 +576,19 @@ impl<V: Verifier> VerifyingFront<V> {
         let later = Reference { number: auth.number, pass: auth.pass, next_pass: auth.next_pass };
         let tries = &mut channel.tries[(auth.number % STEPS_MAX) as usize];
         let fits = !restarts
-            && channel.reference.is_some_and(|reference| reference.fits(&keys, id, &later))
-            && (*tries < TRIES_MAX || self.failures.has(now, Interval::Fitting));
-        if !fits && !self.budget.take(now, if is_open { Interval::Open } else { Interval::Narrow }) {
+            && *tries < TRIES_MAX
+            && channel.reference.is_some_and(|reference| reference.fits(keys, id, &later));
+        if candidate.is_none() && !fits && !is_granted && !self.budget.take(now) {
             return Err(Rejection::OverBudget);
         }
         self.checks += 1;
-        let session = candidate.as_ref().or(self.session.as_ref()).ok_or(Rejection::Untrusted)?;
         if !self.verifier.verify(&session.key, message.as_bytes(), &auth.signature) {
-            if fits && *tries >= TRIES_MAX {
-                self.failures.take(now, Interval::Fitting);
-            }
-            *tries = tries.saturating_add(u8::from(fits));
+            *tries += u8::from(fits);
             return Err(Rejection::Forged);
+        }
+        if self.session.as_ref().is_some_and(|session| session.tsi != signed.tsi) {
+            self.successor = Some(signed.tsi);
+            return Err(Rejection::Successor);
         }
         if restarts {
             self.forget_channels();
@@ -562,11 +596,12 @@ impl<V: Verifier> VerifyingFront<V> {
         if let Some(session) = candidate {
             self.begin(session);
         }
-        if !self.config.is_on_request
-            && let Some(channel) = self.channels[usize::from(id.0)].as_deref_mut()
-        {
+        let Some(channel) = self.channels[usize::from(id.0)].as_deref_mut() else { return Ok(()) };
+        channel.proven = Some(now);
+        if self.config.is_on_request {
+            channel.numbers.record_tree(auth, &message);
+        } else {
             channel.numbers.record(auth, &message);
-            self.unproven -= usize::from(channel.is_joined && channel.reference.is_none());
             channel.advance(later);
         }
         Ok(())
@@ -574,39 +609,39 @@ impl<V: Verifier> VerifyingFront<V> {
 
     /// Forgets numbers and tags of an earlier session.
     fn forget_channels(&mut self) {
-        self.unproven = 0;
         for channel in self.channels.iter_mut().flatten() {
-            **channel = Channel { is_joined: channel.is_joined, ..Channel::new() };
-            self.unproven += usize::from(channel.is_joined);
+            let Channel { is_joined, has_begun, .. } = **channel;
+            **channel = Channel { is_joined, has_begun, ..Channel::new() };
         }
     }
 
-    /// Checks key and start of a signed packet. Returns the session that the packet would begin, if no
-    /// session has begun.
-    fn candidate(&self, now: Instant, signed: &Signed<'_>) -> Result<Option<Session>, Rejection> {
+    /// Checks key and start of a signed packet. Returns the key of the session that the packet would begin,
+    /// and whether the key is ephemeral: the first session, or a session that replaces a silent one.
+    fn candidate(&self, now: Instant, signed: &Signed<'_>) -> Result<Option<(PublicKey, bool)>, Rejection> {
         let Signed { tsi, auth, key: carried, .. } = *signed;
-        if let Some(session) = &self.session {
-            return match auth.started.cmp(&session.started) {
-                _ if auth.key != session.key_name => Err(Rejection::Untrusted),
-                core::cmp::Ordering::Less => Err(Rejection::Replayed),
-                core::cmp::Ordering::Greater if now >= self.last_verified + RESTART_SILENCE => {
-                    let (key, started) = (session.key, auth.started);
-                    let keys = SessionKeys::new(&key, tsi, started, self.config.is_on_request);
-                    Ok(Some(Session { started, keys, ..*session }))
+        let current = self.session.as_ref();
+        if let Some(session) = current.filter(|session| session.tsi == tsi) {
+            match auth.started.cmp(&session.started) {
+                _ if auth.key != session.key_name => return Err(Rejection::Untrusted),
+                core::cmp::Ordering::Less => return Err(Rejection::Replayed),
+                core::cmp::Ordering::Equal => return Ok(None),
+                core::cmp::Ordering::Greater if now < self.last_verified + RESTART_SILENCE => {
+                    return Err(Rejection::Foreign);
                 }
-                core::cmp::Ordering::Greater => Err(Rejection::Foreign),
-                core::cmp::Ordering::Equal => Ok(None),
-            };
+                core::cmp::Ordering::Greater => {}
+            }
         }
-        let trusted = self.config.keys.iter().copied().find(|key| key_name(key) == auth.key);
+        let known = self.config.keys.iter().copied().chain(current.map(|session| (session.key, 0)));
+        let trusted = known.into_iter().find(|(key, _)| key_name(key) == auth.key);
         let first = carried.filter(|key| self.config.takes_first_key && key_name(&key.public) == auth.key);
-        let key = trusted.or(first.map(|key| key.public)).ok_or(Rejection::Untrusted)?;
-        if auth.started < self.config.started_min {
+        let unknown = if current.is_some() { Rejection::Foreign } else { Rejection::Untrusted };
+        let (key, started_min) = trusted.or(first.map(|key| (key.public, 0))).ok_or(unknown)?;
+        let is_replay = current.is_some_and(|session| session.key == key && auth.started <= session.started);
+        if auth.started < started_min || is_replay {
             return Err(Rejection::Replayed);
         }
-        let is_ephemeral = carried.is_some_and(|key| key.is_ephemeral);
-        let keys = SessionKeys::new(&key, tsi, auth.started, self.config.is_on_request);
-        Ok(Some(Session { key, is_ephemeral, key_name: auth.key, tsi, started: auth.started, keys }))
+        let is_ephemeral = carried.map_or_else(|| self.is_ephemeral(), |key| key.is_ephemeral);
+        Ok(Some((key, is_ephemeral)))
     }
 
     /// Begins the session of the first verified packet: waiting packets get their tags.

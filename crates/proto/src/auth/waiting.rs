@@ -11,8 +11,9 @@ use crate::time::{Duration, Instant};
 
 /// Most bytes of waiting packets, with what describes them.
 pub const WAITING_BYTES_MAX: usize = 2 << 20;
-/// Longest wait: a manifest follows within 0.25 s on each channel that has manifests.
-pub const WAITING_TIME: Duration = Duration::from_millis(250);
+/// Longest wait: a channel with manifests has at least 64 packets a second, and a manifest in 25 packets,
+/// which take 0.4 s.
+pub const WAITING_TIME: Duration = Duration::from_millis(500);
 
 /// Time for which unsigned packets wait before a receiver takes an unsigned session.
 pub const UNSIGNED_TIME: Duration = Duration::from_secs(1);
@@ -136,6 +137,19 @@ impl Waiting {
         let state = WaitingState::Waiting;
         self.ring[start..start + len].copy_from_slice(bytes);
         self.packets.push_back(WaitingPacket { channel, arrived, origin, is_signed, tag, state, start, len });
+        dropped
+    }
+
+    /// Stores a signed packet that is verified.
+    pub(crate) fn push_verified(
+        &mut self,
+        channel: ChannelId,
+        arrived: Instant,
+        origin: Origin,
+        bytes: &[u8],
+    ) -> Dropped {
+        let dropped = self.push(channel, arrived, origin, None, true, bytes);
+        self.settle(self.packets.len() - 1, true);
         dropped
     }
 

@@ -20,6 +20,13 @@ struct Tree {
     leaves: u16,
 }
 
+impl Tree {
+    /// Whether root and signature of a packet are those of the tree.
+    fn is_of(&self, auth: &Authentication, message: &Message) -> bool {
+        self.message.as_bytes() == message.as_bytes() && self.signature == auth.signature
+    }
+}
+
 /// Use of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NumberUse {
@@ -63,7 +70,7 @@ impl NumberWindow {
         }
         match &self.trees[auth.number as usize % TREES] {
             Some(tree) if auth.depth > 0 && tree.number == auth.number => {
-                if tree.message.as_bytes() != message.as_bytes() || tree.signature != auth.signature {
+                if !tree.is_of(auth, message) {
                     NumberUse::Contradiction
                 } else if tree.leaves >> auth.leaf & 1 == 1 {
                     NumberUse::Replay
@@ -75,6 +82,13 @@ impl NumberWindow {
         }
     }
 
+    /// Whether the packet is a leaf of a verified tree.
+    pub(crate) fn is_leaf(&self, auth: &Authentication, message: &Message) -> bool {
+        self.trees[auth.number as usize % TREES]
+            .as_ref()
+            .is_some_and(|tree| auth.depth > 0 && tree.number == auth.number && tree.is_of(auth, message))
+    }
+
     /// Records a verified packet.
     pub(crate) fn record(&mut self, auth: &Authentication, message: &Message) {
         if let Some(ahead @ 1..) = auth.number.checked_sub(self.highest) {
@@ -82,6 +96,11 @@ impl NumberWindow {
             self.highest = auth.number;
         }
         self.seen |= 1 << (self.highest - auth.number);
+        self.record_tree(auth, message);
+    }
+
+    /// Records the tree of a verified packet, if the packet is a leaf.
+    pub(crate) fn record_tree(&mut self, auth: &Authentication, message: &Message) {
         if auth.depth > 0 {
             let place = &mut self.trees[auth.number as usize % TREES];
             let leaf = 1 << auth.leaf;

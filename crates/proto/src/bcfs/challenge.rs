@@ -3,21 +3,17 @@
 //! request, and has no other effect.
 
 use core::net::SocketAddr;
-use std::collections::VecDeque;
 
 use headwater_wire::bcfs::{Header, Kind, WORD_BYTES, WORDED_BODY_BYTES_MIN};
 use serde::Serialize;
 
-use crate::admission::{AdmissionKey, Limit, PrefixLimiter, Word, WordAge, Words};
+use crate::admission::{AdmissionKey, Limit, ReplyQueue, Word, WordAge, Words};
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::time::Instant;
 
 /// Challenges a second to all addresses together, with bursts of a tenth: 5 Mbit/s of UDP payload. A network
 /// (/24 of IPv4, /56 of IPv6) gets 20 a second, and a burst of 256 for hosts that start at the same time.
 pub const CHALLENGES_PER_SECOND: u32 = 20_000;
-const NETWORK_BURST: u32 = 256;
-/// Most challenges that wait to be sent; requests beyond them stay unanswered.
-const WAITING_MAX: usize = 256;
 
 /// Counters of challenges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -36,10 +32,7 @@ pub struct ChallengeCounters {
 #[derive(Debug, Clone)]
 pub(crate) struct Challenger {
     words: Words,
-    networks: PrefixLimiter,
-    /// Time of the next challenge at [`CHALLENGES_PER_SECOND`].
-    due: Instant,
-    waiting: VecDeque<(SocketAddr, Header, Word)>,
+    queue: ReplyQueue<(SocketAddr, Header, Word)>,
     counters: ChallengeCounters,
 }
 
@@ -49,9 +42,7 @@ impl Challenger {
     pub(crate) fn new(key: AdmissionKey) -> Self {
         Self {
             words: Words::new(key),
-            networks: PrefixLimiter::new(key, NETWORK_BURST),
-            due: Instant::ZERO,
-            waiting: VecDeque::new(),
+            queue: ReplyQueue::new(key, Self::LIMIT),
             counters: ChallengeCounters::default(),
         }
     }
@@ -81,11 +72,7 @@ impl Challenger {
                 Some(content)
             }
             None => {
-                // The limit of the network comes first, so that a network above its limit uses nothing of the
-                // limit of all.
-                let has_room = self.waiting.len() < WAITING_MAX;
-                if has_room && self.networks.admits(now, from.ip()) && Self::LIMIT.admits(now, &mut self.due)
-                {
+                if self.queue.admits(now, from.ip()) {
                     self.counters.challenged += 1;
                     self.challenge(now, from, Header { is_renewal: false, ..*header });
                 } else {
@@ -97,15 +84,13 @@ impl Challenger {
     }
 
     fn challenge(&mut self, now: Instant, to: SocketAddr, header: Header) {
-        if self.waiting.len() < WAITING_MAX {
-            let header = Header { kind: Kind::Challenge, ..header };
-            self.waiting.push_back((to, header, self.words.word(now, to)));
-        }
+        let header = Header { kind: Kind::Challenge, ..header };
+        self.queue.push((to, header, self.words.word(now, to)));
     }
 
     /// Returns the next challenge, written at the start of `buffer`.
     pub(crate) fn poll(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
-        let (to, header, word) = self.waiting.pop_front()?;
+        let (to, header, word) = self.queue.pop()?;
         let header_bytes = header.emit(buffer).ok()?;
         let bytes = header_bytes + WORD_BYTES;
         buffer.get_mut(header_bytes..bytes)?.copy_from_slice(&word);

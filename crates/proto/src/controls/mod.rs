@@ -25,7 +25,8 @@ use crate::time::{Duration, Instant};
 use crate::{flid, m2c, pgm, rainbow, sim, webrc};
 
 /// All controls, in the order of the command's help.
-pub const CONTROLS: &[Control] = &[M2C, WEBRC, FLID_DL, LE_SBCC, LE_SBCC_TFRC, RAINBOW, SIM, FIXED];
+pub const CONTROLS: &[Control] =
+    &[M2C, WEBRC, FLID_DL, LE_SBCC, LE_SBCC_TFRC, LE_SBCC_SQRT, LE_SBCC_IIAD, RAINBOW, SIM, FIXED];
 
 /// The control of a sender that is given neither a control nor a rate.
 pub const DEFAULT: Control = M2C;
@@ -94,6 +95,14 @@ pub const LE_SBCC: Control = Control {
 /// LE-SBCC with the TFRC module, which only the sender knows of: the FDT says LE-SBCC.
 pub const LE_SBCC_TFRC: Control =
     Control { name: "le-sbcc-tfrc", help: "The same, with a smoother rate", ..LE_SBCC };
+
+/// LE-SBCC with the binomial module SQRT.
+pub const LE_SBCC_SQRT: Control =
+    Control { name: "le-sbcc-sqrt", help: "The same, with smaller steps down", ..LE_SBCC };
+
+/// LE-SBCC with the binomial module IIAD.
+pub const LE_SBCC_IIAD: Control =
+    Control { name: "le-sbcc-iiad", help: "The same, with the smallest steps up and down", ..LE_SBCC };
 
 /// Rainbow.
 pub const RAINBOW: Control = Control {
@@ -165,6 +174,11 @@ impl Control {
     /// The control that an FDT names.
     pub fn of_fdt(name: &str) -> Option<&'static Self> {
         CONTROLS.iter().find(|control| control.fdt_name() == Some(name))
+    }
+
+    /// Whether the groups carry waves, each of which is silent before its group is used again.
+    pub fn has_waves(&self) -> bool {
+        self.parameters.iter().any(|parameter| parameter.name == QUIESCENT_SLOTS)
     }
 
     /// Name in the FDT; `None` for a fixed rate, which the FDT does not mention.
@@ -251,6 +265,8 @@ const BASE_RATE: Parameter = parameter("base-rate", Unit::BitsPerSecond, 1, u64:
 const MAX_RATE: Parameter = parameter("max-rate", Unit::BitsPerSecond, 1, u64::MAX, 100_000_000);
 /// Rate of a level over that of its neighbour.
 const RATIO: Parameter = parameter("ratio-ppm", Unit::Millionths, 1, 10_000_000, 0);
+/// Q: slots of silence.
+const QUIESCENT_SLOTS: &str = "quiescent-slots";
 /// TSD.
 const SLOT: Parameter = parameter("slot-ns", Unit::Nanoseconds, 1, u64::MAX, 0);
 
@@ -272,7 +288,7 @@ const fn dynamic_parameters(ratio: u64, slot: u64, quiescent: u64) -> [Parameter
         RATIO.defaulting(ratio),
         SLOT.defaulting(slot),
         parameter("channels-per-slot", Unit::Number, 1, u16::MAX as u64, 1),
-        parameter("quiescent-slots", Unit::Number, 0, u16::MAX as u64, quiescent),
+        parameter(QUIESCENT_SLOTS, Unit::Number, 0, u16::MAX as u64, quiescent),
         parameter("constant", Unit::Number, 0, 1, 0),
         parameter("staggered", Unit::Number, 0, 1, 1),
     ]
@@ -363,6 +379,18 @@ impl Description {
             *value = common.iter().find(|(name, _)| *name == parameter.name).map_or(*value, |(_, new)| *new);
         }
         self
+    }
+
+    /// Fits the channels of M2C or WEBRC to at most `groups` groups ([`DynamicConfig::fit`]). Other controls
+    /// stay as they are.
+    ///
+    /// # Errors
+    /// [`DescriptionError::Channels`] with the least number of groups.
+    pub fn with_groups(self, groups: u16, silence: Duration) -> Result<Self, DescriptionError> {
+        if !self.control.has_waves() {
+            return Ok(self);
+        }
+        Ok(Self::from(&self.dynamic()?.fit(groups, silence)?))
     }
 
     /// The control.

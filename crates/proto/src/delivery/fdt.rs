@@ -337,13 +337,17 @@ impl FdtCarousel {
 /// Maximum growth of an entry in bytes, besides the digests of blocks: `hw:Digest`, `hw:Withdrawn`.
 const ENTRY_GROWTH_BYTES: usize = 120;
 
+/// Bytes of the entity tag that an entry gets later, in a session with repair servers.
+const ETAG_GROWTH_BYTES: usize = 110;
+
 /// Checks that an instance has room for `digests` more block digests and for later attributes of the entries.
 ///
 /// # Errors
 /// When the instance would be longer than any receiver accepts.
 pub fn check_room(instance: &Instance, digests: u64) -> Result<(), FdtTooLarge> {
     let bytes = digests.saturating_mul(16).div_ceil(3).saturating_mul(4);
-    let entries = instance.files.len() * ENTRY_GROWTH_BYTES;
+    let growth = ENTRY_GROWTH_BYTES + if instance.base_urls.is_empty() { 0 } else { ETAG_GROWTH_BYTES };
+    let entries = instance.files.len() * growth;
     let more = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(entries);
     check_length(instance.to_xml().len().saturating_add(more))
 }

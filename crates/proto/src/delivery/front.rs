@@ -4,12 +4,13 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
-use headwater_wire::{alc, fdt};
+use headwater_wire::{Cci, alc, fdt};
 
 use crate::auth::{
     AuthCounters, AuthVerdict, Origin, PublicKey, Rejection, Verifier, VerifyingConfig, VerifyingFront,
 };
 use crate::control::{Arrival, EnvelopeContent, Membership, ReceiverControl};
+use crate::crypt::{ContentOpener, GroupKey, Unopened};
 use crate::machine::{ChannelId, Datagram, Output};
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
@@ -43,6 +44,12 @@ pub enum SessionEvent {
         /// Start of the session, in seconds of the NTP era.
         started: u32,
     },
+    /// The verified sender announces the key that will sign its later sessions. Reported again if another key
+    /// is announced.
+    NextKey {
+        /// Public key.
+        key: PublicKey,
+    },
     /// The receiver can verify packets, but the session is unsigned.
     Unsigned {
         /// Transport session identifier.
@@ -55,6 +62,13 @@ pub enum SessionEvent {
         tsi: u64,
         /// Address of the sender.
         source: SocketAddr,
+    },
+    /// The content of the session is not taken. Reported once.
+    Unopened {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Reason.
+        reason: Unopened,
     },
     /// Another session replaces the received session, and this receiver has ended. Either the session has
     /// been silent for [`SILENCE`](super::SILENCE) while an acceptable session is being sent, mostly because
@@ -144,6 +158,14 @@ macro_rules! front_views {
             self
         }
 
+        /// Takes content encrypted by these keys alone, at most
+        /// [`GROUP_KEYS_MAX`](crate::crypt::GROUP_KEYS_MAX). Default: content in the clear alone.
+        #[must_use]
+        pub fn with_group_keys(mut self, keys: Vec<crate::crypt::GroupKey>) -> Self {
+            self.front.set_group_keys(keys);
+            self
+        }
+
         /// Returns the counts of packets by authentication; zero without a check.
         pub fn auth_counters(&self) -> crate::auth::AuthCounters {
             self.front.auth_counters()
@@ -154,11 +176,14 @@ macro_rules! front_views {
 pub(crate) use {front_views, wanted_setters};
 
 /// Classification of a datagram.
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each packet")]
 pub(crate) enum Classified<'a> {
     /// A packet of the session: header and payload.
     Packet(alc::Repr, &'a [u8]),
     /// Not an ALC packet.
     Malformed,
+    /// A packet of the session whose content is not taken.
+    Unopened,
     /// A packet for the congestion control only: an answer to a request of the control, or a packet of the
     /// control's envelope without content.
     Signalling,
@@ -206,6 +231,20 @@ impl OpenedPacket<'_> {
     pub(crate) fn bytes(&self) -> u64 {
         self.origin.bytes as u64
     }
+
+    /// Address of the packet's sender, and bytes of UDP payload.
+    pub(crate) fn source_and_bytes(&self) -> (SocketAddr, u64) {
+        (self.origin.source, self.bytes())
+    }
+}
+
+/// Buffers for packets that are not taken from the datagram as they are.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// Packet that waited.
+    pub(crate) packet: Vec<u8>,
+    /// Decrypted content.
+    pub(crate) plain: Vec<u8>,
 }
 
 /// A congestion control and the session it controls, with the queued outputs of the owning machine.
@@ -216,12 +255,16 @@ pub(crate) struct Front<C, E> {
     auth: Option<Box<VerifyingFront<Box<dyn Verifier + Send>>>>,
     /// Whether the session's authentication was reported.
     has_told: bool,
+    /// Announced key that was reported.
+    next_key: Option<PublicKey>,
     /// Whether an untrusted session was reported.
     has_told_untrusted: bool,
+    opener: ContentOpener,
+    /// Whether content that is not taken was reported.
+    has_told_unopened: bool,
     /// Arrival of the session's first packet.
     began: Option<Instant>,
-    /// Bytes of a packet that waited.
-    scratch: Vec<u8>,
+    scratch: Scratch,
     outputs: VecDeque<Output<E>>,
 }
 
@@ -230,15 +273,17 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
     pub(crate) fn new(wanted: Wanted, mut control: C, now: Instant) -> Self {
         control.start(now);
         let listening = Listening::new(wanted.tsi, wanted.source, now);
-        let (auth, has_told, began, scratch) = (None, false, None, Vec::new());
         let mut front = Self {
             control,
             listening,
-            auth,
-            has_told,
+            auth: None,
+            has_told: false,
+            next_key: None,
             has_told_untrusted: false,
-            began,
-            scratch,
+            opener: ContentOpener::default(),
+            has_told_unopened: false,
+            began: None,
+            scratch: Scratch::default(),
             outputs: VecDeque::new(),
         };
         front.collect_memberships();
@@ -256,9 +301,19 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         });
     }
 
+    /// Sets the keys of encrypted content.
+    pub(crate) fn set_group_keys(&mut self, keys: Vec<GroupKey>) {
+        self.opener = ContentOpener::new(keys);
+    }
+
     /// Returns the counts of packets by authentication.
     pub(crate) fn auth_counters(&self) -> AuthCounters {
         self.auth.as_ref().map_or_else(AuthCounters::default, |auth| auth.counters())
+    }
+
+    /// Whether the session is signed and a packet was verified.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.auth.as_ref().is_some_and(|auth| auth.session().is_some())
     }
 
     /// Number of packets that wait for authentication.
@@ -290,7 +345,12 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         };
         let Some(tsi) = packet.tsi() else { return Opened::Other(Classified::Malformed) };
         if !self.listening.would_take(source, tsi) {
-            return Opened::Other(self.on_foreign(now, source, tsi));
+            return Opened::Other(self.on_foreign(now, source, tsi, true));
+        }
+        let is_stale = |cci: &[u8]| Cci::new(cci).is_ok_and(|cci| self.control.is_stale(now, &cci));
+        if auth.session().is_some() && !auth.has_begun(channel) && is_stale(packet.cci()) {
+            auth.on_stale_packet();
+            return Opened::Unverified;
         }
         match auth.on_packet_from(now, channel, origin, opened.packet) {
             AuthVerdict::Verified | AuthVerdict::Unsigned => {
@@ -298,8 +358,12 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
                 self.began.get_or_insert(now);
             }
             AuthVerdict::Rejected(Rejection::Malformed) => return Opened::Other(Classified::Malformed),
+            AuthVerdict::Rejected(Rejection::Successor) => {
+                return Opened::Other(self.on_foreign(now, source, tsi, true));
+            }
+            // A stranger's packet replaces no session.
             AuthVerdict::Rejected(Rejection::Foreign) => {
-                return Opened::Other(self.on_foreign(now, source, tsi));
+                return Opened::Other(self.on_foreign(now, source, tsi, false));
             }
             AuthVerdict::Waiting => {
                 self.control.unverified(now, channel);
@@ -342,19 +406,25 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         Some(OpenedPacket { arrived, channel, origin, is_verified, timing, packet: bytes })
     }
 
-    /// Takes the buffer for [`Front::next_released`].
-    pub(crate) fn take_scratch(&mut self) -> Vec<u8> {
+    /// Takes the buffers for [`Front::next_released`] and [`Front::admit`].
+    pub(crate) fn take_scratch(&mut self) -> Scratch {
         core::mem::take(&mut self.scratch)
     }
 
-    /// Returns the buffer.
-    pub(crate) fn put_scratch(&mut self, scratch: Vec<u8>) {
+    /// Returns the buffers.
+    pub(crate) fn put_scratch(&mut self, scratch: Scratch) {
         self.scratch = scratch;
     }
 
     /// Passes a packet to the control and classifies the packet. A packet that waited arrives with the time
-    /// of arrival, which may be earlier than the time of packets before.
-    pub(crate) fn admit<'a>(&mut self, now: Instant, opened: &OpenedPacket<'a>) -> Classified<'a> {
+    /// of arrival, which may be earlier than the time of packets before. Encrypted content is decrypted into
+    /// `plain`.
+    pub(crate) fn admit<'a>(
+        &mut self,
+        now: Instant,
+        opened: &OpenedPacket<'a>,
+        plain: &'a mut Vec<u8>,
+    ) -> Classified<'a> {
         let OpenedPacket { arrived, channel, origin, is_verified, timing, packet } = *opened;
         let Ok((header, payload)) = alc::parse(packet) else { return Classified::Malformed };
         let (tsi, Origin { source, ecn, bytes }) = (header.tsi, origin);
@@ -373,7 +443,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         }
         self.tell_authentication(tsi);
         if channel == ChannelId::BASE && timing != Timing::Before {
-            self.control.limited(now, header.extensions.levels.map(|levels| levels.ceiling.into()));
+            self.control.limited(now, header.extensions.levels);
         }
         let arrival = Arrival { source, channel, cci: &header.cci, ecn, bytes };
         match timing {
@@ -387,7 +457,17 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         {
             requester.on_close(now);
         }
-        Classified::Packet(header, payload)
+        let public = self.auth.as_ref().and_then(|auth| auth.session()).map(|(public, ..)| public);
+        match self.opener.open(public, &header, packet, payload, plain) {
+            Ok(Ok((payload_id, symbols))) => Classified::Packet(alc::Repr { payload_id, ..header }, symbols),
+            Ok(Err(_)) => Classified::Malformed,
+            Err(reason) => {
+                if !core::mem::replace(&mut self.has_told_unopened, true) {
+                    self.event(SessionEvent::Unopened { tsi, reason });
+                }
+                Classified::Unopened
+            }
+        }
     }
 
     /// Reports the session's authentication once.
@@ -403,9 +483,25 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         self.event(event);
     }
 
-    /// Handles a packet of another session.
-    fn on_foreign<'a>(&mut self, now: Instant, source: SocketAddr, tsi: u64) -> Classified<'a> {
+    /// Reports the key that a verified sender announces.
+    pub(crate) fn announce_next_key(&mut self, next_key: Option<PublicKey>) {
+        let is_verified = self.auth.as_ref().is_some_and(|auth| auth.session().is_some());
+        if let Some(key) = next_key.filter(|key| is_verified && self.next_key != Some(*key)) {
+            self.next_key = Some(key);
+            self.event(SessionEvent::NextKey { key });
+        }
+    }
+
+    /// Handles a packet of another session, which may replace this session or not.
+    fn on_foreign<'a>(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        tsi: u64,
+        may_replace: bool,
+    ) -> Classified<'a> {
         let (is_news, replaces) = self.listening.hear_other(now, source, tsi);
+        let replaces = replaces && may_replace;
         if is_news {
             self.event(SessionEvent::Other { tsi, source });
         }

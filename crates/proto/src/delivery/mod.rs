@@ -20,6 +20,7 @@ mod name;
 mod object;
 mod plan;
 mod receiver;
+mod repair;
 pub(crate) mod sender;
 mod store;
 
@@ -31,12 +32,14 @@ pub use front::{SessionEvent, Verifying};
 pub use headwater_wire::fdt::{FileTime, Withdrawal};
 pub use memory::{MemorySource, MemoryStore};
 pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, RelativePath};
-pub use object::{BlockHasher, Digest, ShortDigest, block_digest, file_digest, hex};
+pub use object::{BlockHasher, Digest, ShortDigest, block_digest, content_digest, file_digest, hex};
 pub use plan::{FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SYMBOL_SIZE_MAX, SessionPlan};
 pub use receiver::{
     BLOCK_STATE_BYTES, DECODING_BYTES, DeliveryReceiver, DeliveryReceiverConfig, Drops, FileProgress,
-    PENDING_BYTES, ReceiverEvent, ReceiverStats, STRIP_WIDTH_MIN,
+    MissingRange, PENDING_BYTES, ReceiverEvent, ReceiverStats, RepairFile, RepairPosition, RepairStats,
+    STRIP_WIDTH_MIN,
 };
+pub use repair::{RepairServers, entity_tag};
 pub use sender::{DeliverySender, DeliverySenderConfig, End, SenderEvent, SenderStats};
 pub use store::{
     BlockJob, BlockVerdict, Description, FileIndex, FileSpec, FileVersion, HeldBlock, HeldFile, ObjectIndex,

@@ -110,6 +110,19 @@ pub fn file_digest<'a>(blocks: impl IntoIterator<Item = &'a Digest>) -> Digest {
     *hasher.finalize().as_bytes()
 }
 
+/// Returns the digest of a session's content: BLAKE3 over names, lengths and digests, sorted. A file without
+/// a digest counts with zeros.
+pub fn content_digest<'a>(files: impl Iterator<Item = (&'a str, u64, Option<Digest>)>) -> Digest {
+    let mut files: Vec<_> = files.collect();
+    files.sort_unstable();
+    let mut hasher = blake3::Hasher::new_derive_key("headwater 2026 session content");
+    for (name, bytes, digest) in files {
+        hasher.update(&(name.len() as u64).to_be_bytes()).update(name.as_bytes());
+        hasher.update(&bytes.to_be_bytes()).update(&digest.unwrap_or_default());
+    }
+    *hasher.finalize().as_bytes()
+}
+
 /// Returns the part of a digest that the FDT carries.
 pub fn short(digest: &Digest) -> ShortDigest {
     *digest.first_chunk().expect("a digest has 32 bytes")

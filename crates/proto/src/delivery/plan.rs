@@ -15,6 +15,7 @@ use super::carousel::symbols_in_first_pass;
 use super::name::RelativePath;
 use super::object::{Codecs, Digest, file_digest, short};
 use super::receiver::CODED_BLOCK_BYTES_MAX;
+use super::repair::RepairServers;
 
 /// Maximum number of objects in a session, as many as one FDT describes. The TOIs fit in 16 bits, for which
 /// the header is shortest.
@@ -119,6 +120,7 @@ pub struct SessionPlan {
     folders: Vec<RelativePath>,
     objects: Vec<PlannedObject>,
     order: Order,
+    repair: Option<RepairServers>,
 }
 
 /// Largest source block of Reed-Solomon over GF(2^8), a code that does not scale: half of the 255 symbols
@@ -193,7 +195,7 @@ impl SessionPlan {
                 });
             }
         }
-        Ok(Self { files, folders: Vec::new(), objects, order: config.order })
+        Ok(Self { files, folders: Vec::new(), objects, order: config.order, repair: None })
     }
 
     /// Adds folders that hold no file, for receivers to create. Default: empty.
@@ -205,6 +207,17 @@ impl SessionPlan {
             return Err(PlanError::TooManyFolders);
         }
         Ok(Self { folders, ..self })
+    }
+
+    /// Names servers of the files in the FDT. Default: none.
+    #[must_use]
+    pub fn with_repair(self, repair: Option<RepairServers>) -> Self {
+        Self { repair, ..self }
+    }
+
+    /// Returns the servers of the files.
+    pub fn repair(&self) -> Option<&RepairServers> {
+        self.repair.as_ref()
     }
 
     /// Returns the files.
@@ -264,6 +277,9 @@ impl SessionPlan {
                 range.clone().all(is_whole).then(|| file_digest(digests[range.clone()].iter().flatten()));
             let objects = self.objects[range.clone()].iter().zip(&digests[range]);
             instance.files.extend(objects.map(|(object, blocks)| entry(file, object, digest, blocks)));
+        }
+        if let Some(repair) = &self.repair {
+            repair.describe(&mut instance);
         }
         instance
     }

@@ -6,6 +6,7 @@ pub(crate) mod description;
 pub(crate) mod farewell;
 pub(crate) mod header;
 mod inventory;
+pub(in crate::delivery) mod roster;
 
 use std::collections::VecDeque;
 
@@ -16,20 +17,23 @@ use headwater_wire::fdt::Withdrawal;
 
 use self::description::{Description, Due, expires};
 use self::farewell::{Farewell, Word};
-use self::header::{Header, ObjectHeader, write_fdt};
+use self::header::{Header, ObjectHeader, SessionHeader, write_fdt};
 use self::inventory::Content;
 use self::inventory::Inventory;
+use self::roster::SessionRoster;
 use super::carousel::{CarouselBlock, Start, Visit};
 use super::fdt::FdtTooLarge;
 use super::object::Digest;
 use super::plan::Orders;
 use super::plan::SessionPlan;
 use super::store::{Source, SourceError};
-use crate::auth::{AuthPacket, MANIFEST_BYTES_MAX, Signing, SigningLine};
+use crate::auth::{AuthPacket, MANIFEST_BYTES_MAX, PublicKey, Signing, SigningLine};
 use crate::control::{Departure, Request, Responder, SenderControl};
+use crate::crypt::Encryption;
 use crate::layering::{Layering, SentLevels};
 use crate::machine::{ChannelId, Input, Machine, Output};
 use crate::rng::Seed;
+use crate::roster::RosterUpdate;
 use crate::time::{Duration, Instant};
 
 /// Time for which a session that is sent on request answers requests with a packet that closes the session.
@@ -55,13 +59,14 @@ pub struct DeliverySenderConfig {
     end: End,
     ntp_at_zero: u32,
     start: Start,
+    next_key: Option<PublicKey>,
 }
 
 impl DeliverySenderConfig {
     /// Returns the configuration of a session with transport session identifier `tsi` that is sent until
     /// stopped. The header is shortest for a `tsi` below 2^16.
     pub fn new(tsi: u32) -> Self {
-        Self { tsi, end: End::Never, ntp_at_zero: 0, start: Start::First }
+        Self { tsi, end: End::Never, ntp_at_zero: 0, start: Start::First, next_key: None }
     }
 
     /// Sets the condition to stop. Default: never.
@@ -77,6 +82,13 @@ impl DeliverySenderConfig {
     #[must_use]
     pub fn with_start(mut self, start: Start) -> Self {
         self.start = start;
+        self
+    }
+
+    /// Announces the key that will sign later sessions of the sender. Default: none.
+    #[must_use]
+    pub fn with_next_key(mut self, next_key: Option<PublicKey>) -> Self {
+        self.next_key = next_key;
         self
     }
 
@@ -104,6 +116,8 @@ pub enum SenderEvent {
     },
     /// No content is left to send, or the content could not be coded. The session is closed.
     SourceFailed(SourceError),
+    /// A receiver reported. Only a sender with a roster has this event.
+    Reported(Box<RosterUpdate>),
     /// The session is closed and the sender sends nothing more.
     Finished,
 }
@@ -123,9 +137,10 @@ pub struct SenderStats {
 
 /// Sender of a session.
 ///
-/// Memory: 28 bytes a block for the order of sending, 48 over several levels, 32 a block while not all
-/// digests of the block's file are known, the FDT, and for LDPC 4 bytes a symbol for each distinct block
-/// length. On request, by a code that is not rateless, 28 bytes a block for each of up to 64 receivers.
+/// Memory, without the roster: 28 bytes a block for the order of sending, 48 over several levels, 32 a block
+/// while not all digests of the block's file are known, the FDT, and for LDPC 4 bytes a symbol for each
+/// distinct block length. On request, by a code that is not rateless, 28 bytes a block for each of up to 64
+/// receivers.
 #[derive(Debug)]
 pub struct DeliverySender<C, S> {
     config: DeliverySenderConfig,
@@ -145,6 +160,12 @@ pub struct DeliverySender<C, S> {
     phase: Phase,
     events: VecDeque<SenderEvent>,
     signing: Option<Box<SigningLine>>,
+    encryption: Option<Box<Encryption>>,
+    roster: Option<Box<SessionRoster>>,
+    /// Whether repair servers answer with digests as entity tags.
+    has_etags: bool,
+    /// Whether the content waits for receivers.
+    is_held: bool,
     /// Whether the end has not been reported yet.
     has_finished: bool,
     stats: SenderStats,
@@ -211,6 +232,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         let symbol_size = plan.objects().first().map_or(1_024, |object| object.partition.symbol_size());
         let mut instance = plan.fdt(digests, expires(config, Instant::ZERO));
         instance.control = control.description();
+        instance.next_key = config.next_key;
         let first_id = config.ntp_at_zero & FDT_INSTANCE_ID_MAX;
         let blocks_known: usize = digests.iter().map(Vec::len).sum();
         let digests_missing = (blocks.len() - blocks_known) as u64;
@@ -234,6 +256,10 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
             phase: Phase::Sending,
             events: VecDeque::new(),
             signing: None,
+            encryption: None,
+            roster: None,
+            has_etags: plan.repair().is_some_and(|repair| repair.has_etags),
+            is_held: false,
             has_finished: false,
             stats: SenderStats::default(),
         })
@@ -251,6 +277,14 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         self
     }
 
+    /// Encrypts the content and the FDT ([`crate::crypt`]). Symbols must leave room for
+    /// [`ENCRYPTED_BYTES`](crate::crypt::ENCRYPTED_BYTES) more in each packet. Default: in the clear.
+    #[must_use]
+    pub fn with_encryption(mut self, encryption: Option<Encryption>) -> Self {
+        self.encryption = encryption.map(Box::new);
+        self
+    }
+
     /// Adds the digests of an object's next blocks. The next FDT instance carries the new digests.
     ///
     /// # Panics
@@ -262,9 +296,10 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         self.fdt.add_digests(object, digests);
         if let Some(digest) = self.inventory.add(object, digests) {
             let objects = self.inventory.objects_beside(object);
-            self.fdt.set_digest(objects, digest);
+            self.fdt.set_digest(objects, digest, self.has_etags);
         }
         self.fdt.set_complete(self.inventory.is_complete());
+        self.update_content();
     }
 
     /// Stops sending a file and announces the withdrawal. The session continues with the remaining files, or
@@ -275,6 +310,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         }
         self.fdt.withdraw(self.inventory.objects(file), why);
         self.fdt.set_complete(self.inventory.is_complete());
+        self.update_content();
         let Self { content, inventory, blocks, .. } = self;
         let sent = content.retain(|block| !inventory.is_withdrawn(blocks[block as usize].0 as usize));
         self.symbols_of_passes = self.symbols_of_passes.saturating_sub(sent);
@@ -344,6 +380,13 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         matches!(self.config.end, End::Passes(passes) if pass > 0 && self.symbols_of_passes >= passes.saturating_mul(pass))
     }
 
+    /// Whether only the FDT is left to send, in rounds: a layering sends on in its schedule.
+    fn is_without_content(&self) -> bool {
+        let is_waiting = self.is_held && self.control.layering().is_none();
+        self.phase == Phase::Sending
+            && (self.content.pass_symbols() == 0 || self.has_sent_passes() || is_waiting)
+    }
+
     /// Changes the phase if a deadline or end condition is met.
     fn settle(&mut self, now: Instant) {
         if self.phase == Phase::Sending {
@@ -379,8 +422,11 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         let has_sent_passes = self.has_sent_passes();
         match &mut self.phase {
             Phase::Finished | Phase::Ending => Next::Wait,
+            Phase::Sending if self.is_held && self.control.layering().is_some() => {
+                if departure.channel == ChannelId::BASE { Next::Fdt } else { Next::Pass }
+            }
             // While digests are missing after the last pass, only the FDT is left to send.
-            Phase::Sending if has_sent_passes => match self.fdt.next_round() <= now {
+            Phase::Sending if has_sent_passes || self.is_held => match self.fdt.next_round() <= now {
                 true => Next::Fdt,
                 false => Next::Wait,
             },
@@ -393,7 +439,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
                 if let Some(request) = self.request() {
                     return self.answer(&request);
                 }
-                let layering = SentLevels::of(self.control.layering(), departure.ceiling);
+                let layering = SentLevels::of(self.control.layering(), departure.levels);
                 let layering = layering.as_ref().map(|sent| sent as &dyn Layering);
                 let turn = self.content.turn(layering, departure);
                 let epoch = layering.and_then(|layering| layering.epoch(departure.at));
@@ -440,26 +486,33 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         departure: &Departure,
         buffer: &mut [u8],
     ) -> Option<usize> {
+        let session = self.session_header(now, departure);
         match next {
             Next::Fdt => {
                 self.stats.fdt_packets += 1;
                 let symbol = self.fdt.send(now, departure.level);
-                Some(write_fdt(self.config.tsi, departure, &symbol, buffer))
+                Some(write_fdt(session, departure, &symbol, buffer))
             }
             Next::Description(number) => {
                 self.stats.fdt_packets += 1;
                 let symbol = self.fdt.symbol(*number);
-                Some(write_fdt(self.config.tsi, departure, &symbol, buffer))
+                Some(write_fdt(session, departure, &symbol, buffer))
             }
-            Next::Symbol(visit) => self.write_symbol(*visit, departure, buffer),
-            Next::Farewell(word) => Some(self.write_farewell(*word, departure, buffer)),
-            Next::Auth(packet) => Some(self.write_auth(*packet, departure, buffer)),
+            Next::Symbol(visit) => self.write_symbol(*visit, session, departure, buffer),
+            Next::Farewell(word) => Some(self.write_farewell(*word, session, departure, buffer)),
+            Next::Auth(packet) => Some(self.write_auth(*packet, session, departure, buffer)),
             Next::Pass | Next::Wait => None,
         }
     }
 
-    fn write_symbol(&mut self, visit: Visit, departure: &Departure, buffer: &mut [u8]) -> Option<usize> {
-        let bytes = match self.read_symbol(visit, departure, buffer) {
+    fn write_symbol(
+        &mut self,
+        visit: Visit,
+        session: SessionHeader,
+        departure: &Departure,
+        buffer: &mut [u8],
+    ) -> Option<usize> {
+        let bytes = match self.read_symbol(visit, session, departure, buffer) {
             Ok(bytes) => bytes,
             Err(SourceError::File { file, why, message }) => {
                 // The order of sending counts the symbol as sent.
@@ -487,6 +540,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
     fn read_symbol(
         &mut self,
         visit: Visit,
+        session: SessionHeader,
         departure: &Departure,
         buffer: &mut [u8],
     ) -> Result<usize, SourceError> {
@@ -497,7 +551,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         let esi = if is_ready { esi } else { esi % self.content.block(visit.block).symbols };
         let header = self.objects[index];
         let payload_id = PayloadId { sbn, esi };
-        let start = Header::new(self.config.tsi, Some(header.toi), header.codepoint, departure)
+        let start = Header::new(session, Some(header.toi), header.codepoint, departure)
             .with_payload_id(payload_id)
             .emit(buffer);
         let symbol = &mut buffer[start..start + header.symbol_bytes];
@@ -505,14 +559,20 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         Ok(start + header.payload_bytes(payload_id))
     }
 
-    fn write_farewell(&mut self, word: Word, departure: &Departure, buffer: &mut [u8]) -> usize {
+    fn write_farewell(
+        &mut self,
+        word: Word,
+        session: SessionHeader,
+        departure: &Departure,
+        buffer: &mut [u8],
+    ) -> usize {
         match word {
             Word::Describe(number) => {
                 self.stats.fdt_packets += 1;
-                write_fdt(self.config.tsi, departure, &self.fdt.symbol(number), buffer)
+                write_fdt(session, departure, &self.fdt.symbol(number), buffer)
             }
             Word::Close | Word::Silence => {
-                let bytes = Header::closing(self.config.tsi, departure).emit(buffer);
+                let bytes = Header::closing(session, departure).emit(buffer);
                 // A short session may be over before a receiver has the key.
                 self.signing.as_ref().map_or(bytes, |line| line.insert_key(buffer, bytes))
             }
@@ -538,7 +598,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
                 self.control.next_departure().into_iter().chain(end).min()
             }
             // Without content there is nothing to send between two rounds of the FDT.
-            Phase::Sending if self.content.pass_symbols() == 0 || self.has_sent_passes() => {
+            Phase::Sending if self.is_without_content() => {
                 let next = match self.config.end {
                     End::At(at) => self.fdt.next_round().min(at),
                     End::Never | End::Passes(_) => self.fdt.next_round(),
@@ -558,9 +618,16 @@ impl<C: SenderControl, S: Source> Machine for DeliverySender<C, S> {
     type Event = SenderEvent;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
+        let real = now;
         let now = self.control_time(now);
         match input {
-            Input::Timeout => self.control.timeout(now),
+            Input::Timeout => {
+                if let Some(roster) = &mut self.roster {
+                    roster.sender.on_timeout(real);
+                }
+                self.control.timeout(now);
+            }
+            Input::Datagram(datagram) if self.on_report(real, &datagram) => {}
             Input::Datagram(datagram) => self.control.feedback(now, &datagram),
             Input::Routed(..) => {}
         }

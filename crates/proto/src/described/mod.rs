@@ -4,20 +4,22 @@
 //! until the FDT is there, then runs the control that the FDT names. Without the attribute a session has one
 //! channel at a rate of its sender's choice.
 
+mod reporter;
 #[cfg(test)]
 mod tests;
 
 use core::fmt;
 use core::net::SocketAddr;
 
+use headwater_wire::extensions::Levels;
 use headwater_wire::{Cci, fdt};
 
-pub use crate::controls::{Description, DescriptionError};
-
+use self::reporter::Reporter;
 use crate::control::{
-    Arrival, DescribedControl, Membership, ReceiverControl, ReceiverEnvelope, Reception, Requester, Rules,
-    Status,
+    Arrival, DescribedControl, LevelNeed, Membership, ReceiverControl, ReceiverEnvelope, Reception,
+    Requester, Rules, Status,
 };
+pub use crate::controls::{Description, DescriptionError};
 use crate::controls::{Network, ReceiverEnd, ReceiverOptions};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::pgm::carrier;
@@ -31,6 +33,7 @@ use crate::{controls, fixed};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DescribedReceiverConfig {
     options: ReceiverOptions,
+    reports: Option<Seed>,
     naks: Option<carrier::PgmCarrierReceiverConfig>,
 }
 
@@ -70,6 +73,14 @@ impl DescribedReceiverConfig {
         self
     }
 
+    /// Reports the levels that the receiver needs to a sender that sends no others, at times drawn from this
+    /// seed. Default: no; such a sender then sends little.
+    #[must_use]
+    pub fn with_reports(mut self, seed: Option<Seed>) -> Self {
+        self.reports = seed;
+        self
+    }
+
     /// Seed of the random receiver identifier in reports. Default: the seed 0.
     #[must_use]
     pub fn with_seed(mut self, seed: Seed) -> Self {
@@ -104,8 +115,9 @@ pub struct DescribedReceiver {
     /// Time from the join of the base channel to the first packet.
     first_join: Option<Duration>,
     last: Option<Last>,
-    /// Highest level of the sender, from the latest packet of the base channel.
-    ceiling: Option<u16>,
+    /// Levels that the sender sends, from the latest packet of the base channel.
+    levels: Option<Levels>,
+    reporter: Option<Reporter>,
     channels: Channels,
 }
 
@@ -165,7 +177,8 @@ impl DescribedReceiver {
             started: Instant::ZERO,
             first_join: None,
             last: None,
-            ceiling: None,
+            levels: None,
+            reporter: config.reports.map(Reporter::new),
             channels: Channels::default(),
         }
     }
@@ -209,8 +222,8 @@ impl DescribedReceiver {
             self.before.packets = self.before.packets.saturating_sub(1);
             self.before.marked -= u64::from(ecn == Ecn::CongestionExperienced).min(self.before.marked);
             let arrival = Arrival { source, channel: ChannelId::BASE, cci: &cci, ecn, bytes };
-            let ceiling = self.ceiling;
-            self.inner_mut().limited(at, ceiling);
+            let levels = self.levels;
+            self.inner_mut().limited(at, levels);
             self.inner_mut().arrived(at, &arrival);
         }
     }
@@ -275,7 +288,7 @@ impl DescribedReceiver {
     /// Follows the session until its control is described.
     fn follow(&mut self, now: Instant, arrival: &Arrival<'_>) {
         if let Control::Fixed { is_described, .. } = self.control
-            && let Some(carried) = self.opener.take()
+            && let Some(carried) = self.opener.take(arrival.cci)
         {
             self.is_carried = true;
             if let Some(naks) = self.config.naks.filter(|_| !is_described) {
@@ -304,6 +317,7 @@ impl ReceiverControl for DescribedReceiver {
 
     fn stop(&mut self, now: Instant) {
         self.channels.now = now;
+        self.reporter.iter_mut().for_each(Reporter::stop);
         self.inner_mut().stop(now);
     }
 
@@ -312,20 +326,42 @@ impl ReceiverControl for DescribedReceiver {
         self.inner_mut().overrun(now);
     }
 
-    fn limited(&mut self, now: Instant, ceiling: Option<u16>) {
+    fn limited(&mut self, now: Instant, levels: Option<Levels>) {
         self.channels.now = now;
-        self.ceiling = ceiling;
-        self.inner_mut().limited(now, ceiling);
+        self.levels = levels;
+        self.inner_mut().limited(now, levels);
+    }
+
+    fn need(&self, now: Instant) -> Option<LevelNeed> {
+        if self.is_described() {
+            return self.inner().need(now);
+        }
+        // The receiver will start once the session is described.
+        let is_open = self.levels.and_then(|levels| levels.demand).is_some_and(|echo| echo.is_open);
+        Some(LevelNeed { level: 0, next: if is_open { 0 } else { u16::MAX }, is_starting: true })
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
         self.follow(now, arrival);
         self.inner_mut().arrived(now, arrival);
+        if arrival.channel == ChannelId::BASE
+            && self.reporter.is_some()
+            && let Some(need) = self.need(now)
+        {
+            let (levels, reception) = (self.levels, self.reception());
+            if let Some(reporter) = &mut self.reporter {
+                reporter.heard(now, arrival.source, levels, need, reception);
+            }
+        }
     }
 
     fn arrived_late(&mut self, at: Instant, arrival: &Arrival<'_>) {
         self.follow(at, arrival);
         self.inner_mut().arrived_late(at, arrival);
+    }
+
+    fn is_stale(&self, now: Instant, cci: &Cci) -> bool {
+        self.inner().is_stale(now, cci)
     }
 
     fn unverified(&mut self, now: Instant, channel: ChannelId) {
@@ -358,7 +394,8 @@ impl ReceiverControl for DescribedReceiver {
     }
 
     fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        self.inner_mut().poll_transmit(now, buffer)
+        let report = self.reporter.as_mut().and_then(|reporter| reporter.poll_transmit(now, buffer));
+        report.or_else(|| self.inner_mut().poll_transmit(now, buffer))
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
@@ -382,12 +419,15 @@ impl ReceiverControl for DescribedReceiver {
             channels: self.channels.count(),
             join_latency: self.channels.latency,
             join_latency_max: self.channels.latency_max,
+            unheard: self.reporter.as_ref().and_then(Reporter::unheard),
+            levels: self.levels,
             ..self.inner_mut().status(now)
         }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.inner().poll_timeout()
+        let report = self.reporter.as_ref().and_then(Reporter::poll_timeout);
+        self.inner().poll_timeout().into_iter().chain(report).min()
     }
 
     fn timeout(&mut self, now: Instant) {

@@ -6,6 +6,7 @@ use super::millis;
 use crate::bcfs::relay::RelayCounters;
 use crate::control::{Counters, PathStatus, RateLimit};
 use crate::rate::Rate;
+use crate::roster::RosterCounts;
 use crate::sim;
 use crate::time::Instant;
 
@@ -78,12 +79,23 @@ pub struct Reception {
     pub kept_out: u64,
     /// Symbols still needed for the announced files.
     pub missing: u64,
+    /// Bytes by the path that they came by, a *PathBytes*.
+    pub bytes_by_path: PathBytes,
     /// Estimated time for the missing symbols at the rate of the last second, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_left: Option<u64>,
     /// Estimate of the path, a *PathEstimate*, if the control makes one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathEstimate>,
+}
+
+/// Bytes that a receiver got, by path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PathBytes {
+    /// UDP payload of the session's packets.
+    pub multicast: u64,
+    /// Content from HTTP servers.
+    pub http: u64,
 }
 
 /// Estimate of a receiver's path: why the transfer is as fast as it is.
@@ -202,11 +214,48 @@ pub struct Progress {
     /// Counters of a sender that sends on request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<Counters>,
+    /// Receivers by state, at a sender with a roster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receivers: Option<RosterCounts>,
+}
+
+/// Report of a receiver to its sender.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReceiverReport<'a> {
+    /// Identifier of the receiver, in hexadecimal.
+    pub receiver: String,
+    /// Name that the receiver gives itself, printable; not to be trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<&'a str>,
+    /// Address and port of the report.
+    pub address: String,
+    /// State in one word: `under-way`, `done`, `outdated` (done with other content), `left` or `silent`.
+    pub state: &'static str,
+    /// Exit code of a receiver that has left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<u8>,
+    /// First 32 bits of the digest of the content, in hexadecimal; zeros while unknown.
+    pub content: String,
+    /// Part of the content held, from 0 to 1.
+    pub done: f64,
+    /// Bytes of needed symbols received.
+    pub bytes: u64,
+    /// Rate of reception since the last report, in bit/s of UDP payload.
+    pub rate: u64,
+    /// Fair rate by the receiver's control, in bit/s of UDP payload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fair_rate: Option<u64>,
+    /// Part of the packets lost, from 0 to 1.
+    pub lost: f64,
+    /// Files in place.
+    pub files_whole: u32,
+    /// Files announced.
+    pub files: u32,
 }
 
 /// Counts by name, serialized as an object without zero counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reasons(pub [(&'static str, u64); 12]);
+pub struct Reasons(pub [(&'static str, u64); 13]);
 
 impl Reasons {
     fn is_empty(&self) -> bool {

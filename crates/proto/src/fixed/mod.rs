@@ -66,7 +66,7 @@ impl SenderControl for FixedSender {
             at: self.pacer.next(),
             cci: self.cci(),
             ecn: Ecn::NotCapable,
-            ceiling: None,
+            levels: None,
         })
     }
 
@@ -82,6 +82,10 @@ impl SenderControl for FixedSender {
         if self.cap.departed(now, self.pacer.rate(), given_up) {
             self.pacer.set_rate(now, self.cap.rate());
         }
+    }
+
+    fn paused(&mut self, now: Instant) {
+        self.pacer.pause(now);
     }
 
     fn overload(&self) -> Option<Overload> {

@@ -246,9 +246,7 @@ impl Slots {
 
     /// Returns the slot of a packet. The clock bridges a stall of any length.
     pub(super) fn tell(&mut self, now: Instant, index: u8) -> SlotMatch {
-        let by_clock = shifted(now).since(self.origin).as_nanos() / self.length.as_nanos();
-        let least = by_clock.saturating_sub(INDICES / 2);
-        let slot = least + (u64::from(index) + INDICES - least % INDICES) % INDICES;
+        let (by_clock, slot) = self.nearest(now, index);
         if slot > by_clock + 1 || slot + LATE < self.newest {
             self.strange += 1;
             if self.strange < STRANGE {
@@ -259,6 +257,25 @@ impl Slots {
         }
         self.strange = 0;
         SlotMatch::Slot(slot)
+    }
+
+    /// Returns the slot by the clock, and the slot with this index near that slot.
+    fn nearest(&self, now: Instant, index: u8) -> (u64, u64) {
+        let by_clock = shifted(now).since(self.origin).as_nanos() / self.length.as_nanos();
+        let least = by_clock.saturating_sub(INDICES / 2);
+        (by_clock, least + (u64::from(index) + INDICES - least % INDICES) % INDICES)
+    }
+
+    /// Whether the newest slot is not long over: otherwise the sender may have restarted.
+    pub(super) fn is_current(&self, now: Instant) -> bool {
+        self.nearest(now, 0).0 <= self.newest + LATE
+    }
+
+    /// Whether a packet with this index that arrived at `now` is of a slot before `since`, or of a slot that
+    /// was over for a slot by then.
+    pub(super) fn is_before(&self, now: Instant, since: u64, index: u8) -> bool {
+        let (by_clock, slot) = self.nearest(now, index);
+        slot < since || slot + 1 < by_clock.min(self.newest)
     }
 
     /// Advances to a later slot.

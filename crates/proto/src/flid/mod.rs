@@ -14,7 +14,7 @@
 //! channel, 0 for the base, and the slot counts modulo 128, which also determines the level of a dynamic
 //! channel.
 //!
-//! Choices for open points of the papers, and departures: `docs/errata/baselines.md`.
+//! Choices for open points of the papers, and departures: `docs/errata/flid.md`.
 
 mod layers;
 mod receiver;

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 
+use headwater_wire::Cci;
 use headwater_wire::cci::FlidSlCci;
+use headwater_wire::extensions::Levels;
 
 use super::layers::Layers;
 use super::layers::{SlotMatch, Slots};
 use super::{FlidConfig, FlidConfigError, FlidReceiverConfig};
-use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Wishes};
+use crate::control::{self, Arrival, LevelNeed, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::Layering;
 use crate::machine::ChannelId;
 use crate::measure::{Holes, JoinLatency, RateMeter};
@@ -34,9 +36,9 @@ pub struct FlidStatus {
 
 /// The receiving control of FLID-SL and FLID-DL.
 ///
-/// A slot has a loss if a packet of the slot is missing, late, a duplicate, or carries ECN's mark. A hole
-/// between two packets of a channel counts for the slot of the earlier packet, so that a burst of losses has
-/// a single reaction.
+/// A slot has a loss if a packet of the slot is missing or carries ECN's mark. A hole between two packets of
+/// a channel counts for the slot of the earlier packet, so that a burst of losses has a single reaction. A
+/// late packet is in a hole already, or is a copy or replay, which tells nothing of the path.
 ///
 /// If the sender restarts, or slots jump, the receiver continues from the base with dynamic layers, and from
 /// the current levels with static layers. If the base channel is lost, the receiver continues with the other
@@ -89,6 +91,8 @@ struct Current {
 #[derive(Clone, Debug)]
 struct Held {
     channel: ChannelId,
+    /// Slot of the join.
+    since: u64,
     /// With dynamic layers, the last slot in which the channel has a level.
     until: u64,
     joined: Instant,
@@ -252,6 +256,7 @@ impl FlidReceiver {
             let channel = self.layers.channel_in(level, slot);
             session.held.push_back(Held {
                 channel,
+                since: slot,
                 until: slot + u64::from(level) - 1,
                 joined: now,
                 patience: Some(now + patience),
@@ -318,7 +323,7 @@ impl Session {
 
 impl Track {
     /// Records a packet of a slot. Returns the number of packets certainly lost, and the slot of a suspected
-    /// loss, if any.
+    /// loss before the packet, if any.
     fn record(&mut self, sequence: u16, slot: u64) -> (u64, Option<u64>) {
         let found = self.holes.record(sequence);
         let lost = found.lost;
@@ -328,7 +333,7 @@ impl Track {
         };
         let ahead = sequence.wrapping_sub(next);
         if ahead >= 1 << 15 {
-            return (lost, Some(slot));
+            return (lost, None);
         }
         self.next = Some((sequence.wrapping_add(1), slot));
         (lost, (ahead > 0).then_some(before))
@@ -353,11 +358,16 @@ impl ReceiverControl for FlidReceiver {
         self.wishes.push(Membership::Leave(ChannelId::BASE));
     }
 
-    fn limited(&mut self, now: Instant, ceiling: Option<u16>) {
-        self.ceiling = ceiling.unwrap_or(u16::MAX);
+    fn limited(&mut self, now: Instant, levels: Option<Levels>) {
+        self.ceiling = levels.map_or(u16::MAX, |levels| levels.ceiling.into());
         if self.level() > self.ceiling {
             self.set(now, self.ceiling);
         }
+    }
+
+    fn need(&self, _now: Instant) -> Option<LevelNeed> {
+        let level = self.session.as_ref()?.level();
+        Some(LevelNeed { level, next: self.highest.min(level + 1), is_starting: false })
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
@@ -373,6 +383,14 @@ impl ReceiverControl for FlidReceiver {
             self.session = Some(Session::new(now, self.layers.slot(), cci.slot));
         }
         self.arrive(now, cci, is_marked);
+    }
+
+    /// Packets of the slot before the newest one may still arrive on channels that were joined then.
+    fn is_stale(&self, now: Instant, cci: &Cci) -> bool {
+        let (Some(session), Ok(cci)) = (&self.session, cci.flid_sl()) else { return false };
+        let joined = session.held.iter().find(|held| held.channel == ChannelId(cci.group.into()));
+        let since = joined.map_or(0, |held| held.since);
+        session.slots.is_current(now) && session.slots.is_before(now, since, cci.slot)
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {

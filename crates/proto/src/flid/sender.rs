@@ -3,14 +3,15 @@
 use headwater_wire::Cci;
 use headwater_wire::cci::FlidSlCci;
 use headwater_wire::fdt;
+use headwater_wire::rtt::Message;
 
 use super::INDICES;
 use super::layers::Layers;
-use crate::auth::lead;
-use crate::control::{Departure, Overload, SenderControl};
+use crate::auth::{DEMAND_LEAD_MAX, lead};
+use crate::control::{DemandRates, DemandStatus, Departure, Overload, SenderControl};
 use crate::layering::Layering;
 use crate::layering::turns::{Schedule, Turns};
-use crate::machine::{ChannelId, Ecn};
+use crate::machine::{ChannelId, Datagram, Ecn};
 use crate::time::{Duration, Instant};
 
 /// Sends on [`Layers`] by their schedule, at most at 1.25 times their total rate. A driver that cannot send
@@ -87,11 +88,12 @@ impl SenderControl for FlidSender {
     }
 
     fn lead(&self) -> Duration {
-        lead(self.layers().rate_max(), self.channels())
+        let lead = lead(self.layers().rate_max(), self.channels());
+        if self.turns.ceiling().status().is_some() { lead.min(DEMAND_LEAD_MAX) } else { lead }
     }
 
     fn overload(&self) -> Option<Overload> {
-        let ceiling = self.turns.ceiling().lowered()?;
+        let ceiling = self.turns.ceiling().overloaded()?;
         let share = self.layers().rate(ceiling) / self.layers().rate_max();
         Some(Overload { share, ceiling: Some(ceiling) })
     }
@@ -107,7 +109,7 @@ impl SenderControl for FlidSender {
             at: self.turns.at(),
             cci: self.cci(),
             ecn: Ecn::NotCapable,
-            ceiling: self.turns.ceiling().lowered(),
+            levels: self.turns.ceiling().announced(self.turns.number()),
         })
     }
 
@@ -116,6 +118,22 @@ impl SenderControl for FlidSender {
         let sequence = &mut self.sequences[usize::from(channel)];
         *sequence = sequence.wrapping_add(1);
         self.turns.departed(now);
+    }
+
+    fn follow_demand(&mut self, rates: DemandRates) {
+        self.turns.follow_demand(rates);
+    }
+
+    fn demand(&self) -> Option<DemandStatus> {
+        self.turns.ceiling().status()
+    }
+
+    fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        if datagram.channel.is_none()
+            && let Ok(Message::Report(report)) = Message::parse(datagram.payload)
+        {
+            self.turns.report(now, report);
+        }
     }
 
     fn timeout(&mut self, now: Instant) {

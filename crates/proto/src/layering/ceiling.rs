@@ -1,9 +1,9 @@
-//! Highest level that a sender of layers sends.
+//! Highest level that a sender of layers sends: what the driver sustains, and what receivers need.
 //!
 //! A driver that cannot send all levels in time would drop packets of every level alike, and no level would
 //! stay complete. Therefore levels above a ceiling are not sent at all, and levels below keep their exact
 //! schedule. The base channel announces the ceiling to receivers
-//! ([`Departure::ceiling`](crate::control::Departure::ceiling)). Receivers leave the levels above and do not
+//! ([`Departure::levels`](crate::control::Departure::levels)). Receivers leave the levels above and do not
 //! count the silence as loss.
 //!
 //! Until the ceiling has fallen, a late driver sends the lowest levels first: a receiver would mistake a
@@ -13,6 +13,11 @@
 //! ceiling carries somewhat less than the driver sent in the better window, because the pauses of a busy
 //! host can fill a window. The ceiling rises level by level while there is no backlog (`pacing::Retry`).
 
+use headwater_wire::extensions::Levels;
+use headwater_wire::rtt;
+
+use super::demand::Demand;
+use crate::control::{DemandRates, DemandStatus};
 use crate::pacing::{DriverLoad, Retry};
 use crate::time::{Duration, Instant};
 
@@ -27,12 +32,17 @@ const ROOM: f64 = 0.8;
 /// spacing's headroom keeps the backlog from growing.
 const BUSY: f64 = 0.9;
 
-/// Ceiling of a sender's levels, adapted to the rate that the driver sustains.
+/// Ceiling of a sender's levels, adapted to the rate that the driver sustains and to receivers' demand.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
     /// Highest level of the session.
     top: u16,
-    level: u16,
+    /// Highest level that the driver sustains.
+    driver: u16,
+    /// Reports of receivers; without, all levels are needed.
+    demand: Option<Demand>,
+    /// Highest level that receivers need.
+    needed: u16,
     load: DriverLoad,
     /// Backlog at the previous evaluation.
     backlog: Duration,
@@ -47,7 +57,9 @@ impl Ceiling {
     pub fn new(top: u16) -> Self {
         Self {
             top,
-            level: top,
+            driver: top,
+            demand: None,
+            needed: top,
             load: DriverLoad::default(),
             backlog: Duration::ZERO,
             overloaded: None,
@@ -55,14 +67,48 @@ impl Ceiling {
         }
     }
 
-    /// Highest level that is sent.
-    pub fn level(&self) -> u16 {
-        self.level
+    /// Sends only the levels that receivers report from now on. Levels 0..=n send `rate(n)` packets per
+    /// second.
+    pub fn follow_demand(&mut self, rates: DemandRates, rate: impl Fn(u16) -> f64) {
+        self.needed = (1..=self.top).take_while(|level| rate(*level) <= rates.idle).last().unwrap_or(0);
+        self.demand = Some(Demand::new(self.top, self.needed, rates.start));
     }
 
-    /// Highest level that is sent, if below the session's highest level.
-    pub fn lowered(&self) -> Option<u16> {
-        (self.level < self.top).then_some(self.level)
+    /// Records a receiver's report. The ceiling moves with the next packet that departs. Levels 0..=n send at
+    /// most `rate(n)` packets per second.
+    pub fn report(&mut self, now: Instant, report: rtt::Demand, rate: impl Fn(u16) -> f64) {
+        if let Some(demand) = &mut self.demand {
+            demand.report(now, report, rate);
+        }
+    }
+
+    /// Returns the status of the demand, if the sender follows the demand.
+    pub fn status(&self) -> Option<DemandStatus> {
+        self.demand.as_ref().map(|demand| DemandStatus {
+            held: demand.held(),
+            ceiling: self.level(),
+            has_reports: demand.has_reports(),
+            is_limited: demand.is_limited(),
+        })
+    }
+
+    /// Highest level that is sent.
+    pub fn level(&self) -> u16 {
+        self.driver.min(self.needed)
+    }
+
+    /// Highest level that the driver sustains, if below the session's highest level.
+    pub fn overloaded(&self) -> Option<u16> {
+        (self.driver < self.top).then_some(self.driver)
+    }
+
+    /// Returns the announcement for the base channel's packet of a number; `None` if all levels are sent
+    /// whatever receivers hold.
+    pub fn announced(&self, number: u64) -> Option<Levels> {
+        let demand = self.demand.as_ref().map(|demand| demand.echo(number));
+        let ceiling = self.level();
+        (ceiling < self.top || demand.is_some())
+            .then(|| Levels { ceiling: u8::try_from(ceiling).unwrap_or(u8::MAX), demand })
     }
 
     /// Records a packet that left at `now`, for which the spacing gave up `given_up`, with the driver's
@@ -75,23 +121,36 @@ impl Ceiling {
         backlog: Duration,
         rate: impl Fn(u16) -> f64,
     ) -> Option<u16> {
-        let sample = self.load.record(now, given_up)?;
+        let before = self.level();
+        self.follow_driver(now, given_up, backlog, &rate);
+        if let Some(demand) = &mut self.demand {
+            self.needed = demand.level(now, &rate);
+        }
+        (self.level() != before).then(|| self.level())
+    }
+
+    fn follow_driver(
+        &mut self,
+        now: Instant,
+        given_up: Duration,
+        backlog: Duration,
+        rate: &impl Fn(u16) -> f64,
+    ) {
+        let Some(sample) = self.load.record(now, given_up) else { return };
         let before = core::mem::replace(&mut self.backlog, backlog);
-        let before_level = self.level;
         let is_busy = sample.share < BUSY;
         let is_overloaded = is_busy && backlog > LATE && backlog + SHRINKS > before;
         let overloaded = self.overloaded.take().filter(|_| is_overloaded);
         if let Some(rate_before) = overloaded {
             let carried = ROOM * sample.rate.max(rate_before);
-            self.level = (0..self.level).rev().find(|level| rate(*level) <= carried).unwrap_or(0);
+            self.driver = (0..self.level()).rev().find(|level| rate(*level) <= carried).unwrap_or(0);
             self.retry.settle(now);
         } else if is_busy || backlog > Duration::ZERO {
             self.overloaded = is_overloaded.then_some(sample.rate);
             self.retry.wait(now);
-        } else if self.level < self.top && self.retry.is_due(now) {
-            self.level += 1;
+        } else if self.driver < self.top && self.retry.is_due(now) {
+            self.driver += 1;
         }
-        (self.level != before_level).then_some(self.level)
     }
 }
 

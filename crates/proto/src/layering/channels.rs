@@ -14,10 +14,10 @@ use crate::machine::ChannelId;
 use crate::time::{Duration, Instant};
 
 /// Maximum channels of a session, the base included: limit of the short CCI (RFC 3738, section 5).
-const CHANNELS_MAX: u64 = 256;
+pub(super) const CHANNELS_MAX: u64 = 256;
 /// Maximum packets of the base channel in a slot: the short CCI has 16-bit sequence numbers (RFC 3738,
 /// section 2.2).
-const BASE_PACKETS_MAX: u64 = 1 << 16;
+pub(super) const BASE_PACKETS_MAX: u64 = 1 << 16;
 /// 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -308,7 +308,12 @@ impl DynamicChannels {
 
     /// Mean of a rate that falls from 1 to P: (1 - P)/ln(1/P).
     pub fn mean_of_decay(&self) -> f64 {
-        -libm::expm1(-self.curve.log) / self.curve.log
+        self.curve.steady
+    }
+
+    /// r: decay of a cumulative rate per second, ln(1/P)/tau.
+    pub fn decay(&self) -> f64 {
+        self.curve.log / self.curve.sub_slot
     }
 
     /// R0: rate of the base channel in packets/s, at the beginning of a slot.
@@ -391,7 +396,7 @@ impl DynamicChannels {
 }
 
 /// N or Nd for a maximum rate of `factor` times the base rate: RFC 3738, and `docs/errata/layering.md` for N.
-fn dynamic_levels(shape: Shape, factor: f64, ratio: f64) -> u64 {
+pub(super) fn dynamic_levels(shape: Shape, factor: f64, ratio: f64) -> u64 {
     let log = -libm::log(ratio);
     let levels = match shape {
         Shape::Geometric => libm::ceil(libm::log(factor) / log - 1e-9),
@@ -410,7 +415,7 @@ fn golden(channel: u16) -> f64 {
 
 /// Returns the integer part; 0 for a negative value or NaN.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, which is meant")]
-fn integer(value: f64) -> u64 {
+pub(super) fn integer(value: f64) -> u64 {
     value as u64
 }
 

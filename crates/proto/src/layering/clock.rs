@@ -15,12 +15,24 @@ const AHEAD: Duration = Duration::from_nanos(1 << 60);
 const EARLY: Duration = Duration::from_secs(1);
 /// Maximum time by which a packet can be late, or half a slot if longer.
 const LATE: Duration = Duration::from_secs(5);
+/// Time between the departures of two packets of which the earlier one does not arrive after the later one:
+/// channels of a session may take paths with different queues.
+const REORDERED: Duration = Duration::from_millis(250);
+/// Slots before the newest one whose packets are late, not far ahead, in a session with few quiescent slots:
+/// at most a quarter of the slots.
+const BEHIND: u64 = 2;
+/// Silence after which no packet is stale: the sender may have restarted.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// Sender's schedule on a receiver's clock, from the first packet of the base channel on. Assumes that the
 /// first packet had no delay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     pub(crate) channels: DynamicChannels,
+    /// Latest departure of a packet that has arrived, and time of this arrival.
+    newest: (Instant, Instant),
+    /// Whether a wave may send more packets in a slot than sequence numbers tell apart.
+    wraps_in_slot: bool,
 }
 
 /// Place of a packet in the schedule.
@@ -70,7 +82,23 @@ impl Clock {
         // start.
         let slot_start = probe.slot_start(u64::from(cci.slot) + slots).since(Instant::ZERO);
         let start = (shifted(now) - phase) - slot_start;
-        Ok(Some(Self { channels: DynamicChannels::new(config, start)? }))
+        let channels = DynamicChannels::new(config, start)?;
+        let newest = (Instant::ZERO, Instant::ZERO);
+        Ok(Some(Self { channels, newest, wraps_in_slot: wraps_in_slot(&channels, slots) }))
+    }
+
+    /// Records that a packet that left at `left` has arrived at `now`.
+    pub(crate) fn record(&mut self, now: Instant, left: Instant) {
+        if left >= self.newest.0 && left <= now + EARLY {
+            self.newest = (left, now);
+        }
+    }
+
+    /// Returns whether a packet that arrived at `now`, while `slot` is the newest observed slot, left long
+    /// before a packet that had arrived by then.
+    pub(crate) fn is_stale(&self, now: Instant, slot: Slot, cci: WebrcCci) -> bool {
+        let (newest, arrived) = self.newest;
+        now < arrived + SILENCE && self.place(slot, cci).is_some_and(|place| place.left + REORDERED < newest)
     }
 
     /// Returns whether a packet that arrived at `now` is plausible: at most five seconds (or half a slot, if
@@ -124,9 +152,11 @@ impl Clock {
     fn slot(&self, newest: Slot, index: u16) -> Option<Slot> {
         let slots = self.channels.slots_per_cycle();
         let ahead = (u64::from(index) + slots - newest % slots) % slots;
+        // Late packets of the last slots are recognized also where the RFC's bound leaves no slot.
+        let behind = (self.channels.quiescent_slots() / 2).max((slots / 4).min(BEHIND) + 1);
         if u64::from(index) >= slots {
             None
-        } else if ahead <= slots - self.channels.quiescent_slots() / 2 {
+        } else if ahead <= slots - behind {
             Some(newest + ahead)
         } else {
             newest.checked_sub(slots - ahead)
@@ -134,16 +164,30 @@ impl Clock {
     }
 
     /// Returns the number of packets of the wave that follow: the only number with these low 16 bits that
-    /// fits a packet of this slot.
+    /// fits a packet of this slot. If there are several such numbers, the nearest to the newest departure.
     fn left(&self, wave: &Wave, slot: Slot, sequence: u16) -> Option<u64> {
         let low = SEQUENCES - 1 - u64::from(sequence);
-        let middle = self.channels.slot_start(slot) + self.channels.half_slot();
-        let near = self.channels.wave_left(wave, middle);
+        let (begins, half) = (self.channels.slot_start(slot), self.channels.half_slot());
+        let about = if self.wraps_in_slot {
+            self.newest.0.clamp(begins, begins + half.saturating_mul(2))
+        } else {
+            begins + half
+        };
+        let near = self.channels.wave_left(wave, about);
         let base = near - near % SEQUENCES + low;
         let candidates = [base.checked_sub(SEQUENCES), Some(base), Some(base + SEQUENCES)];
         let nearest = candidates.into_iter().flatten().min_by_key(|left| left.abs_diff(near))?;
         (nearest < wave.packets).then_some(nearest)
     }
+}
+
+/// Returns whether the highest wave sends more packets in the first half of a slot than half of the sequence
+/// numbers.
+fn wraps_in_slot(channels: &DynamicChannels, slot: Slot) -> bool {
+    let begins = channels.slot_start(slot);
+    let wave = channels.wave_at(channels.levels() - 1, slot);
+    let left = |at| channels.wave_left(&wave, at);
+    left(begins) - left(begins + channels.half_slot()) > SEQUENCES / 2
 }
 
 #[cfg(test)]
@@ -213,6 +257,61 @@ mod tests {
             }
         }
         assert!(compared.iter().all(|compared| *compared > 1_000), "{compared:?}");
+    }
+
+    /// 8000 packets/s in the highest wave, for slots of 24 s.
+    #[test]
+    fn a_wave_may_send_more_packets_in_a_slot_than_there_are_numbers() {
+        let config = DynamicConfig::new(1_000, Rate::from_kilobits(128_000))
+            .with_base_rate(Rate::from_kilobits(800))
+            .with_ratio(0.5)
+            .with_slot(Duration::from_secs(24))
+            .with_quiescent_slots(1);
+        let mut sender = DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).unwrap());
+        let (mut clock, mut slot, mut compared) = (None::<Clock>, 0, 0);
+        while let Some(now) = sender.next_departure().filter(|at| at.as_nanos() < 26_000_000_000) {
+            let cci = sender.departure(now).unwrap().cci.webrc().unwrap();
+            sender.departed(now, 1_000);
+            if clock.is_none() {
+                clock = Clock::start(config, now, cci).unwrap();
+                slot = clock.as_ref().map_or(0, |clock| clock.channels.slot_at(shifted(now)));
+            }
+            let Some(clock) = &mut clock else { continue };
+            assert!(clock.wraps_in_slot);
+            let place = clock.place(slot, cci).unwrap();
+            slot = place.slot;
+            let off = place.left.since(shifted(now)).max(shifted(now).since(place.left));
+            assert!(off <= Duration::from_millis(1), "at {now:?}: {off:?}");
+            clock.record(shifted(now), place.left);
+            compared += 1;
+        }
+        assert!(compared > 200_000);
+    }
+
+    /// A packet of the last slot that arrives after the first packet of the next.
+    #[test]
+    fn late_packets_are_recognized_with_any_number_of_quiescent_slots() {
+        for quiescent in [1, 2, 3, 5, 6, 30] {
+            let config = DynamicConfig::new(1_000, Rate::from_kilobits(800)).with_quiescent_slots(quiescent);
+            let mut sender = DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).unwrap());
+            let (mut clock, mut last) = (None::<Clock>, None);
+            while let Some(now) = sender.next_departure().filter(|at| at.as_nanos() < 100_000_000_000) {
+                let cci = sender.departure(now).unwrap().cci.webrc().unwrap();
+                sender.departed(now, 1_000);
+                let clock = match &clock {
+                    Some(clock) => clock,
+                    None => clock.insert(Clock::start(config, now, cci).unwrap().unwrap()),
+                };
+                // A burst at the end of a slot may leave a little late.
+                let newest = clock.channels.slot_at(shifted(now));
+                let slot = clock.place(newest, cci).unwrap().slot;
+                assert!(slot == newest || slot + 1 == newest, "{slot} for {newest}");
+                if let Some((before, cci)) = last.replace((slot, cci)) {
+                    let found = clock.place(slot, cci).map(|place| place.slot);
+                    assert_eq!(found, Some(before), "{quiescent} quiescent slots");
+                }
+            }
+        }
     }
 
     /// 25 packets wait three seconds before a link of 100 kbit/s, which is more than half of a short slot.

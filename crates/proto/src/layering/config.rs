@@ -73,6 +73,19 @@ pub enum DynamicConfigError {
         /// Maximum number of channels.
         max: u64,
     },
+    /// Fewer groups than the coarsest levels need.
+    #[error(
+        "{groups} groups are too few for these rates with a silence of {silence}: at least {least} are needed; a shorter silence or a lower \
+         maximum rate needs fewer"
+    )]
+    Groups {
+        /// Groups that are allowed.
+        groups: u16,
+        /// Least number of groups; above 256 if there is none.
+        least: u64,
+        /// Time for which a channel is quiescent.
+        silence: Duration,
+    },
 }
 
 impl DynamicConfig {

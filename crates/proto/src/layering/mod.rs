@@ -12,6 +12,8 @@ pub mod ceiling;
 mod channels;
 pub(crate) mod clock;
 mod config;
+pub mod demand;
+mod fit;
 pub(crate) mod held;
 #[cfg(test)]
 #[path = "tests/path.rs"]
@@ -28,6 +30,8 @@ pub use self::sender::DynamicSender;
 pub use self::wave::Shape;
 pub use crate::control::Layering;
 
+use headwater_wire::extensions::Levels;
+
 use self::turns::Schedule;
 use crate::machine::ChannelId;
 use crate::rate::Rate;
@@ -42,8 +46,9 @@ pub(crate) struct SentLevels<'a> {
 
 impl<'a> SentLevels<'a> {
     /// Returns the sent levels of a layering, if there is a layering.
-    pub(crate) fn of(layering: Option<&'a dyn Layering>, ceiling: Option<u16>) -> Option<Self> {
-        layering.map(|layering| Self { layering, ceiling: ceiling.unwrap_or(u16::MAX) })
+    pub(crate) fn of(layering: Option<&'a dyn Layering>, levels: Option<Levels>) -> Option<Self> {
+        let ceiling = levels.map_or(u16::MAX, |levels| levels.ceiling.into());
+        layering.map(|layering| Self { layering, ceiling })
     }
 }
 

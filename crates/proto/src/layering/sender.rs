@@ -8,8 +8,8 @@ use super::ceiling::Ceiling;
 use super::channels::{DynamicChannels, Slot, Wave};
 use super::spacing::Spacing;
 use crate::admission::AdmissionKey;
-use crate::auth::lead;
-use crate::control::{Departure, Overload, SenderControl};
+use crate::auth::{DEMAND_LEAD_MAX, lead};
+use crate::control::{DemandRates, DemandStatus, Departure, Overload, SenderControl};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::rtt::Answers;
 use crate::time::{Duration, Instant};
@@ -231,11 +231,12 @@ impl SenderControl for DynamicSender {
 
     fn lead(&self) -> Duration {
         let top = self.channels.levels() - 1;
-        lead(self.channels.cumulative_rate(top, self.channels.slot_start(self.slot)), top + 1)
+        let lead = lead(self.channels.cumulative_rate(top, self.channels.slot_start(self.slot)), top + 1);
+        if self.ceiling.status().is_some() { lead.min(DEMAND_LEAD_MAX) } else { lead }
     }
 
     fn overload(&self) -> Option<Overload> {
-        let ceiling = self.ceiling.lowered()?;
+        let ceiling = self.ceiling.overloaded()?;
         let peak = self.channels.slot_start(self.slot);
         let rate = |level| self.channels.cumulative_rate(level, peak);
         Some(Overload { share: rate(ceiling) / rate(self.channels.levels() - 1), ceiling: Some(ceiling) })
@@ -259,8 +260,8 @@ impl SenderControl for DynamicSender {
                 (self.channels.channel_of(wave), level)
             }
         };
-        let ceiling = self.ceiling.lowered();
-        Some(Departure { channel, level, at, cci: self.cci(), ecn: Ecn::NotCapable, ceiling })
+        let levels = self.ceiling.announced(self.base.number);
+        Some(Departure { channel, level, at, cci: self.cci(), ecn: Ecn::NotCapable, levels })
     }
 
     fn departed(&mut self, now: Instant, _bytes: usize) {
@@ -287,8 +288,20 @@ impl SenderControl for DynamicSender {
         self.answers.set_key(key);
     }
 
+    fn follow_demand(&mut self, rates: DemandRates) {
+        let (before, at) = (self.ceiling.level(), self.channels.slot_start(self.slot));
+        self.ceiling.follow_demand(rates, |level| self.channels.cumulative_rate(level, at));
+        self.follow_ceiling(at, before);
+    }
+
+    fn demand(&self) -> Option<DemandStatus> {
+        self.ceiling.status()
+    }
+
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        self.answers.asked(now, datagram);
+        let Some(report) = self.answers.asked(now, datagram) else { return };
+        let peak = self.channels.slot_start(self.slot);
+        self.ceiling.report(now, report, |level| self.channels.cumulative_rate(level, peak));
     }
 
     fn poll_transmit(&mut self, _now: Instant, buffer: &mut [u8]) -> Option<Transmit> {

@@ -1,7 +1,10 @@
 //! Levels with independent schedules, sent packet by packet.
 
+use headwater_wire::rtt;
+
 use super::ceiling::Ceiling;
 use super::spacing::Spacing;
+use crate::control::DemandRates;
 use crate::time::{Duration, Instant};
 
 /// Departure times of the packets of levels. The packets of a level are counted from 0 and leave in order.
@@ -62,6 +65,25 @@ impl<S: Schedule> Turns<S> {
         &self.ceiling
     }
 
+    /// Follows receivers' reports: [`Ceiling::follow_demand`].
+    pub fn follow_demand(&mut self, rates: DemandRates) {
+        self.ceiling.follow_demand(rates, |level| self.schedule.rate_most(level));
+        self.choose();
+    }
+
+    /// Records a receiver's report: [`Ceiling::report`].
+    pub fn report(&mut self, now: Instant, report: rtt::Demand) {
+        self.ceiling.report(now, report, |level| self.schedule.rate_most(level));
+    }
+
+    /// Adapts to a moved ceiling: a restored level resumes at its current place in the schedule.
+    fn follow_ceiling(&mut self, now: Instant, before: u16, level: u16) {
+        for back in before + 1..=level {
+            self.advance(back, self.schedule.before(back, now));
+        }
+        self.choose();
+    }
+
     /// Level of the next packet.
     pub const fn level(&self) -> u16 {
         self.level
@@ -93,11 +115,7 @@ impl<S: Schedule> Turns<S> {
         let backlog = self.spacing.backlog(now, self.earliest);
         let rate = |level| self.schedule.rate_most(level);
         if let Some(level) = self.ceiling.departed(now, given_up, backlog, rate) {
-            // A restored level resumes at its current place in the schedule.
-            for back in before + 1..=level {
-                self.advance(back, self.schedule.before(back, now));
-            }
-            self.choose();
+            self.follow_ceiling(now, before, level);
         }
         self.prefer_lowest(now);
     }

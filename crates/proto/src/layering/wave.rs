@@ -34,7 +34,7 @@ pub(super) struct Curve {
     last_sub_slot: f64,
     /// Packets above x = 1 in the geometric shape, divided by `R0 tau` and by the difference in `P^-x`: (1 -
     /// P)/ln(1/P).
-    steady: f64,
+    pub(super) steady: f64,
 }
 
 /// Top stretch of a wave that replaces the curve and keeps the session's total rate constant.

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use super::dismissal::Dismissals;
 use super::receivers::RoundTrip;
 use super::receivers::{Receivers, UNPROVEN};
-use super::{Epoch, LeSbccConfig, Module, Samples};
+use super::{Epoch, Estimator, LeSbccConfig, Module, Samples};
 use crate::control::Value;
 use crate::measure::throughput_with_timeout;
 use crate::rate::Rate;
@@ -26,6 +26,9 @@ const AT_FLOOR: f64 = 2.0;
 /// holds the rate at the floor. By short round trips, forged NAKs keep the rate far above the floor and far
 /// below the path's.
 const UNPROVEN_SHARE: f64 = 0.25;
+/// beta of the binomial modules. With alpha = 1, the throughput is TCP's sqrt(3 / (2 p)) packets per round
+/// trip: alpha / beta = 3/2.
+const BINOMIAL_DECREASE: f64 = 2.0 / 3.0;
 /// Number of halvings in the search for a loss event rate: precise to a part in 10^12.
 const SEARCH_STEPS: u32 = 48;
 
@@ -104,6 +107,7 @@ impl Chain {
     /// Begins at `now`, with random numbers from `draw`.
     pub fn new(config: LeSbccConfig, mut draw: Stream, now: Instant) -> Self {
         let mut rtt = RoundTrip::new(config.rtt, config.srtt_gain, config.rtt_max);
+        rtt = rtt.with_estimator(config.estimator);
         if config.rtt_is_assumed {
             rtt = rtt.assumed();
         }
@@ -147,6 +151,11 @@ impl Chain {
     /// Returns the configured maximum rate, if any.
     pub const fn max_rate(&self) -> Option<Rate> {
         self.config.max_rate
+    }
+
+    /// Returns the estimator of the round-trip time.
+    pub const fn estimator(&self) -> Estimator {
+        self.config.estimator
     }
 
     /// Whether receivers can be dismissed.
@@ -229,6 +238,13 @@ impl Chain {
         }
     }
 
+    /// Records a round-trip time that a receiver measured.
+    pub fn measured(&mut self, now: Instant, round_trip: Duration) {
+        self.start.heard(round_trip);
+        self.rtt.measured(round_trip);
+        self.next_increase = self.next_increase.min(now + self.increase_period());
+    }
+
     /// Records that a departure was due without data to send, which suppresses the next increase of the rate.
     pub const fn idle(&mut self) {
         self.is_idle = true;
@@ -245,6 +261,7 @@ impl Chain {
         let began = began.filter(|_| indication.receiver != UNPROVEN);
         let sample = began.map(|began| now.since(began).min(self.config.rtt_max));
         let sample = sample.filter(|sample| self.is_round_trip(indication, *sample));
+        let sample = sample.filter(|_| self.is_worst(indication.receiver));
         if let Some(sample) = sample.filter(|sample| self.rtt.sample(*sample)) {
             self.counters.samples += 1;
             self.counters.sampled = self.counters.sampled + sample;
@@ -264,6 +281,12 @@ impl Chain {
             None => {}
         }
         stage
+    }
+
+    /// Whether samples of a receiver count: the rate is that of a TCP connection to the worst receiver.
+    fn is_worst(&self, receiver: IpAddr) -> bool {
+        self.config.estimator == Estimator::Published
+            || self.receivers.worst().is_none_or(|(worst, _)| worst == receiver.to_canonical())
     }
 
     fn is_round_trip(&self, indication: &Indication, sample: Duration) -> bool {
@@ -298,7 +321,7 @@ impl Chain {
         let timeout = self.rtt.timeout();
         let pause = match (self.config.stages.atf, self.config.module) {
             (true, Module::Aimd) if self.may_pause() => 0.5 * timeout,
-            // TFRC's rate is smooth, without a pause.
+            // The rates of the other modules are smooth, without a pause.
             _ => 0.0,
         };
         let epoch = match self.config.epoch {
@@ -313,8 +336,10 @@ impl Chain {
 
     fn reduce(&mut self) {
         match self.config.module {
-            Module::Aimd => self.set_rate(self.rate / 2.0),
             Module::Tfrc => self.close_interval(),
+            Module::Sqrt | Module::Iiad if !self.is_first_reduction() => self.binomial_decrease(),
+            // The start overshoots by up to twice the path's rate, whatever the module.
+            Module::Aimd | Module::Sqrt | Module::Iiad => self.set_rate(self.rate / 2.0),
         }
     }
 
@@ -323,7 +348,10 @@ impl Chain {
     fn fall_back(&mut self, rate: f64) {
         self.rate = rate;
         self.intervals = Intervals::default();
-        self.reduce();
+        match self.config.module {
+            Module::Tfrc => self.close_interval(),
+            Module::Aimd | Module::Sqrt | Module::Iiad => self.set_rate(rate / 2.0),
+        }
     }
 
     /// Whether pauses keep the average rate above the configured minimum rate. Pauses take up to half of the
@@ -406,21 +434,44 @@ impl Chain {
     }
 
     fn increase(&mut self, now: Instant) {
-        if now < self.epoch_end && self.config.module == Module::Aimd || self.is_idle {
+        if now < self.epoch_end && self.config.module != Module::Tfrc || self.is_idle {
             return;
         }
         let segment = f64::from(self.config.segment_bytes);
         let growth = if self.is_starting() { self.start.growth(&self.config, &self.rtt) } else { 2.0 };
         let rate = match (self.config.module, self.intervals.rate()) {
-            (Module::Aimd, _) if self.is_starting() => self.rate * growth,
-            (Module::Aimd, _) => self.rate + segment / self.rtt.spacing(),
             (Module::Tfrc, Some(loss)) => self.equation(loss),
             (Module::Tfrc, None) => {
                 (self.rate * growth).min((segment * START_PACKETS_PER_SEC).max(self.rate))
             }
+            _ if self.is_starting() => self.rate * growth,
+            _ => self.binomial_increase(),
         };
         self.set_rate(rate);
         self.record(now);
+    }
+
+    /// Whether the last reduction was the first, after which the rate no longer doubles.
+    fn is_first_reduction(&self) -> bool {
+        self.config.doubles_at_start && self.counters.reductions == self.reductions_before + 1
+    }
+
+    /// Packets in a period of increases.
+    fn window(&self) -> f64 {
+        (self.rate * self.rtt.period() / f64::from(self.config.segment_bytes)).max(1.0)
+    }
+
+    /// Bansal, Balakrishnan 2001: W + 1 / W^k.
+    fn binomial_increase(&self) -> f64 {
+        let (k, _) = self.config.module.exponents();
+        self.rate + f64::from(self.config.segment_bytes) / self.rtt.period() / libm::pow(self.window(), k)
+    }
+
+    /// Bansal, Balakrishnan 2001: W - beta W^l, but not below half, as AIMD.
+    fn binomial_decrease(&mut self) {
+        let (_, l) = self.config.module.exponents();
+        let part = BINOMIAL_DECREASE * libm::pow(self.window(), l - 1.0);
+        self.set_rate(self.rate * (1.0 - part.min(0.5)));
     }
 
     /// Whether the rate doubles.
@@ -439,7 +490,8 @@ impl Chain {
     fn increase_period(&self) -> Duration {
         Duration::from_secs_f64(match self.config.module {
             Module::Tfrc if !self.is_starting() => self.rtt.srtt(),
-            Module::Aimd | Module::Tfrc => self.rtt.spacing(),
+            _ if self.is_starting() => self.rtt.doubling(),
+            _ => self.rtt.period(),
         })
     }
 

@@ -78,6 +78,37 @@ pub enum Module {
     Aimd,
     /// Throughput of TCP's equation at the rate of events.
     Tfrc,
+    /// Binomial with k = l = 1/2: of W packets per round trip, 1/sqrt(W) more each round trip, and
+    /// 2/3 sqrt(W) less at an event (Bansal, Balakrishnan 2001).
+    Sqrt,
+    /// Binomial with k = 1, l = 0: of W packets per round trip, 1/W more each round trip, and 2/3 less at an
+    /// event (Bansal, Balakrishnan 2001).
+    Iiad,
+}
+
+impl Module {
+    /// All modules.
+    pub const ALL: [Self; 4] = [Self::Aimd, Self::Tfrc, Self::Sqrt, Self::Iiad];
+
+    /// Exponents k of the increase and l of the decrease (Bansal, Balakrishnan 2001); of TFRC not used.
+    const fn exponents(self) -> (f64, f64) {
+        match self {
+            Self::Aimd | Self::Tfrc => (0.0, 1.0),
+            Self::Sqrt => (0.5, 0.5),
+            Self::Iiad => (1.0, 0.0),
+        }
+    }
+}
+
+/// Estimator of the round-trip time from samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Estimator {
+    /// Mean and mean deviation of all samples, as published. The samples come from losses, so that queues are
+    /// full, and include receivers' back-off. The rate grows by a packet each SRTT + 2 sigma.
+    Published,
+    /// Mean round-trip time of a TCP connection, from the round-trip times of the empty path and of the full
+    /// queue (`docs/design/le-sbcc.md`). The rate grows by a packet each SRTT.
+    Sawtooth,
 }
 
 /// Start of a sample of the round-trip time.
@@ -109,6 +140,7 @@ pub struct LeSbccConfig {
     pub(super) epoch: Epoch,
     pub(super) module: Module,
     pub(super) samples: Samples,
+    pub(super) estimator: Estimator,
     pub(super) dismisses: bool,
 }
 
@@ -133,6 +165,7 @@ impl LeSbccConfig {
             epoch: Epoch::Code,
             module: Module::Aimd,
             samples: Samples::Noticed,
+            estimator: Estimator::Published,
             dismisses: false,
         }
     }
@@ -260,6 +293,13 @@ impl LeSbccConfig {
         self
     }
 
+    /// Sets the estimator of the round-trip time. Default: [`Estimator::Published`].
+    #[must_use]
+    pub fn with_estimator(mut self, estimator: Estimator) -> Self {
+        self.estimator = estimator;
+        self
+    }
+
     /// Returns the maximum time between two packets at the floor: 5 times the longest round trip, at least 1
     /// s. The pause after a reduction may add half of this time.
     pub fn floor_period(&self) -> Duration {
@@ -270,6 +310,11 @@ impl LeSbccConfig {
     /// Returns the initial rate, if other than a packet per initial round-trip time.
     pub const fn initial_rate(&self) -> Option<Rate> {
         self.initial_rate
+    }
+
+    /// Returns the estimator of the round-trip time.
+    pub const fn estimator(&self) -> Estimator {
+        self.estimator
     }
 
     /// Returns the rate module.

@@ -1,10 +1,12 @@
 //! The receiver: decides when to join the next channel.
 
+use headwater_wire::Cci;
 use headwater_wire::cci::WebrcCci;
+use headwater_wire::extensions::Levels;
 
 use super::config::ReceiverConfig;
 use super::session::{Limits, Session};
-use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Wishes};
+use crate::control::{self, Arrival, LevelNeed, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::clock::{Clock, Place, shifted, unshifted};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Slot};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
@@ -58,8 +60,8 @@ pub struct Receiver {
     held: bool,
     wishes: Wishes,
     base: Holes,
-    /// Highest level that the sender sends, as announced last on the base channel.
-    ceiling: Option<u16>,
+    /// Levels that the sender sends, as announced last on the base channel.
+    announced: Option<Levels>,
     session: Option<Session>,
     reception: Reception,
     prober: Option<Prober>,
@@ -86,7 +88,7 @@ impl Receiver {
             held: false,
             wishes: Wishes::default(),
             base: Holes::default(),
-            ceiling: None,
+            announced: None,
             session: None,
             reception: Reception::default(),
             prober: config.prober.map(Prober::new),
@@ -146,6 +148,7 @@ impl Receiver {
         let Some(holes) = held else { return false };
         let found = holes.record(place.sequence);
         self.reception.lost += found.lost;
+        session.clock.record(now, place.left);
         session.record(now, &place, found);
         if is_marked {
             session.loss(now, place.left);
@@ -167,7 +170,7 @@ impl Receiver {
             let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return None };
             let asked = self.prober.as_ref().and_then(Prober::rtt);
             let session = self.session.insert(Session::new(clock, self.limits, asked, at));
-            session.limit(at, self.ceiling, &mut self.wishes);
+            session.limit(at, self.announced, &mut self.wishes);
         }
         let Some(place) = self.place(at, cci) else {
             if arrival.channel == ChannelId::BASE {
@@ -215,12 +218,16 @@ impl ReceiverControl for Receiver {
         }
     }
 
-    fn limited(&mut self, now: Instant, ceiling: Option<u16>) {
-        if core::mem::replace(&mut self.ceiling, ceiling) != ceiling
+    fn limited(&mut self, now: Instant, levels: Option<Levels>) {
+        if core::mem::replace(&mut self.announced, levels) != levels
             && let Some(session) = self.session.as_mut()
         {
-            session.limit(shifted(now), ceiling, &mut self.wishes);
+            session.limit(shifted(now), levels, &mut self.wishes);
         }
+    }
+
+    fn need(&self, now: Instant) -> Option<LevelNeed> {
+        self.session.as_ref().map(|session| session.need(shifted(now)))
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
@@ -233,6 +240,13 @@ impl ReceiverControl for Receiver {
 
     fn arrived_late(&mut self, at: Instant, arrival: &Arrival<'_>) {
         self.count(at, arrival);
+    }
+
+    fn is_stale(&self, now: Instant, cci: &Cci) -> bool {
+        self.session
+            .as_ref()
+            .zip(cci.webrc().ok())
+            .is_some_and(|(session, cci)| session.clock.is_stale(shifted(now), session.levels.slot, cci))
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {

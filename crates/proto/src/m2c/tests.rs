@@ -1,12 +1,14 @@
 //! The receiver against its sender over a path that is one drop-tail queue.
 
+use headwater_wire::extensions::Levels;
+
 use super::*;
 use crate::control::{Arrival, PathStatus, ReceiverControl, Rules};
 use crate::layering::path::{BYTES, Run, SENDER, at, comes_and_goes, keeps_a_cap, measure};
 use crate::layering::{DynamicConfig, Layering};
 use crate::machine::{ChannelId, Ecn};
 use crate::rate::Rate;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 
 /// Layers from 96 kbit/s to a maximum in kbit/s.
 fn layers(max: u64) -> DynamicConfig {
@@ -76,6 +78,32 @@ fn a_receiver_settles_at_what_its_machine_reads() {
     assert!(overruns < 60, "more than it reads in {overruns} of 1200 steps");
 }
 
+#[test]
+fn a_window_does_not_grow_in_the_round_trip_after_a_loss_event() {
+    // Marks from a second packet on: a queue too short to be the session's own.
+    let mut run =
+        Run::new(layers(4_000), Receiver::new(layers(4_000), ReceiverConfig::new()).unwrap(), 1_000, 100, 5);
+    run.path.marking = 2;
+    run.start();
+    run.until(at(30_000));
+    let (mut last, mut events) = (0.0, 0);
+    let mut recovery = None::<(Instant, f64)>;
+    for ms in 30_000..90_000 {
+        run.until(at(ms));
+        let status = run.receiver.status(run.now).unwrap();
+        let window = status.fair_rate * status.rtt;
+        if window < 0.6 * last {
+            recovery = Some((run.now + Duration::from_secs_f64(0.9 * status.rtt), window));
+            events += 1;
+        }
+        if let Some((until, least)) = recovery.filter(|(until, _)| run.now < *until) {
+            assert!(window <= 1.001 * least, "{window:.2} of {least:.2} packets before {until:?}");
+        }
+        last = window;
+    }
+    assert!(events > 5, "{events} events");
+}
+
 /// A receiver that holds what its link brings of 16 Mbit/s after 60 s, and its kbit/s.
 fn settled() -> (Run<Receiver>, f64) {
     let mut run = run(16_000, ReceiverConfig::new(), 20_000);
@@ -128,7 +156,7 @@ fn levels_above_the_ceiling_are_left_and_not_lost() {
     run.until(at(20_000));
     let held = run.held();
     assert!(held > 10, "{held} channels");
-    run.receiver.limited(run.now, Some(3));
+    run.receiver.limited(run.now, Some(Levels { ceiling: 3, demand: None }));
     run.path.apply(run.now, &mut run.receiver);
     assert_eq!(run.held(), 4, "the base and three levels");
     run.until(at(40_000));

@@ -74,8 +74,55 @@ impl OneWayDelay {
         }
     }
 
+    /// Raises the minimum delay by `seconds`.
+    pub fn raise(&mut self, seconds: f64) {
+        #[expect(clippy::cast_possible_truncation, reason = "a delay in seconds")]
+        let nanos = (seconds * 1e9) as i64;
+        self.least = [self.least().saturating_add(nanos), i64::MAX];
+    }
+
     fn least(&self) -> i64 {
         self.least[0].min(self.least[1])
+    }
+}
+
+/// Minimum growth of the delay from one packet to the next that may be a step: seconds, and mean gaps. A
+/// queue grows by less.
+const STEP: f64 = 0.01;
+const STEP_GAPS: f64 = 8.0;
+/// Minimum part of the step in each later delay, and time after which the step lasts. A queue empties
+/// meanwhile.
+const STEP_KEPT: f64 = 0.75;
+const STEP_TIME: Duration = Duration::from_secs(10);
+
+/// Detector of a lasting step of the delay: a clock jumped, a sender stalled, or the route became longer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DelayStep {
+    /// Queueing delay of the last packet.
+    last: f64,
+    /// Current step: time, minimum delay for which the step lasts, and minimum delay since.
+    step: Option<(Instant, f64, f64)>,
+}
+
+impl DelayStep {
+    /// Records a packet that seems to have waited `wait` seconds, of packets `gap` seconds apart. Returns the
+    /// height of a step that lasted.
+    pub fn record(&mut self, now: Instant, wait: f64, gap: f64) -> Option<f64> {
+        let growth = wait - core::mem::replace(&mut self.last, wait);
+        if self.step.is_none() && growth > STEP.max(STEP_GAPS * gap) {
+            self.step = Some((now, STEP_KEPT * growth, wait));
+        }
+        let (since, kept, least) = self.step.as_mut()?;
+        *least = least.min(wait);
+        let (is_over, height) = (*least < *kept, *least);
+        if !is_over && now.since(*since) < STEP_TIME {
+            return None;
+        }
+        self.step = None;
+        (!is_over).then(|| {
+            self.last -= height;
+            height
+        })
     }
 }
 
@@ -84,6 +131,8 @@ impl OneWayDelay {
 pub struct JoinLatency {
     /// Lower and upper bound of each join's latency without queueing.
     samples: VecDeque<(f64, f64)>,
+    /// Sample with the smallest upper bound.
+    tightest: Option<(f64, f64)>,
     smoothed: Option<(f64, f64)>,
     /// Minimum of a bound, in seconds.
     least: f64,
@@ -103,7 +152,7 @@ impl Default for JoinLatency {
 impl JoinLatency {
     /// Creates an estimator without samples; no bound is below `least`, in seconds.
     pub fn new(least: f64) -> Self {
-        Self { samples: VecDeque::with_capacity(SAMPLES), smoothed: None, least }
+        Self { samples: VecDeque::with_capacity(SAMPLES), tightest: None, smoothed: None, least }
     }
 
     /// Records a join answered after `latency` seconds, with a first packet that waited `queueing` seconds in
@@ -114,6 +163,8 @@ impl JoinLatency {
         }
         let most = (latency - queueing).max(self.least);
         self.samples.push_back(((most - gap).max(self.least), most));
+        self.tightest =
+            self.samples.iter().copied().reduce(|one, other| if other.1 < one.1 { other } else { one });
         // RFC 6298's gains.
         self.smoothed = Some(match self.smoothed {
             None => (latency, latency / 2.0),
@@ -127,9 +178,7 @@ impl JoinLatency {
     /// Returns `guess`, limited to the bounds of the sample with the smallest upper bound among the last 16
     /// joins, in seconds.
     pub fn floor(&self, guess: f64) -> f64 {
-        let tightest =
-            self.samples.iter().copied().reduce(|one, other| if other.1 < one.1 { other } else { one });
-        tightest.map_or(guess, |(least, most)| guess.clamp(least, most))
+        self.tightest.map_or(guess, |(least, most)| guess.clamp(least, most))
     }
 
     /// Returns the mean join latency in seconds.
@@ -280,5 +329,37 @@ mod tests {
         assert!((round_trip.mean().unwrap() - 0.11).abs() < 1e-12);
         assert!((round_trip.timeout(0.0).unwrap() - 0.34).abs() < 1e-12);
         assert!((round_trip.timeout(0.5).unwrap() - 0.61).abs() < 1e-12);
+    }
+
+    /// Heights of the steps found in 30 s of packets each 10 ms, with waits in seconds. Each step raises the
+    /// minimum delay.
+    fn steps(wait: impl Fn(f64) -> f64) -> Vec<f64> {
+        let (mut step, mut found) = (DelayStep::default(), Vec::new());
+        for i in 0..3_000_u32 {
+            let now = Instant::ZERO + Duration::from_millis(10 * u64::from(i));
+            let wait = wait(f64::from(i) / 100.0) - found.iter().sum::<f64>();
+            found.extend(step.record(now, wait, 0.01));
+        }
+        found
+    }
+
+    #[test]
+    fn a_delay_that_steps_and_stays_is_a_step() {
+        let found = steps(|second| if second < 5.0 { 0.01 } else { 0.41 });
+        assert!(found.len() == 1 && (found[0] - 0.4).abs() < 0.011, "{found:?}");
+        // A queue before and after.
+        let found = steps(|second| 0.05 * second.fract() + if second < 5.5 { 0.0 } else { 0.4 });
+        assert!(found.len() == 1 && (found[0] - 0.4).abs() < 1e-9, "{found:?}");
+    }
+
+    #[test]
+    fn a_queue_is_no_step() {
+        // A queue that grows within a second, and stays.
+        assert!(steps(|second| (second - 5.0).clamp(0.0, 0.4)).is_empty());
+        // A host that slept, and a burst that drains within 5 s.
+        assert!(steps(|second| if (5.0..5.4).contains(&second) { 5.4 - second } else { 0.0 }).is_empty());
+        assert!(steps(|second| if second < 5.0 { 0.0 } else { (1.4 - second / 5.0).max(0.0) }).is_empty());
+        // A single late packet each second.
+        assert!(steps(|second| if second.fract() < 0.005 { 0.3 } else { 0.0 }).is_empty());
     }
 }

@@ -21,15 +21,21 @@ pub(crate) struct Line {
 }
 
 impl WeightedLine {
-    /// Multiplies the earlier pairs' weights by `kept`, and adds a pair.
-    pub(crate) fn add(&mut self, kept: f64, weight: f64, x: f64, y: f64) {
-        let add = |sum: &mut f64, value: f64| *sum = *sum * kept + value;
-        add(&mut self.weight, weight);
-        add(&mut self.x, weight * x);
-        add(&mut self.y, weight * y);
-        add(&mut self.xx, weight * x * x);
-        add(&mut self.xy, weight * x * y);
-        add(&mut self.yy, weight * y * y);
+    /// Multiplies the weights of all pairs by `kept`.
+    pub(crate) fn age(&mut self, kept: f64) {
+        for sum in [&mut self.weight, &mut self.x, &mut self.y, &mut self.xx, &mut self.xy, &mut self.yy] {
+            *sum *= kept;
+        }
+    }
+
+    /// Adds a pair.
+    pub(crate) fn add(&mut self, weight: f64, x: f64, y: f64) {
+        self.weight += weight;
+        self.x += weight * x;
+        self.y += weight * y;
+        self.xx += weight * x * x;
+        self.xy += weight * x * y;
+        self.yy += weight * y * y;
     }
 
     /// Returns the line with a slope between 0 and 1; `None` if the variance of x is at most `spread` of the
@@ -70,7 +76,8 @@ mod tests {
         let mut sums = WeightedLine::default();
         for i in 0..100 {
             let x = f64::from(i % 10);
-            sums.add(0.99, 1.0, x, 3.0 + 0.5 * x);
+            sums.age(0.99);
+            sums.add(1.0, x, 3.0 + 0.5 * x);
         }
         let line = sums.rising(0.001).unwrap();
         assert!((line.slope - 0.5).abs() < 1e-9 && (line.intercept - 3.0).abs() < 1e-9, "{line:?}");
@@ -82,7 +89,7 @@ mod tests {
     #[test]
     fn even_x_gives_no_line() {
         let mut sums = WeightedLine::default();
-        (0..100).for_each(|i| sums.add(1.0, 1.0, 2.0, f64::from(i)));
+        (0..100).for_each(|i| sums.add(1.0, 2.0, f64::from(i)));
         assert_eq!((sums.rising(0.001), sums.slope(1e-6)), (None, None));
     }
 }

@@ -10,7 +10,7 @@ mod waits;
 
 pub use delay::RoundTrip;
 pub(crate) use delay::seconds;
-pub use delay::{JoinLatency, OneWayDelay};
+pub use delay::{DelayStep, JoinLatency, OneWayDelay};
 pub use holes::SequenceTracker;
 pub use holes::{Found, Holes};
 pub(crate) use line::WeightedLine;

@@ -12,7 +12,7 @@ use super::transmit_window::TransmitWindow;
 use super::words::NakWords;
 use crate::admission::AdmissionKey;
 use crate::control::{Overload, Value};
-use crate::le_sbcc::{Chain, Indication, UNPROVEN};
+use crate::le_sbcc::{Chain, Estimator, Indication, UNPROVEN};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
 use crate::pacing::{BURST, Pacer, RateCap};
 use crate::rate::Rate;
@@ -120,6 +120,8 @@ struct Spm {
     next: Instant,
     heartbeat: usize,
     last: Option<Instant>,
+    /// Whether no new data left since the last SPM.
+    is_latest: bool,
 }
 
 impl PgmSource {
@@ -141,7 +143,7 @@ impl PgmSource {
             repairs_in_a_row: 0,
             ncfs: VecDeque::new(),
             ncfs_made: 0,
-            spm: Spm { sequence: 0, next: now, heartbeat: 0, last: None },
+            spm: Spm { sequence: 0, next: now, heartbeat: 0, last: None, is_latest: false },
             roll_call: (config.roll_call && config.mode == Mode::Pgm).then(RollCall::new),
             words: None,
             began: None,
@@ -342,6 +344,11 @@ impl PgmSource {
         }
     }
 
+    /// Notes that there was nothing to send until now.
+    pub(super) fn paused(&mut self) {
+        self.is_dry = true;
+    }
+
     /// Handles a datagram from a receiver.
     pub(super) fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
         let packet = match Packet::parse(datagram.payload) {
@@ -366,12 +373,16 @@ impl PgmSource {
     }
 
     /// Handles an SPMR: a receiver hears the source, and the receiver's host knows the path to the source.
+    /// The word of an SPMR is the receiver's round-trip time in nanoseconds, or 0.
     fn spmr(&mut self, now: Instant, datagram: &Datagram<'_>, word: Option<PgmWord>) {
         if let (Some(words), Some(_)) = (&mut self.words, word) {
             words.answer(now, datagram.source);
         }
         if let (SourceControl::LeSbcc(chain), Some(began)) = (&mut self.control, self.began) {
-            chain.heard(now.since(began));
+            match word.map_or(0, |word| u64::from_be_bytes(word.word)) {
+                0 => chain.heard(now.since(began)),
+                nanos => chain.measured(now, Duration::from_nanos(nanos)),
+            }
         }
         // A single SPM answers several SPMRs; lean sources send no SPM.
         let earliest = self.spm.last.map_or(now, |last| last + SPMR_SPACING);
@@ -465,7 +476,10 @@ impl PgmSource {
         // first transmission of the packet.
         let is_under_way = slot.is_repair && now.since(slot.sent) < answer;
         let sent = if is_under_way { slot.first } else { slot.sent };
-        let behind = self.window.sent(sequence.wrapping_add(1)).filter(|slot| is_timed && !slot.is_repair);
+        // If an SPM revealed the loss, the sample is too short. The published estimator takes the sample.
+        let is_exact = self.chain().is_some_and(|chain| chain.estimator() == Estimator::Sawtooth);
+        let behind = self.window.sent(sequence.wrapping_add(1));
+        let behind = behind.filter(|slot| is_timed && !slot.is_repair && !(is_exact && slot.follows_spm));
         let noticed = behind.map(|slot| slot.sent);
         if let SourceControl::LeSbcc(chain) = &mut self.control
             && !is_answer
@@ -520,6 +534,7 @@ impl PgmSource {
             next: now + interval,
             heartbeat: self.spm.heartbeat + 1,
             last: Some(now),
+            is_latest: true,
         };
         self.counters.spms += 1;
         self.began.get_or_insert(now);
@@ -552,6 +567,7 @@ impl PgmSource {
         (slot.sent, slot.is_repair, slot.is_wanted, slot.asked) = (now, repair.is_some(), false, None);
         if repair.is_none() {
             slot.first = now;
+            slot.follows_spm = core::mem::take(&mut self.spm.is_latest);
         }
         let fragment = slot.fragment;
         let (trail, data) = (self.window.trail(), self.window.data(sequence));

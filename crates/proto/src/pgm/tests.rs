@@ -15,6 +15,7 @@ use crate::time::{Duration, Instant};
 
 mod hostile;
 mod roll_call;
+mod samples;
 
 const DELAY: Duration = Duration::from_millis(20);
 const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 255, 72, 87));
@@ -653,26 +654,6 @@ fn a_greeting_before_the_first_data_counts_and_one_of_three_is_enough() {
         let rate = bed.source.rate().as_bits();
         assert!(rate >= 8 * first, "{lost} lost: {rate} bit/s after {first}");
     }
-}
-
-/// A hole is noticed by the packet behind it: only that one's time tells the round trip, not how long the
-/// hole was.
-#[test]
-fn a_hole_gives_one_sample_of_the_round_trip() {
-    let source = PgmSource::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
-    let mut bed = Bed::new(source, 1, lossless());
-    bed.send_all(&messages(100), 1);
-    assert!(bed.source.counters().originals > 200);
-    let mut samples = |numbers: &[u32]| {
-        let count = |bed: &Bed| bed.source.chain().expect("it is under LE-SBCC").counters().samples;
-        let before = count(&bed);
-        bed.give_source(host(66), &nak(numbers[0], numbers[1..].iter().copied()));
-        count(&bed) - before
-    };
-    let row: Vec<_> = (0..100).collect();
-    assert_eq!(samples(&row[..20]), 1);
-    assert_eq!(samples(&[23, 24, 26, 21, 22]), 2, "two holes, in any order");
-    assert_eq!(samples(&row[30..93]), 0, "a full list: the hole may be longer");
 }
 
 #[test]

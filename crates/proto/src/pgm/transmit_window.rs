@@ -16,6 +16,8 @@ pub(super) struct Slot {
     /// Time of the first transmission.
     pub(super) first: Instant,
     pub(super) is_repair: bool,
+    /// Whether an SPM left between the previous packet and the first transmission.
+    pub(super) follows_spm: bool,
     /// Whether the packet waits to be retransmitted.
     pub(super) is_wanted: bool,
     /// Time of the first NAK since the last transmission.

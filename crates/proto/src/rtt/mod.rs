@@ -10,7 +10,7 @@
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use headwater_wire::rtt::Message;
+use headwater_wire::rtt::{Demand, Message};
 use rand::Rng;
 
 use crate::admission::{AdmissionKey, PrefixLimiter};
@@ -76,22 +76,32 @@ impl Answers {
         self.networks = Some(PrefixLimiter::new(key, NETWORK_BURST));
     }
 
-    /// Processes a datagram sent to the sender; anything but a question is ignored.
-    pub fn asked(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        if datagram.channel.is_some() || self.per_second == 0 {
+    /// Processes a datagram sent to the sender: answers a question, and returns a report.
+    pub fn asked(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Demand> {
+        if datagram.channel.is_some() {
+            return None;
+        }
+        match Message::parse(datagram.payload) {
+            Ok(Message::Question { nonce }) => self.question(now, datagram.source, nonce),
+            Ok(Message::Report(demand)) => return Some(demand),
+            _ => {}
+        }
+        None
+    }
+
+    fn question(&mut self, now: Instant, source: SocketAddr, nonce: u64) {
+        if self.per_second == 0 {
             return;
         }
-        let Ok(Message::Question { nonce }) = Message::parse(datagram.payload) else { return };
         self.turn(now);
         self.asked = self.asked.saturating_add(1);
         let earned = now.since(self.credited).as_secs_f64() * f64::from(self.per_second);
         self.credit = (self.credit + earned).min(f64::from(self.per_second));
         self.credited = now;
         let has_room = self.credit >= 1.0 && self.waiting.len() < WAITING_MAX;
-        let ip = datagram.source.ip();
-        if has_room && self.networks.as_mut().is_none_or(|networks| networks.admits(now, ip)) {
+        if has_room && self.networks.as_mut().is_none_or(|networks| networks.admits(now, source.ip())) {
             self.credit -= 1.0;
-            self.waiting.push_back((datagram.source, nonce));
+            self.waiting.push_back((source, nonce));
         }
     }
 

@@ -249,7 +249,7 @@ impl SenderControl for SimSender {
             at,
             cci: data.to_cci(),
             ecn: Ecn::Capable0,
-            ceiling: None,
+            levels: None,
         })
     }
 

@@ -104,6 +104,9 @@ pub struct ReceiverStats {
     pub no_part: u64,
     /// Dropped: not verified. [`Receiver::auth_counters`] has the reasons.
     pub unverified: u64,
+    /// Dropped: the content is encrypted and no group key decrypts the content, or, at a receiver with a
+    /// group key, is in the clear.
+    pub unopened: u64,
     /// Packets that wait for their authentication: each packet then moves to another counter.
     pub waiting: u64,
     /// Counters of parts.
@@ -117,7 +120,8 @@ impl ReceiverStats {
     pub fn accounted(&self) -> u64 {
         let AssemblerStats { parts, duplicates, too_late, too_long, .. } = self.parts;
         let Self { fdt_packets, signalling, malformed, foreign, bad_fdt, no_part, .. } = self;
-        let dropped = malformed + foreign + bad_fdt + no_part + self.unverified + self.waiting;
+        let dropped = malformed + foreign + bad_fdt + no_part + self.unopened;
+        let dropped = dropped + self.unverified + self.waiting;
         parts + duplicates + too_late + too_long + fdt_packets + signalling + dropped
     }
 }
@@ -180,11 +184,14 @@ impl<C: ReceiverControl> Receiver<C> {
     fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
-        match self.front.open(now, datagram) {
+        let opened = self.front.open(now, datagram);
+        self.admit_released(now);
+        match opened {
             Opened::Packet(opened) => {
-                self.admit_released(now);
-                let classified = self.front.admit(now, &opened);
+                let mut scratch = self.front.take_scratch();
+                let classified = self.front.admit(now, &opened, &mut scratch.plain);
                 self.on_classified(now, &classified);
+                self.front.put_scratch(scratch);
             }
             Opened::Unverified => {}
             Opened::Other(classified) => self.on_classified(now, &classified),
@@ -193,12 +200,12 @@ impl<C: ReceiverControl> Receiver<C> {
 
     /// Admits packets that waited for their authentication.
     fn admit_released(&mut self, now: Instant) {
-        let mut bytes = self.front.take_scratch();
-        while let Some(opened) = self.front.next_released(&mut bytes) {
-            let classified = self.front.admit(now, &opened);
+        let mut scratch = self.front.take_scratch();
+        while let Some(opened) = self.front.next_released(&mut scratch.packet) {
+            let classified = self.front.admit(now, &opened, &mut scratch.plain);
             self.on_classified(now, &classified);
         }
-        self.front.put_scratch(bytes);
+        self.front.put_scratch(scratch);
     }
 
     fn on_classified(&mut self, now: Instant, classified: &Classified<'_>) {
@@ -206,6 +213,7 @@ impl<C: ReceiverControl> Receiver<C> {
             Classified::Signalling => self.stats.signalling += 1,
             Classified::Packet(header, payload) => self.on_packet(now, header, payload),
             Classified::Malformed => self.stats.malformed += 1,
+            Classified::Unopened => self.stats.unopened += 1,
             Classified::Foreign(replaces) => {
                 self.stats.foreign += 1;
                 if let Some((tsi, source)) = *replaces {

@@ -10,6 +10,7 @@ use headwater_wire::{Fti, PayloadId};
 use super::{ENCODING, TOI};
 use crate::auth::{Signing, SigningLine};
 use crate::control::{Departure, SenderControl};
+use crate::crypt::Encryption;
 use crate::delivery::DeliverySenderConfig as SessionConfig;
 use crate::delivery::FdtTooLarge;
 use crate::delivery::sender::description::{Description, Due, expires};
@@ -104,6 +105,7 @@ pub struct Sender<C> {
     has_skipped: bool,
     events: VecDeque<SenderEvent>,
     signing: Option<Box<SigningLine>>,
+    encryption: Option<Box<Encryption>>,
     stats: SenderStats,
 }
 
@@ -147,6 +149,7 @@ impl<C: SenderControl> Sender<C> {
             has_skipped: false,
             events: VecDeque::new(),
             signing: None,
+            encryption: None,
             stats: SenderStats::default(),
         })
     }
@@ -158,6 +161,14 @@ impl<C: SenderControl> Sender<C> {
     pub fn with_signing(mut self, signing: Option<Signing>) -> Self {
         let channels = self.control.channels();
         self.signing = signing.map(|signing| Box::new(SigningLine::new(signing, channels, Duration::ZERO)));
+        self
+    }
+
+    /// Encrypts the content and the FDT ([`crate::crypt`]). Parts must leave room for
+    /// [`ENCRYPTED_BYTES`](crate::crypt::ENCRYPTED_BYTES) more in each packet. Default: in the clear.
+    #[must_use]
+    pub fn with_encryption(mut self, encryption: Option<Encryption>) -> Self {
+        self.encryption = encryption.map(Box::new);
         self
     }
 
@@ -210,7 +221,7 @@ impl<C: SenderControl> Sender<C> {
     /// Writes the packet of a departure and returns the length; 0 if the channel has nothing to send.
     fn write(&mut self, now: Instant, departure: &Departure, buffer: &mut [u8]) -> usize {
         let Self { config, control, sequencer, fdt, stats, .. } = self;
-        let layering = SentLevels::of(control.layering(), departure.ceiling);
+        let layering = SentLevels::of(control.layering(), departure.levels);
         let layering = layering.as_ref().map(|sent| sent as &dyn Layering);
         if core::mem::take(&mut self.has_skipped) {
             sequencer.skip_to(layering, departure.at);
@@ -349,6 +360,9 @@ impl<C: SenderControl> Machine for Sender<C> {
             };
             if bytes == 0 && !matches!(self.phase, Phase::Closing(_)) {
                 bytes = self.write(now, &departure, room);
+            }
+            if let Some(encryption) = self.encryption.as_mut().filter(|_| bytes > 0) {
+                bytes = encryption.seal(room, bytes).unwrap_or(0);
             }
             if let Some(line) = self.signing.as_mut().filter(|_| bytes > 0) {
                 // A packet that cannot be signed does not leave: a receiver would drop the packet.

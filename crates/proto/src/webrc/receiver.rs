@@ -2,10 +2,14 @@
 
 use std::collections::VecDeque;
 
+use headwater_wire::Cci;
+use headwater_wire::extensions::Levels;
+
 use super::{LossEstimator, equation, loss_for};
 use crate::auth::WAITING_TIME;
-use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Rules, Wishes};
+use crate::control::{self, Arrival, LevelNeed, Membership, ReceiverControl, Reception, Rules, Wishes};
 use crate::layering::clock::{Clock, Place, shifted, unshifted};
+use crate::layering::demand::{REPORT_TIME, STEP, with_room};
 use crate::layering::held::{Held, Joining};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Shape, Slot};
 use crate::machine::ChannelId;
@@ -83,8 +87,8 @@ pub struct WebrcReceiver {
     joined_base: Option<Instant>,
     wishes: Wishes,
     base: Holes,
-    /// Highest level that the sender sends, as announced last on the base channel.
-    ceiling: Option<u16>,
+    /// Levels that the sender sends, as announced last on the base channel.
+    announced: Option<Levels>,
     session: Option<Session>,
     /// `ARTT` of a session that was given up.
     artt: Option<f64>,
@@ -98,6 +102,8 @@ struct Session {
     rate_max: f64,
     /// Highest level that the sender sends.
     top: u16,
+    /// End of the time in which a report may raise the highest level.
+    waits_until: Instant,
     slot: Slot,
     /// Start of the slot, and arrival of the newest packet.
     turned: Instant,
@@ -141,7 +147,7 @@ impl WebrcReceiver {
             joined_base: None,
             wishes: Wishes::default(),
             base: Holes::default(),
-            ceiling: None,
+            announced: None,
             session: None,
             artt: None,
             reception: Reception::default(),
@@ -179,6 +185,7 @@ impl WebrcReceiver {
         let Some(holes) = held else { return };
         let found = holes.record(place.sequence);
         self.reception.lost += found.lost;
+        session.clock.record(now, place.left);
         session.count(now, found.lost);
         for channel in session.relieve(now, found.lost) {
             self.wishes.push(Membership::Leave(channel));
@@ -215,7 +222,18 @@ impl WebrcReceiver {
     fn limit(&mut self) {
         let Some(session) = self.session.as_mut() else { return };
         let highest = session.clock.channels.levels() - 1;
-        session.top = self.ceiling.map_or(highest, |ceiling| ceiling.min(highest));
+        let before = session.top;
+        session.top = self.announced.map_or(highest, |levels| highest.min(levels.ceiling.into()));
+        let follows_demand = self.announced.is_some_and(|levels| levels.demand.is_some());
+        if follows_demand && session.top < highest && session.top != before {
+            session.waits_until = session.heard + REPORT_TIME;
+        }
+        // A sender that follows demand sends the levels again after a report.
+        if follows_demand {
+            let silent = usize::from(before.min(session.top));
+            session.waves.iter_mut().skip(silent).for_each(|held| held.holes = Holes::default());
+            return;
+        }
         while session.nwc() > session.top {
             let Some(channel) = session.leave_highest() else { return };
             self.wishes.push(Membership::Leave(channel));
@@ -246,6 +264,7 @@ impl Session {
         Self {
             rate_max,
             top: channels.levels() - 1,
+            waits_until: now,
             slot: channels.slot_at(now),
             turned: now,
             heard: now,
@@ -462,7 +481,8 @@ impl Session {
 
     /// End of start-up, tests (c) and (d).
     fn check_start_up(&mut self, now: Instant) {
-        let is_top = self.nwc() >= self.top || self.next_rate() > self.rate_max;
+        let has_all = self.nwc() >= self.top && now >= self.waits_until;
+        let is_top = has_all || self.next_rate() > self.rate_max;
         let is_settled = now.since(self.first) >= self.epoch();
         // Without a wave, no wave can have fallen short of its rate.
         let has_waves = !self.waves.is_empty();
@@ -567,10 +587,18 @@ impl ReceiverControl for WebrcReceiver {
         self.wishes.push(Membership::Leave(ChannelId::BASE));
     }
 
-    fn limited(&mut self, _now: Instant, ceiling: Option<u16>) {
-        if core::mem::replace(&mut self.ceiling, ceiling) != ceiling {
+    fn limited(&mut self, _now: Instant, levels: Option<Levels>) {
+        if core::mem::replace(&mut self.announced, levels) != levels {
             self.limit();
         }
+    }
+
+    fn need(&self, now: Instant) -> Option<LevelNeed> {
+        let session = self.session.as_ref()?;
+        let (level, channels, is_starting) = (session.nwc(), &session.clock.channels, session.ssr.is_none());
+        let rate = |level: u16| channels.cumulative_rate(level, shifted(now));
+        let factor = if is_starting { STEP } else { 1.0 };
+        Some(LevelNeed { level, next: with_room(level, channels.levels() - 1, factor, rate), is_starting })
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
@@ -595,6 +623,13 @@ impl ReceiverControl for WebrcReceiver {
         if let Some(place) = place {
             self.arrive(at, place);
         }
+    }
+
+    fn is_stale(&self, now: Instant, cci: &Cci) -> bool {
+        self.session
+            .as_ref()
+            .zip(cci.webrc().ok())
+            .is_some_and(|(session, cci)| session.clock.is_stale(shifted(now), session.slot, cci))
     }
 
     fn unverified(&mut self, _now: Instant, channel: ChannelId) {

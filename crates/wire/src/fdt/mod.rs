@@ -21,6 +21,8 @@ pub use attributes::{
 pub const FDT_NAMESPACE: &str = "urn:ietf:params:xml:ns:fdt";
 /// Namespace of RFC 3926, which the `flute` crate and MBMS senders write.
 pub const FDT_NAMESPACE_2005: &str = "urn:IETF:metadata:2005:FLUTE:FDT";
+/// Namespace of 3GPP TS 26.346 for file repair: servers of the files, and entity tags.
+pub const MBMS_NAMESPACE: &str = "urn:3GPP:metadata:2012:MBMS:FLUTE:FDT";
 /// Namespace of our own attributes.
 pub const HEADWATER_NAMESPACE: &str = "urn:headwater:fdt:1";
 
@@ -35,6 +37,8 @@ pub const FOLDERS_MAX: usize = FILES_MAX;
 pub const ATTRIBUTE_LEN_MAX: usize = 8 << 10;
 /// Most block digests of one object: the number of blocks that LDPC's 12-bit block numbers can count.
 pub const BLOCK_DIGESTS_MAX: usize = 4096;
+/// Most URLs of one element; further URLs are skipped.
+pub const URLS_MAX: usize = 4;
 /// Deepest nesting of elements.
 pub const DEPTH_MAX: usize = 32;
 /// Largest permission bits: `0o7777`.
@@ -56,6 +60,14 @@ pub struct Instance {
     /// `hw:Congestion-Control`: parameters of the session's channels for receivers; `None` for one channel of
     /// any rate.
     pub control: Option<ControlAttributes>,
+    /// `hw:Next-Key`: public key (Ed25519) that will sign later sessions of the sender.
+    pub next_key: Option<[u8; 32]>,
+    /// `mbms2012:Base-URL-1`: servers of the files; at most [`URLS_MAX`]. Untrusted data: check before use.
+    pub base_urls: Vec<String>,
+    /// `hw:Repair-Offset-Time`: seconds from the end of reception to the earliest request for repair.
+    pub repair_offset: Option<u32>,
+    /// `hw:Repair-Random-Time`: seconds over which receivers spread their first requests for repair.
+    pub repair_random: Option<u32>,
     /// The files, each with a different TOI.
     pub files: Vec<File>,
     /// `hw:Folder`: names of folders that contain no file of the session, URI references; at most
@@ -82,6 +94,11 @@ pub struct File {
     pub content_md5: Option<[u8; 16]>,
     /// FEC parameters of this object.
     pub oti: OtiAttributes,
+    /// `mbms2012:Alternate-Content-Location-1`: URI references of the whole file, relative to the root's
+    /// base URLs; at most [`URLS_MAX`]. Untrusted data: check before use.
+    pub alternate_locations: Vec<String>,
+    /// `mbms2012:File-ETag`: entity tag of the whole file at its servers, quotes included.
+    pub etag: Option<String>,
     /// Our own attributes.
     pub headwater: Headwater,
 }

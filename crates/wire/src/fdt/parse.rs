@@ -18,7 +18,7 @@ use super::xml::is_xml_char;
 use super::{
     ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, ControlAttributes, DEPTH_MAX, DOCUMENT_LEN_MAX, FDT_NAMESPACE,
     FDT_NAMESPACE_2005, FILES_MAX, FOLDERS_MAX, FdtError, File, FileTime, HEADWATER_NAMESPACE, Headwater,
-    Instance, MODE_MAX, OtiAttributes, Segment, Withdrawal,
+    Instance, MBMS_NAMESPACE, MODE_MAX, OtiAttributes, Segment, URLS_MAX, Withdrawal,
 };
 use crate::lct::TOI_MAX;
 
@@ -35,7 +35,9 @@ pub(super) fn instance(document: &[u8]) -> Result<Instance, FdtError> {
             Event::Start(element) => parser.open(&reader, &element, true)?,
             Event::Empty(element) => parser.open(&reader, &element, false)?,
             // The reader refuses an end tag without a start tag.
-            Event::End(_) => parser.depth -= 1,
+            Event::End(_) => parser.close(),
+            Event::Text(text) => parser.add_text(&text)?,
+            Event::GeneralRef(name) => parser.add_reference(&name)?,
             Event::DocType(_) => return Err(FdtError::DocType),
             Event::Eof => return parser.finish(),
             _ => {}
@@ -49,6 +51,10 @@ struct Parser {
     depth: usize,
     instance: Option<Instance>,
     tois: BTreeSet<u128>,
+    /// URL element that is open: the depth of the element, and the text so far.
+    url: Option<(usize, String)>,
+    /// Whether the open element at depth 1 is a [`File`], the last of the instance.
+    is_in_file: bool,
 }
 
 impl Parser {
@@ -61,6 +67,7 @@ impl Parser {
         let (namespace, name) = reader.resolver().resolve_element(element.name());
         let is_fdt = is_fdt_namespace(&namespace);
         let is_own = namespace == ResolveResult::Bound(Namespace(HEADWATER_NAMESPACE));
+        let is_mbms = namespace == ResolveResult::Bound(Namespace(MBMS_NAMESPACE));
         match (self.depth, &mut self.instance) {
             (0, None) if is_fdt && name.as_ref() == "FDT-Instance" => {
                 self.instance = Some(root(reader, element)?);
@@ -75,6 +82,11 @@ impl Parser {
                     return Err(FdtError::DuplicateToi(file.toi));
                 }
                 instance.files.push(file);
+                self.is_in_file = has_content;
+            }
+            (1, Some(_)) if is_mbms && name.as_ref() == "Base-URL-1" => self.open_url(has_content),
+            (2, Some(_)) if is_mbms && self.is_in_file && name.as_ref() == "Alternate-Content-Location-1" => {
+                self.open_url(has_content);
             }
             (1, Some(instance)) if is_own && name.as_ref() == "Folder" => {
                 if instance.folders.len() == FOLDERS_MAX {
@@ -89,6 +101,56 @@ impl Parser {
         }
         self.depth += usize::from(has_content);
         Ok(())
+    }
+
+    fn open_url(&mut self, has_content: bool) {
+        self.url = has_content.then(|| (self.depth, String::new()));
+    }
+
+    fn close(&mut self) {
+        self.depth -= 1;
+        if let Some((_, url)) = self.url.take_if(|(depth, _)| *depth == self.depth) {
+            self.add_url(url.trim().to_owned());
+        }
+        self.is_in_file &= self.depth > 1;
+    }
+
+    /// Adds a URL to the root or to the last file.
+    fn add_url(&mut self, url: String) {
+        let Some(instance) = &mut self.instance else { return };
+        let urls = match instance.files.last_mut() {
+            Some(file) if self.is_in_file => &mut file.alternate_locations,
+            _ => &mut instance.base_urls,
+        };
+        if urls.len() < URLS_MAX && !url.is_empty() {
+            urls.push(url);
+        }
+    }
+
+    fn add_text(&mut self, text: &str) -> Result<(), FdtError> {
+        let Some((_, url)) = &mut self.url else { return Ok(()) };
+        if url.len() + text.len() > ATTRIBUTE_LEN_MAX {
+            return Err(FdtError::TooMany { what: "bytes in a URL", max: ATTRIBUTE_LEN_MAX });
+        }
+        url.push_str(text);
+        Ok(())
+    }
+
+    /// Adds a predefined entity; a URL needs no character reference.
+    fn add_reference(&mut self, name: &str) -> Result<(), FdtError> {
+        let text = match name {
+            "amp" => "&",
+            "lt" => "<",
+            "gt" => ">",
+            "quot" => "\"",
+            "apos" => "'",
+            _ if self.url.is_none() => return Ok(()),
+            _ => {
+                let reason = "a URL has an entity that is not predefined".to_owned();
+                return Err(FdtError::Xml { position: 0, reason });
+            }
+        };
+        self.add_text(text)
     }
 
     fn finish(self) -> Result<Instance, FdtError> {
@@ -109,7 +171,7 @@ fn malformed(reader: &NsReader<&[u8]>, error: &impl ToString) -> FdtError {
     FdtError::Xml { position: reader.error_position(), reason: excerpt(&error.to_string()) }
 }
 
-/// The attributes of `element` that are FLUTE's own, which have no namespace, or Headwater's.
+/// The attributes of `element` that are FLUTE's own, which have no namespace, 3GPP's, or Headwater's.
 fn attributes<'a>(
     reader: &'a NsReader<&[u8]>,
     element: &'a BytesStart<'_>,
@@ -123,6 +185,7 @@ fn attributes<'a>(
 enum KnownAttribute<'a> {
     Flute(&'a str, Value<'a>),
     Headwater(&'a str, Value<'a>),
+    Mbms(&'a str, Value<'a>),
 }
 
 fn known<'a>(reader: &NsReader<&[u8]>, attribute: Attribute<'a>) -> Option<KnownAttribute<'a>> {
@@ -133,6 +196,9 @@ fn known<'a>(reader: &NsReader<&[u8]>, attribute: Attribute<'a>) -> Option<Known
         ResolveResult::Unbound => Some(KnownAttribute::Flute(name.into_inner(), value)),
         ResolveResult::Bound(Namespace(HEADWATER_NAMESPACE)) => {
             Some(KnownAttribute::Headwater(name.into_inner(), value))
+        }
+        ResolveResult::Bound(Namespace(MBMS_NAMESPACE)) => {
+            Some(KnownAttribute::Mbms(name.into_inner(), value))
         }
         _ => None,
     }
@@ -147,7 +213,19 @@ fn root(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<Instance, 
                 instance.control = Some(value.control()?);
                 continue;
             }
-            KnownAttribute::Headwater(..) => continue,
+            KnownAttribute::Headwater("Next-Key", value) => {
+                instance.next_key = Some(value.digest()?);
+                continue;
+            }
+            KnownAttribute::Headwater("Repair-Offset-Time", value) => {
+                instance.repair_offset = Some(value.number()?);
+                continue;
+            }
+            KnownAttribute::Headwater("Repair-Random-Time", value) => {
+                instance.repair_random = Some(value.number()?);
+                continue;
+            }
+            KnownAttribute::Headwater(..) | KnownAttribute::Mbms(..) => continue,
         };
         match name {
             "Expires" => expires = Some(value.number()?),
@@ -173,6 +251,8 @@ fn file(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<File, FdtE
             KnownAttribute::Flute("Content-Encoding", value) => file.content_encoding = Some(value.string()?),
             KnownAttribute::Flute("Content-MD5", value) => file.content_md5 = Some(value.md5()?),
             KnownAttribute::Flute(name, value) => oti_attribute(&mut file.oti, name, &value)?,
+            KnownAttribute::Mbms("File-ETag", value) => file.etag = Some(value.string()?),
+            KnownAttribute::Mbms(..) => {}
             KnownAttribute::Headwater(name, value) => {
                 headwater_attribute(&mut file.headwater, &mut segment, name, &value)?;
             }

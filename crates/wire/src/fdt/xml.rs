@@ -4,13 +4,22 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use super::attributes::{ENCODING_ID, INSTANCE_ID, MAX_BLOCK, MAX_SYMBOLS, SCHEME_SPECIFIC, SYMBOL_SIZE};
-use super::{FDT_NAMESPACE, File, HEADWATER_NAMESPACE, Headwater, Instance, OtiAttributes, Withdrawal};
+use super::{
+    FDT_NAMESPACE, File, HEADWATER_NAMESPACE, Headwater, Instance, MBMS_NAMESPACE, OtiAttributes, Withdrawal,
+};
 
 pub(super) fn instance(instance: &Instance) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<FDT-Instance");
     attribute(&mut out, "xmlns", FDT_NAMESPACE);
     let has_own = instance.files.iter().any(|file| file.headwater != Headwater::default());
-    if has_own || instance.control.is_some() || !instance.folders.is_empty() {
+    let root_has_own = instance.control.is_some()
+        || instance.next_key.is_some()
+        || instance.repair_offset.is_some()
+        || instance.repair_random.is_some();
+    if has_mbms(instance) {
+        attribute(&mut out, "xmlns:mbms2012", MBMS_NAMESPACE);
+    }
+    if has_own || root_has_own || !instance.folders.is_empty() {
         attribute(&mut out, "xmlns:hw", HEADWATER_NAMESPACE);
     }
     attribute(&mut out, "Expires", &instance.expires.to_string());
@@ -23,12 +32,25 @@ pub(super) fn instance(instance: &Instance) -> String {
         "hw:Congestion-Control",
         instance.control.as_ref().map(ToString::to_string).as_deref(),
     );
+    optional(&mut out, "hw:Next-Key", instance.next_key.map(hex).as_deref());
+    optional_number(&mut out, "hw:Repair-Offset-Time", instance.repair_offset.map(u64::from));
+    optional_number(&mut out, "hw:Repair-Random-Time", instance.repair_random.map(u64::from));
     out.push_str(">\n");
     instance.files.iter().for_each(|entry| file(&mut out, entry));
     // After the files, where RFC 6726's schema has room for elements of other namespaces.
     instance.folders.iter().for_each(|location| folder(&mut out, location));
+    instance.base_urls.iter().for_each(|url| {
+        out.push_str("  ");
+        element(&mut out, "mbms2012:Base-URL-1", url);
+        out.push('\n');
+    });
     out.push_str("</FDT-Instance>\n");
     out
+}
+
+fn has_mbms(instance: &Instance) -> bool {
+    let is_repaired = |file: &File| file.etag.is_some() || !file.alternate_locations.is_empty();
+    !instance.base_urls.is_empty() || instance.files.iter().any(is_repaired)
 }
 
 fn file(out: &mut String, file: &File) {
@@ -42,7 +64,26 @@ fn file(out: &mut String, file: &File) {
     optional(out, "Content-MD5", file.content_md5.map(|md5| BASE64_STANDARD.encode(md5)).as_deref());
     oti(out, &file.oti);
     headwater(out, &file.headwater);
-    out.push_str("/>\n");
+    optional(out, "mbms2012:File-ETag", file.etag.as_deref());
+    if file.alternate_locations.is_empty() {
+        return out.push_str("/>\n");
+    }
+    out.push('>');
+    let locations = &file.alternate_locations;
+    locations.iter().for_each(|url| element(out, "mbms2012:Alternate-Content-Location-1", url));
+    out.push_str("</File>\n");
+}
+
+fn element(out: &mut String, name: &str, text: &str) {
+    write_tag(out, "<", name);
+    text.chars().for_each(|char| escaped(out, char));
+    write_tag(out, "</", name);
+}
+
+fn write_tag(out: &mut String, opening: &str, name: &str) {
+    out.push_str(opening);
+    out.push_str(name);
+    out.push('>');
 }
 
 fn folder(out: &mut String, location: &str) {
@@ -129,6 +170,6 @@ pub(super) fn is_xml_char(char: char) -> bool {
     matches!(char, '\t' | '\n' | '\r' | ' '..='\u{FFFD}' | '\u{10000}'..)
 }
 
-fn hex(digest: [u8; 32]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+fn hex(bytes: [u8; 32]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,9 +1,11 @@
 //! ALC packets as values, against packets written by hand and by the `flute` crate.
 use crate::hex::hex;
 use headwater_wire::alc::{self, AlcError, Repr};
+use headwater_wire::crypt::Crypt;
 use headwater_wire::extensions::{
-    ContentEncoding, ExtensionError, Extensions, FdtExtension, Levels, Seq, Time,
+    ContentEncoding, DemandEcho, ExtensionError, Extensions, FdtExtension, Levels, Seq, Time,
 };
+use headwater_wire::rtt::LossClass;
 use headwater_wire::{Cci, EncodingId, Fti, PayloadId};
 
 fn emit(repr: &Repr) -> Result<Vec<u8>, AlcError> {
@@ -59,15 +61,22 @@ fn m2c_packet_parses_to_its_value_and_symbols() {
 /// The packet of above with EXT_LEVELS, ceiling 9, in place of EXT_SEQ. Other implementations skip the word,
 /// whose type is in the range of one.
 const LEVELS: &str = "10 10 04 06  2A 03 0102  1234 0007  E0 00 09 00  01 000203";
+/// The same in round 13 of reports, open, with level 7 reported, and 10 to 20 % lost there.
+const DEMAND: &str = "10 10 04 06  2A 03 0102  1234 0007  E0 DB 09 07  01 000203";
 
 #[test]
 fn ceiling_both_ways() {
-    let extensions = Extensions { levels: Some(Levels { ceiling: 9 }), ..Extensions::default() };
-    let repr = Repr { extensions, ..m2c() };
-    assert_eq!(emit(&repr).unwrap(), hex(LEVELS));
-    assert_eq!(alc::parse(&hex(LEVELS)).unwrap(), (repr, &[][..]));
-    // Reserved bits are not read.
-    let reserved = hex("10 10 04 06  2A 03 0102  1234 0007  E0 FF 09 FF  01 000203");
+    let demand = DemandEcho { round: 13, is_open: true, level: 7, loss: LossClass::of(0.1) };
+    for (demand, digits) in [(None, LEVELS), (Some(demand), DEMAND)] {
+        let levels = Some(Levels { ceiling: 9, demand });
+        let repr = Repr { extensions: Extensions { levels, ..Extensions::default() }, ..m2c() };
+        assert_eq!(emit(&repr).unwrap(), hex(digits));
+        assert_eq!(alc::parse(&hex(digits)).unwrap(), (repr, &[][..]));
+    }
+    // In round 0 there is no echo; reserved bits are not read.
+    let levels = Some(Levels { ceiling: 9, demand: None });
+    let repr = Repr { extensions: Extensions { levels, ..Extensions::default() }, ..m2c() };
+    let reserved = hex("10 10 04 06  2A 03 0102  1234 0007  E0 0F 09 FF  01 000203");
     assert_eq!(alc::parse(&reserved).unwrap(), (repr, &[][..]));
 }
 
@@ -217,7 +226,9 @@ fn values_that_no_header_holds_are_refused() {
 fn extensions_that_cannot_be_written_are_refused() {
     let emit_with = |extensions| emit(&Repr { extensions, ..plain() }).unwrap_err();
     let auth = Extensions { auth: true, ..Extensions::default() };
-    assert_eq!(emit_with(auth), ExtensionError::Auth.into());
+    assert_eq!(emit_with(auth), ExtensionError::Inserted.into());
+    let crypt = Some(Crypt { epoch: 1, salt: 2, number: 3 });
+    assert_eq!(emit_with(Extensions { crypt, ..Extensions::default() }), ExtensionError::Inserted.into());
     let fdt = Some(FdtExtension { version: 2, instance_id: 1 << 20 });
     let error = ExtensionError::Fdt { version: 2, instance_id: 1 << 20 };
     assert_eq!(emit_with(Extensions { fdt, ..Extensions::default() }), error.into());

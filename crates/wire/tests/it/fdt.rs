@@ -68,6 +68,21 @@ fn ours() -> (Instance, &'static str) {
 }
 
 #[test]
+fn the_next_key_is_an_attribute_of_the_root() {
+    let root = |key: &str| {
+        let xml =
+            format!(r#"<FDT-Instance xmlns:hw="urn:headwater:fdt:1" Expires="9" hw:Next-Key="{key}"/>"#);
+        parse(&xml).map(|instance| instance.next_key)
+    };
+    assert_eq!(root(&"0A".repeat(32)), Ok(Some([10; 32])));
+    assert!(root(&"0a".repeat(31)).is_err() && root("key").is_err());
+    let instance = Instance { expires: 9, next_key: Some([10; 32]), ..Instance::default() };
+    let xml = instance.to_xml();
+    assert!(xml.contains(&format!(r#" hw:Next-Key="{}""#, "0a".repeat(32))), "{xml}");
+    assert_eq!(parse(&xml), Ok(instance));
+}
+
+#[test]
 fn a_congestion_control_is_told_by_the_root() {
     let control = "m2c packet-bytes=1424 base-rate=120000";
     let root = |control: &str| {
@@ -389,4 +404,61 @@ fn characters_that_xml_cannot_hold_are_replaced() {
     let instance = Instance { files: vec![file], ..Instance::default() };
     let parsed = parse(&instance.to_xml()).unwrap();
     assert_eq!(parsed.files[0].content_location, "a\u{FFFD}b\tc\nd\re");
+}
+
+#[test]
+fn servers_for_repair_are_elements_of_3gpp() {
+    let file = File {
+        toi: 1,
+        content_location: "a".into(),
+        alternate_locations: vec!["x/a?b&c".into()],
+        etag: Some("\"t\"".into()),
+        ..File::default()
+    };
+    let instance = Instance {
+        expires: 9,
+        base_urls: vec!["http://h/f/".into(), "http://[2001:db8::1]:7280/".into()],
+        repair_offset: Some(3),
+        repair_random: Some(10),
+        files: vec![file],
+        ..Instance::default()
+    };
+    let xml = r#"<?xml version="1.0" encoding="UTF-8"?>
+<FDT-Instance xmlns="urn:ietf:params:xml:ns:fdt" xmlns:mbms2012="urn:3GPP:metadata:2012:MBMS:FLUTE:FDT" xmlns:hw="urn:headwater:fdt:1" Expires="9" hw:Repair-Offset-Time="3" hw:Repair-Random-Time="10">
+  <File TOI="1" Content-Location="a" mbms2012:File-ETag="&quot;t&quot;"><mbms2012:Alternate-Content-Location-1>x/a?b&amp;c</mbms2012:Alternate-Content-Location-1></File>
+  <mbms2012:Base-URL-1>http://h/f/</mbms2012:Base-URL-1>
+  <mbms2012:Base-URL-1>http://[2001:db8::1]:7280/</mbms2012:Base-URL-1>
+</FDT-Instance>
+"#;
+    assert_eq!(instance.to_xml(), xml);
+    assert_eq!(parse(xml).unwrap(), instance);
+}
+
+#[test]
+fn urls_of_other_places_and_beyond_the_bounds_are_skipped_or_refused() {
+    let root = |content: &str| {
+        parse(&format!(
+            r#"<FDT-Instance xmlns:m="urn:3GPP:metadata:2012:MBMS:FLUTE:FDT" xmlns:o="urn:o" Expires="9">{content}</FDT-Instance>"#
+        ))
+    };
+    let url = |url: &str| format!("<m:Base-URL-1>{url}</m:Base-URL-1>");
+    let many = root(&url("http://h/").repeat(9)).unwrap();
+    assert_eq!(many.base_urls, vec!["http://h/"; headwater_wire::fdt::URLS_MAX]);
+    for other in [
+        "<o:Base-URL-1>http://h/</o:Base-URL-1>",
+        "<Base-URL-1>http://h/</Base-URL-1>",
+        "<o:x><m:Base-URL-1>http://h/</m:Base-URL-1></o:x>",
+        "<m:Base-URL-1/>",
+        "<m:Base-URL-1> </m:Base-URL-1>",
+        r#"<File TOI="1" Content-Location="a"/><m:Alternate-Content-Location-1>x</m:Alternate-Content-Location-1>"#,
+    ] {
+        let instance = root(other).unwrap();
+        assert!(instance.base_urls.is_empty(), "{other}");
+        assert!(instance.files.iter().all(|file| file.alternate_locations.is_empty()), "{other}");
+    }
+    assert!(root(&url(&"x".repeat(ATTRIBUTE_LEN_MAX))).is_ok());
+    assert!(root(&url(&"x".repeat(ATTRIBUTE_LEN_MAX + 1))).is_err());
+    assert!(root(&url("http://&evil;/")).is_err());
+    let nested = root(&url(" http://<o:x>a</o:x>h/ ")).unwrap();
+    assert_eq!(nested.base_urls, ["http://ah/"], "text of an unknown element counts as the URL's");
 }

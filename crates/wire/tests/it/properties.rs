@@ -1,10 +1,13 @@
 //! What is written is what is read, for any value; and no bytes make the parsers panic.
 use headwater_wire::alc::{self, Repr};
-use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension, Levels, Seq, Time};
+use headwater_wire::extensions::{
+    ContentEncoding, DemandEcho, Extensions, FdtExtension, Levels, Members, Seq, Time,
+};
 use headwater_wire::fdt::{
     ControlAttributes, File, FileTime, Headwater, Instance, OtiAttributes, Segment, Withdrawal,
 };
 use headwater_wire::fti::Ldpc;
+use headwater_wire::rtt::LossClass;
 use headwater_wire::{Cci, EncodingId, Fti, PayloadId, lct};
 use proptest::collection::vec;
 use proptest::option::of;
@@ -86,16 +89,29 @@ prop_compose! {
         fdt in of((0..16u8, 0..1u32 << 20)),
         content_encoding in of(any::<u8>()),
         seq in of(any::<(u16, u32)>()),
-        levels in of(any::<u8>()),
+        levels in of((any::<u8>(), of((1..=DemandEcho::ROUND_MAX, any::<bool>(), any::<u8>(), any::<u8>())))),
+        members in of((0..=Members::NO_PROGRESS, any::<bool>(), any::<u64>())),
     ) -> Extensions {
         Extensions {
             auth: false,
+            crypt: None,
             time,
             fti,
             fdt: fdt.map(|(version, instance_id)| FdtExtension { version, instance_id }),
             content_encoding: content_encoding.map(ContentEncoding::from),
             seq: seq.map(|(buffer, offset)| Seq { buffer, offset }),
-            levels: levels.map(|ceiling| Levels { ceiling }),
+            levels: levels.map(|(ceiling, echo)| Levels {
+                ceiling,
+                demand: echo.map(|(round, is_open, level, code)| {
+                    let loss = LossClass::from_code(code);
+                    DemandEcho { round, is_open, level, loss }
+                }),
+            }),
+            members: members.map(|(exponent, is_awaiting, count)| Members {
+                exponent,
+                is_awaiting,
+                count: Members::rounded(count),
+            }),
         }
     }
 }
@@ -156,6 +172,11 @@ fn withdrawal() -> impl Strategy<Value = Withdrawal> {
     prop_oneof![Just(Withdrawal::Changed), Just(Withdrawal::Unreadable), Just(Withdrawal::Other)]
 }
 
+/// URLs hold no white space.
+fn urls() -> impl Strategy<Value = Vec<String>> {
+    vec("[!-~é]{1,20}", 0..4)
+}
+
 prop_compose! {
     fn file()(
         toi in 1..1u128 << 112,
@@ -168,6 +189,7 @@ prop_compose! {
         (segment, mode) in (of(segment()), of(0..=0o7777u32)),
         modified in of((any::<i64>(), 0..1_000_000_000u32)),
         (digests_follow, withdrawn) in (any::<bool>(), of(withdrawal())),
+        (alternate_locations, etag) in (urls(), of(text())),
     ) -> File {
         let modified = modified.and_then(|(seconds, nanoseconds)| FileTime::new(seconds, nanoseconds));
         let headwater =
@@ -181,6 +203,8 @@ prop_compose! {
             content_encoding,
             content_md5,
             oti,
+            alternate_locations,
+            etag,
             headwater,
         }
     }
@@ -201,15 +225,29 @@ prop_compose! {
     fn instance()(
         (expires, complete) in any::<(u32, bool)>(),
         (content_type, content_encoding) in (of(text()), of(text())),
-        (oti, control) in (oti(), of(control())),
+        (oti, control, next_key) in (oti(), of(control()), of(any::<[u8; 32]>())),
         mut files in vec(file(), 0..5),
         folders in vec(text(), 0..3),
+        (base_urls, repair_offset, repair_random) in (urls(), of(any::<u32>()), of(any::<u32>())),
     ) -> Instance {
         for (number, file) in (1..).zip(&mut files) {
             // Distinct, and of any size.
             file.toi = file.toi >> 8 << 8 | number;
         }
-        Instance { expires, complete, content_type, content_encoding, oti, control, files, folders }
+        Instance {
+            expires,
+            complete,
+            content_type,
+            content_encoding,
+            oti,
+            control,
+            next_key,
+            base_urls,
+            repair_offset,
+            repair_random,
+            files,
+            folders,
+        }
     }
 }
 
@@ -246,7 +284,7 @@ proptest! {
         let mut datagram = vec![0x10 | flags & 0xF, flags, hdr_len, codepoint];
         datagram.extend(rest);
         if let Ok((mut repr, _)) = alc::parse(&datagram) {
-            repr.extensions.auth = false;
+            (repr.extensions.auth, repr.extensions.crypt) = (false, None);
             let mut buffer = vec![0; repr.buffer_len()];
             repr.emit(&mut buffer).unwrap();
             prop_assert_eq!(alc::parse(&buffer).unwrap().0, repr);

@@ -10,7 +10,7 @@
 //!
 //! Baseline for comparison with LE-SBCC. Packets are PGM's (ODATA, NAK, ACK, with PGMCC's options:
 //! [`headwater_wire::pgm`]) and carry zeros; there are no repairs. Departures from the draft:
-//! `docs/errata/baselines.md`.
+//! `lab/baselines/errata.md`.
 //!
 //! Reports are trusted within bounds. Acknowledgements count once for each sent packet, from the acker alone.
 //! An acker that claims a bad path, or keeps silent, lowers the rate to one packet in

@@ -12,7 +12,7 @@
 //! Baseline for comparison with Rainbow. The congestion control information is
 //! [`RlcCci`](headwater_wire::cci::RlcCci), which does not signal bursts: receivers recognise bursts by
 //! packet numbers. Choices where the paper is open, and departures from the paper:
-//! `docs/errata/baselines.md`.
+//! `lab/baselines/errata.md`.
 
 mod receiver;
 mod sender;

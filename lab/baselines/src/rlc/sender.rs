@@ -61,7 +61,7 @@ impl SenderControl for RlcSender {
             at: self.0.at(),
             cci: cci.into(),
             ecn,
-            ceiling: None,
+            levels: None,
         })
     }
 

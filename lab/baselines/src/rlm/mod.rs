@@ -8,7 +8,7 @@
 //!
 //! Behaviour and constants are those of ns-2's implementation. In ns-2, receivers announce joins on a
 //! separate group. Here, groups are source-specific, so receivers announce joins to the sender, which
-//! forwards the announcements to all receivers: `docs/errata/baselines.md`. Anybody who can write to the
+//! forwards the announcements to all receivers: `lab/baselines/errata.md`. Anybody who can write to the
 //! sender can therefore hold receivers back for the longest join timer, like anybody who can write to the
 //! group in RLM.
 
@@ -160,7 +160,7 @@ impl SenderControl for RlmSender {
             at: self.turns.at(),
             cci: cci(level, self.sequences[usize::from(level)], None),
             ecn: Ecn::NotCapable,
-            ceiling: None,
+            levels: None,
         })
     }
 

@@ -6,7 +6,7 @@
 //! | [`TfmccReceiver`] | loss events, round-trip time by echoes, fair rate by the equation, feedback timer |
 //!
 //! Baseline for comparison with LE-SBCC: packets carry only zeros. Wire format: [`TfmccMessage`]. Departures
-//! from the RFC: `docs/errata/baselines.md`.
+//! from the RFC: `lab/baselines/errata.md`.
 //!
 //! Reports are trusted within bounds. The rate never falls below one packet in [`FLOOR_PERIOD`]; a receiver
 //! that claims a low rate is indistinguishable from a receiver behind a bad path. Per round trip of the CLR,

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Measures the default control on this machine's kernel, row by row, and judges each row by a goal.
+"""Measures M2C's control on this machine's kernel, row by row, and judges each row by a goal.
 
 The network of a row is one of `headwater-lab testbed up`: a token bucket in the kernel with a queue in packets, and the
 wire in user space for delay, random loss, CoDel and policers. source-1 sends a session to sink-1; source-2 sends a TCP
 or a second session to sink-2. Shares are of the bytes that reach the two sinks.
 
-usage: rows.py [--rows NAME,..] [--list] [--repeats N] [--jobs N] [--csv FILE] [--headwater PROGRAM] [--lab PROGRAM]
+usage: rows.py [--rows NAME,..] [--list] [--rules RULES,..] [--repeats N] [--seconds N] [--jobs N] [--csv FILE]
+               [--headwater PROGRAM] [--lab PROGRAM]
 
 Linux, root. A row needs an algorithm or a queue that the kernel may lack: the row is then skipped, and the skip is
 reported. A row that was measured while the processors were idle for less than a fifth of the time, or with a late wire,
-is marked as not valid and not judged. Appends a line of CSV per run, and prints the summary of all lines of the file.
+is marked as not valid and not judged. Time of programs at a lower priority (nice) counts as idle. Appends a line of CSV per run, and prints the summary of all lines of the file.
 """
 
 import argparse
@@ -32,7 +33,8 @@ WARM_UP_SECONDS, SECONDS = 15, 45
 FILE_PATIENCE_SECONDS = 150
 STEP_SECONDS = (20, 50, 85)  # down, up, end
 TTL = 8
-COLUMNS = ("kernel", "row", "repeat", "measure", "value", "goal", "met", "idle", "late_p99_ms", "valid")
+COLUMNS = ("kernel", "row", "rules", "repeat", "measure", "value", "goal", "met", "idle", "late_p99_ms",
+           "valid")
 
 
 def row(rate, queue=25, rtt=0.2, **more):
@@ -115,7 +117,8 @@ def main():
         writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
         if is_new:
             writer.writeheader()
-        cells = [(name, repeat) for repeat in range(arguments.repeats) for name in names]
+        rules = arguments.rules.split(",")
+        cells = [(name, which, repeat) for repeat in range(arguments.repeats) for name in names for which in rules]
         for lines in pool.map(lambda cell: attempt(arguments, *cell), cells):
             writer.writerows(lines)
             out.flush()
@@ -127,7 +130,9 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", help="names, with commas; default all")
     parser.add_argument("--list", action="store_true", help="print the names of all rows")
+    parser.add_argument("--rules", default="revised", help="rules of the receivers, with commas: revised, published")
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--seconds", type=int, default=SECONDS, help="time that is measured, after the warm-up")
     parser.add_argument("--jobs", type=int, default=1, help="rows side by side: only rows of 10 Mb/s and less")
     parser.add_argument("--csv", type=Path, default=Path("control-kernel.csv"))
     parser.add_argument("--headwater", type=Path, default=Path("target/release/headwater"))
@@ -155,15 +160,15 @@ def is_skipped(name):
     return missing is not None
 
 
-def attempt(arguments, name, repeat):
+def attempt(arguments, name, rules, repeat):
     try:
-        return measure(arguments, name, repeat)
+        return measure(arguments, name, rules, repeat)
     except (RuntimeError, OSError) as error:
-        print(f"FAILED {name}: {error}", file=sys.stderr)
+        print(f"FAILED {name}, {rules}: {error}", file=sys.stderr)
         return []
 
 
-def measure(arguments, name, repeat):
+def measure(arguments, name, rules, repeat):
     """One row once: a line of CSV per measure."""
     wanted = ROWS[name]
     queue = wanted.get("kind", f"packets = {wanted['queue']}")
@@ -174,7 +179,7 @@ def measure(arguments, name, repeat):
         plan.write_text(PLAN.format(name=Path(folder).name, rate=wanted["rate"], delay=delay, queue=queue, loss=loss))
         with NETWORKS:
             bed = run(arguments.lab, "testbed", "up", plan, "--routing", "bridge").split()[0]
-        row_run = RowRun(arguments, bed, wanted, Path(folder))
+        row_run = RowRun(arguments, bed, {**wanted, "rules": rules}, Path(folder))
         try:
             cpu = processors()
             values = row_run.measure()
@@ -184,14 +189,15 @@ def measure(arguments, name, repeat):
             with NETWORKS:
                 down = run(arguments.lab, "testbed", "down", bed)
     late = re.search(r"p99 ([\d.]+) ms", down)
-    idle = round((spent[3] + spent[4]) / max(1, sum(spent)), 2)
+    idle = round((spent[1] + spent[3] + spent[4]) / max(1, sum(spent)), 2)
     is_valid = idle >= IDLE_LEAST and (late is None or float(late[1]) <= 1)
     lines = []
     for measure, value in values.items():
         low, high = wanted["goals"].get(measure, (None, None))
         met = "" if low is None or not is_valid else "yes" if low <= value <= high else "no"
         lines.append({
-            "kernel": platform.release(), "row": name, "repeat": repeat, "measure": measure, "value": round(value, 4),
+            "kernel": platform.release(), "row": name, "rules": rules, "repeat": repeat, "measure": measure,
+            "value": round(value, 4),
             "goal": "" if low is None else f"{low:.3g} to {high:.3g}", "met": met, "idle": idle,
             "late_p99_ms": late[1] if late else "", "valid": "yes" if is_valid else "no",
         })
@@ -207,7 +213,8 @@ class RowRun:
     """A row under way on its network."""
 
     def __init__(self, arguments, bed, wanted, folder):
-        self.headwater, self.bed, self.wanted, self.folder = arguments.headwater, bed, wanted, folder
+        self.headwater, self.seconds = arguments.headwater, arguments.seconds
+        self.bed, self.wanted, self.folder = bed, wanted, folder
         self.rate = bits(wanted["rate"])
         self.programs, self.ends = [], []
         if "qdisc" in wanted:
@@ -234,7 +241,7 @@ class RowRun:
             if "size" in self.wanted:
                 out.write(Path("/dev/urandom").open("rb").read(self.wanted["size"]))
             else:
-                out.truncate(round(self.rate / 8 * 400))
+                out.truncate(round(self.rate / 8 * 150))
         address = json.loads(run("ip", "-n", f"{self.bed}-source-{number}", "-j", "-4", "address", "show", "eth0"))
         address = address[0]["addr_info"][0]["local"]
         group = ("--interface", "eth0", "--group", f"232.7.28.{number}:7287")
@@ -242,6 +249,7 @@ class RowRun:
         self.start(f"source-{number}", f"send-{number}", self.headwater, "send", *options, *group, file)
         time.sleep(2)
         options = ("--json", "--quiet", "--source", address, "--out", self.folder / f"in-{number}")
+        options += ("--rules", self.wanted["rules"])
         return self.start(f"sink-{number}", f"receive-{number}", self.headwater, "receive", *options, *group)
 
     def tcp(self, number, control):
@@ -280,7 +288,7 @@ class RowRun:
     def measure_steady(self):
         time.sleep(WARM_UP_SECONDS)
         before, queue = self.counters(), []
-        while time.monotonic() < before["at"] + SECONDS:
+        while time.monotonic() < before["at"] + self.seconds:
             time.sleep(0.5)
             queue.append(self.counters()["qlen"])
         after = self.counters()
@@ -338,22 +346,29 @@ class RowRun:
 
 
 def summary(lines):
-    """Means over the valid runs of each row and measure."""
-    groups = {}
+    """Means over the valid runs of each row and measure, for each set of rules."""
+    groups, rules = {}, []
     for line in lines:
-        groups.setdefault((line["row"], line["measure"]), []).append(line)
-    text = ["| row | measure | mean | runs | goal | met |", "|---|---|---|---|---|---|"]
-    means = {}
+        groups.setdefault((line["row"], line["measure"]), {}).setdefault(line["rules"], []).append(line)
+        if line["rules"] not in rules:
+            rules.append(line["rules"])
+    text = [f"| row | measure | {' | '.join(rules)} | goal |", "|---" * (len(rules) + 3) + "|"]
     for (name, measure), group in groups.items():
-        valid = [float(line["value"]) for line in group if line["valid"] == "yes"]
         bounds = ROWS.get(name, {"goals": {}})["goals"].get(measure)
-        mean = sum(valid) / len(valid) if valid else None
-        means[name, measure] = mean
-        met = "" if bounds is None or mean is None else "yes" if bounds[0] <= mean <= bounds[1] else "**no**"
-        shown = "not valid: the machine was busy" if mean is None else f"{mean:.3g}"
+        cells = [mean_of(group.get(which, []), bounds) for which in rules]
         goal = "" if bounds is None else f"{bounds[0]:.3g} to {bounds[1]:.3g}"
-        text.append(f"| {name} | {measure} | {shown} | {len(valid)} of {len(group)} | {goal} | {met} |")
+        text.append(f"| {name} | {measure} | {' | '.join(cells)} | {goal} |")
     return "\n".join(text)
+
+
+def mean_of(lines, bounds):
+    """Mean of the valid runs, and how many of how many, where some are not valid; bold where the goal is missed."""
+    valid = [float(line["value"]) for line in lines if line["valid"] == "yes"]
+    if not valid:
+        return "not valid: the machine was busy" if lines else ""
+    mean = sum(valid) / len(valid)
+    shown = f"{mean:.3g}" if bounds is None or bounds[0] <= mean <= bounds[1] else f"**{mean:.3g}**"
+    return shown if len(valid) == len(lines) else f"{shown} ({len(valid)} of {len(lines)})"
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ pub struct PlanControl {
     pub(crate) cci_bytes: u16,
     /// Whether receivers' reports are a flow of their own, which routers may merge.
     pub(crate) has_reports: bool,
+    /// Whether the schedule of the layers depends on no receiver.
+    pub(crate) is_layered: bool,
     sender: MakeSender,
     receiver: MakeReceiver,
 }
@@ -40,6 +42,7 @@ const BASELINE: PlanControl = PlanControl {
     limits: &[],
     cci_bytes: 4,
     has_reports: false,
+    is_layered: false,
     sender: fixed_sender,
     receiver: fixed_receiver,
 };
@@ -48,6 +51,11 @@ const BASELINE: PlanControl = PlanControl {
 type MakeSender = fn(&Parameters, Instant) -> Result<ChosenSender, String>;
 /// Constructor of the receiving end, with a seed of its own.
 type MakeReceiver = fn(&Parameters, &Limits, Seed) -> Result<ChosenReceiver, String>;
+
+/// Maximum number of groups of a session of M2C or WEBRC.
+pub(super) const GROUPS_MAX: u16 = 256;
+/// Default time for which a channel rests, as in RFC 3738.
+const SILENCE: Duration = Duration::from_secs(300);
 
 /// Shapes of dynamic channels by their words in plans.
 pub(super) const SHAPES: [(&str, Shape); 2] =
@@ -60,22 +68,26 @@ pub(crate) const LIMITS: &[&str] = &["cap", "rtt-hint", "rules", "cycle"];
 const CONTROLS: &[PlanControl] = &[
     entry(&controls::FIXED),
     PlanControl {
-        own_keys: &["shape"],
+        own_keys: &["shape", "groups", "silence"],
         limits: &["cap", "rtt-hint", "rules"],
         sender: dynamic_sender,
         receiver: m2c_receiver,
+        is_layered: true,
         ..entry(&controls::M2C)
     },
     PlanControl {
+        own_keys: &["groups", "silence"],
         limits: &["cap", "rules"],
         sender: webrc_sender,
         receiver: webrc_receiver,
+        is_layered: true,
         ..entry(&controls::WEBRC)
     },
     PlanControl {
         limits: &["cap", "rules"],
         sender: flid_dl_sender,
         receiver: flid_dl_receiver,
+        is_layered: true,
         ..entry(&controls::FLID_DL)
     },
     PlanControl {
@@ -202,6 +214,10 @@ pub struct Parameters {
     pub channels_per_slot: Option<u16>,
     /// Slots for which a channel rests.
     pub quiescent_slots: Option<u16>,
+    /// Number of groups that the channels of M2C or WEBRC are fitted to, if any.
+    pub groups: Option<u16>,
+    /// Time for which a channel rests at least, if the channels are fitted.
+    pub silence: Option<Duration>,
     /// Shape of the rates.
     pub shape: Option<Shape>,
     /// Whether the newest wave fills the total up to the maximum rate.
@@ -332,7 +348,7 @@ fn fixed_receiver(_: &Parameters, _: &Limits, _: Seed) -> Result<ChosenReceiver,
     Ok(Box::new(fixed::FixedReceiver::new()))
 }
 
-fn dynamic(parameters: &Parameters) -> DynamicConfig {
+fn dynamic(parameters: &Parameters) -> Result<DynamicConfig, String> {
     let config = match parameters.shape {
         None | Some(Shape::Geometric) => DynamicConfig::fine(parameters.packet_bytes, parameters.max_rate),
         Some(shape) => DynamicConfig::new(parameters.packet_bytes, parameters.max_rate).with_shape(shape),
@@ -344,11 +360,16 @@ fn dynamic(parameters: &Parameters) -> DynamicConfig {
         parameters.channels_per_slot.map_or(config, |channels| config.with_channels_per_slot(channels));
     let config = parameters.quiescent_slots.map_or(config, |slots| config.with_quiescent_slots(slots));
     let config = parameters.staggered.map_or(config, |staggered| config.with_stagger(staggered));
-    config.with_constant_rate(parameters.constant_rate)
+    let config = config.with_constant_rate(parameters.constant_rate);
+    if parameters.groups.is_none() && parameters.silence.is_none() {
+        return Ok(config);
+    }
+    let groups = parameters.groups.unwrap_or(GROUPS_MAX);
+    config.fit(groups, parameters.silence.unwrap_or(SILENCE)).map_err(|error| error.to_string())
 }
 
 fn dynamic_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
-    let channels = DynamicChannels::new(dynamic(parameters), start).map_err(|error| error.to_string())?;
+    let channels = DynamicChannels::new(dynamic(parameters)?, start).map_err(|error| error.to_string())?;
     Ok(Box::new(DynamicSender::new(channels)))
 }
 
@@ -356,7 +377,7 @@ fn m2c_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<Cho
     let config = m2c::ReceiverConfig::new().with_rules(limits.rules.unwrap_or_default());
     let config = limits.max_rate.map_or(config, |rate| config.with_max_rate(rate));
     let config = limits.rtt_hint.map_or(config, |rtt| config.with_rtt_hint(rtt));
-    let receiver = m2c::Receiver::new(dynamic(parameters), config).map_err(|error| error.to_string())?;
+    let receiver = m2c::Receiver::new(dynamic(parameters)?, config).map_err(|error| error.to_string())?;
     Ok(Box::new(receiver))
 }
 
@@ -371,7 +392,7 @@ fn webrc_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender,
 fn webrc_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
     let config = webrc::WebrcReceiverConfig::new().with_rules(limits.rules.unwrap_or_default());
     let config = limits.max_rate.map_or(config, |rate| config.with_max_rate(rate));
-    let receiver = webrc::WebrcReceiver::new(dynamic(&of_webrc(parameters)), config)
+    let receiver = webrc::WebrcReceiver::new(dynamic(&of_webrc(parameters))?, config)
         .map_err(|error| error.to_string())?;
     Ok(Box::new(receiver))
 }

@@ -198,10 +198,22 @@ impl Bed {
 
     /// An M2C session with one receiver; both begin at moments of their own.
     pub fn m2c(&mut self, name: &str, max_kbps: u64, config: m2c::ReceiverConfig) -> (FlowId, AgentId) {
+        self.m2c_on(name, layers(max_kbps), config)
+    }
+
+    /// The same on these layers.
+    pub fn m2c_on(
+        &mut self,
+        name: &str,
+        layers: DynamicConfig,
+        config: m2c::ReceiverConfig,
+    ) -> (FlowId, AgentId) {
         let phase = self.moment(name);
-        let sent = self.m2c_session(name, max_kbps, phase);
+        let channels = DynamicChannels::new(layers, Instant::ZERO + phase).expect("sound");
+        let sent = self.session(name, DynamicSender::new(channels), phase);
         let start = phase + self.moment(&format!("{name}/receiver"));
-        (sent.flow, self.receiver(name, sent, None, start, receiver(max_kbps, config)))
+        let receiver = m2c::Receiver::new(layers, config).expect("sound");
+        (sent.flow, self.receiver(name, sent, None, start, receiver))
     }
 }
 

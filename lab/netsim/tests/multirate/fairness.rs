@@ -6,7 +6,7 @@ use headwater_netsim::tcp::{Data, Variant};
 use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{Seed, m2c};
 
-use super::bed::{Bed, M2c, Place, at, mean, ms, rates};
+use super::bed::{Bed, M2c, Place, at, layers, mean, ms, rates};
 
 /// Ratio of M2C to one TCP.
 fn ratio(seed: u64, place: Place, config: m2c::ReceiverConfig) -> f64 {
@@ -27,6 +27,25 @@ fn m2c_shares_with_one_tcp() {
             ratio / (1.0 + ratio)
         });
         assert!((0.40..=0.60).contains(&share), "M2C takes {share:.3} of {kbps} kbit/s");
+    }
+}
+
+/// Coarse levels of a session up to 16 Mbit/s: a receiver waits longer for a level, and keeps a level longer.
+#[test]
+fn few_groups_share_with_one_tcp() {
+    for (groups, silence, bounds) in [(16, 300, 0.36..=0.64), (32, 300, 0.38..=0.62), (16, 30, 0.38..=0.62)] {
+        let share = mean(3, |seed| {
+            let mut bed = Bed::new(seed, Place::new(4_000));
+            let start = bed.moment("tcp");
+            let fit = layers(16_000).fit(groups, ms(1_000 * silence)).expect("enough groups");
+            let session = bed.m2c_on("m2c", fit, m2c::ReceiverConfig::new()).0;
+            let flows = [session, bed.tcp("tcp", start)];
+            let mut run = bed.network.build(Seed(seed), 0).expect("sound");
+            let found = rates(&mut run, &flows, 100, 400);
+            assert!(found[0] + found[1] > 3_800_000.0, "{found:?} bit/s are used");
+            found[0] / (found[0] + found[1])
+        });
+        assert!(bounds.contains(&share), "M2C takes {share:.3} on {groups} groups");
     }
 }
 

@@ -120,6 +120,26 @@ fn each_stage_has_its_switch() {
 }
 
 #[test]
+fn estimators_and_modules_have_their_words() {
+    // 25 ms each way, and up to 50 ms of back-off.
+    let waiting = spoilt(FLOW, "back-off = \"0s\"", "back-off = \"50ms\"");
+    let round_trip = |words: &str| {
+        let outcome = outcome(&spoilt(&waiting, "packets = 3000", &format!("packets = 1500\n{words}")));
+        let counted = main_flow(&outcome).1;
+        assert!(counted.count("reductions") > 0, "{words}");
+        (counted.number("srtt").unwrap(), counted.number("sigma").unwrap())
+    };
+    for words in ["module = \"sqrt\"", "module = \"iiad\"\nestimator = \"published\""] {
+        let (srtt, _) = round_trip(words);
+        assert!((0.06..0.1).contains(&srtt), "{words}: {srtt}");
+    }
+    let (srtt, sigma) = round_trip("estimator = \"sawtooth\"");
+    // The least sample has little back-off, but the next packet reveals the loss.
+    let full = srtt + 2.0 * sigma;
+    assert!((0.05..0.07).contains(&full) && srtt >= 0.75 * full - 1e-9, "{srtt} {sigma}");
+}
+
+#[test]
 fn routers_send_on_the_first_nak_for_each_packet() {
     let none = spoilt(FLOW, "packets = 3000", "packets = 3000\nrepairs = false");
     let naks = |aggregate: &str| {

@@ -93,6 +93,33 @@ fn criteria_add_up_to_the_bytes_on_the_link() {
     }
 }
 
+/// Returns the outcome of an unsigned and a signed session to one receiver, with symbols of equal length.
+fn unsigned_and_signed(text: &str) -> [Outcome; 2] {
+    let text = text.replace("symbol-bytes = 1448", "symbol-bytes = 1344");
+    [&text, &spoilt(&text, "1344", "1344\nsigning = true")].map(|text| outcome(text))
+}
+
+#[test]
+fn a_signed_session_costs_its_bytes() {
+    for control in ["m2c", "webrc", "flid-dl", "fixed"] {
+        let text =
+            SESSION.replace("[\"near\", \"far\"]", "\"near\"").replace("1M", "8M").replace("2MB", "8MB");
+        let text = text.replace("\"m2c\"", &format!("\"{control}\"")).replace("4M", "7M");
+        let text = match control {
+            "m2c" | "webrc" => text,
+            "flid-dl" => text.replace("12k\"\nquiescent-slots = 10", "120k\""),
+            _ => text.replace("base-rate = \"12k\"\nquiescent-slots = 10\n", ""),
+        };
+        let outcomes = unsigned_and_signed(&text);
+        let times = outcomes.each_ref().map(|outcome| outcome.flows[0].members[0].completion.unwrap());
+        let net = outcomes.each_ref().map(|outcome| outcome.flows[0].criteria.unwrap().net);
+        println!("{control}: {times:?} s, {net:?}");
+        // At most a signature of 92 bytes in each packet of 1344.
+        assert!(net[1] > net[0] && net[1] < net[0] + 0.075, "{control}: {net:?}");
+        assert!(times[1] < 1.15 * times[0] + 0.5, "{control}: {times:?}");
+    }
+}
+
 #[test]
 fn ldpc_without_content_is_whole_when_a_decoder_has_it() {
     for code in ["ldpc-triangle", "ldpc-staircase"] {

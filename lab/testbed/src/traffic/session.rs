@@ -107,6 +107,10 @@ impl SessionFlow {
             let base = parameters.base_rate.map(|rate| rate.as_bits().to_string());
             options.extend(base.into_iter().flat_map(|rate| ["--base-rate".into(), rate]));
         }
+        if entry.network == Network::Groups {
+            // Plans repeat papers, whose senders send all levels.
+            options.extend(["--demand".into(), "off".into()]);
+        }
         // An endless session needs no code.
         options.extend(["--fec".into(), planned.file.map_or("none", |file| file.code.name()).into()]);
         options.extend(["--symbol-size".into(), planned.symbol_bytes.to_string()]);
@@ -195,7 +199,8 @@ impl SessionFlow {
         words.extend(self.sends_to(site));
         words.extend(self.options.iter().cloned());
         if !is_messages {
-            words.extend(["--temp-dir".into(), site.bed.folder.display().to_string()]);
+            // Plans describe the sizes of unsigned packets.
+            words.extend(["--no-sign".into(), "--temp-dir".into(), site.bed.folder.display().to_string()]);
             words.push(content::file(site, self.number).display().to_string());
         }
         let name = format!("{}-send", self.flow.name);
@@ -219,6 +224,9 @@ impl SessionFlow {
         words.extend(if is_messages { vec!["pgm".to_owned()] } else { Vec::new() });
         words.extend(["receive", "--json", "--quiet"].map(str::to_owned));
         words.extend(self.hears_from(site));
+        if !is_messages {
+            words.push("--unsigned".into());
+        }
         words.push("--out".into());
         if is_messages {
             words.push("/dev/null".into());

@@ -34,9 +34,10 @@ impl Link {
     }
 }
 
-/// Returns the share of packets lost on the link and the effective share, over `packets` at 1000 packets a
+/// Returns the share of packets lost on the link and the effective share, over `packets` at `rate` packets a
 /// second. A receiver joins each `join` packets.
-fn amplification(packets: u64, share: f64, burst: f64, join: Option<u64>) -> (f64, f64) {
+fn amplification(packets: u64, rate: u64, share: f64, burst: f64, join: Option<u64>) -> (f64, f64) {
+    let interval = Duration::from_nanos(1_000_000_000 / rate);
     let (mut source, mut link) = (source(), Link::new(share, burst));
     let mut front = front();
     let (mut lost, mut arrived, mut verified, mut released_last) = (0_u32, 0_u64, 0_u64, None);
@@ -54,7 +55,7 @@ fn amplification(packets: u64, share: f64, burst: f64, join: Option<u64>) -> (f6
             continue;
         }
         arrived += 1;
-        let verdict = front.on_packet(at(index), BASE, &datagram);
+        let verdict = front.on_packet(Instant::ZERO + interval.saturating_mul(index), BASE, &datagram);
         while let Some(released) = front.poll_released() {
             let number = symbol(released.bytes);
             assert!(number > released_last, "in order");
@@ -75,7 +76,7 @@ fn amplification(packets: u64, share: f64, burst: f64, join: Option<u64>) -> (f6
 fn effective_loss_is_at_most_1_05_of_the_link() {
     for burst in [1.0, 5.0, 20.0] {
         for share in [0.01, 0.05, 0.1, 0.2] {
-            let (lost, effective) = amplification(200_000, share, burst, None);
+            let (lost, effective) = amplification(200_000, 1_000, share, burst, None);
             println!("loss {share} in bursts of {burst}: {:.4}", effective / lost);
             assert!(effective <= 1.05 * lost, "{share} in bursts of {burst}: {effective} of {lost}");
         }
@@ -83,8 +84,42 @@ fn effective_loss_is_at_most_1_05_of_the_link() {
 }
 
 #[test]
+fn a_receiver_that_joins_before_manifests_end_loses_nothing() {
+    for joined in 60..=120 {
+        let (mut source, mut front) = (source(), front());
+        for index in 0..200 {
+            if index == 100 {
+                source.end.set_listed(BASE, false).unwrap();
+            }
+            let datagram = source.send();
+            if index >= joined {
+                front.on_packet(at(index), BASE, &datagram);
+                while front.poll_released().is_some() {}
+            }
+        }
+        front.on_timeout(at(2_000));
+        let counters = front.counters();
+        assert_eq!(counters.verified, 200 - joined, "joined at {joined}: {counters:?}");
+    }
+}
+
+/// Packets a second of a channel: the lowest rate of a listed channel, and rates of fast sessions.
+const RATES: [u64; 4] = [64, 100, 1_000, 10_000];
+
+#[test]
+fn effective_loss_is_the_same_at_each_rate() {
+    for rate in RATES {
+        let (lost, effective) = amplification(100_000, rate, 0.2, 5.0, None);
+        println!("loss 0.2 in bursts of 5 at {rate} packets/s: {:.4}", effective / lost);
+        assert!(effective <= 1.05 * lost, "{rate} packets/s: {effective} of {lost}");
+    }
+}
+
+#[test]
 fn joins_cost_next_to_nothing() {
-    let (lost, effective) = amplification(100_000, 0.01, 1.0, Some(500));
-    println!("joins: {:.4}", effective / lost);
-    assert!(effective <= 1.05 * lost, "{effective} of {lost}");
+    for rate in RATES {
+        let (lost, effective) = amplification(100_000, rate, 0.01, 1.0, Some(500));
+        println!("joins at {rate} packets/s: {:.4}", effective / lost);
+        assert!(effective <= 1.05 * lost, "{rate} packets/s: {effective} of {lost}");
+    }
 }

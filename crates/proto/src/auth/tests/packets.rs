@@ -6,7 +6,7 @@ use headwater_wire::lct;
 use super::*;
 use crate::auth::pass::{CHAIN, PassChain, Reference};
 
-fn auth(datagram: &[u8]) -> Option<Authentication> {
+pub(super) fn auth(datagram: &[u8]) -> Option<Authentication> {
     Authentication::find(&lct::Packet::new_checked(datagram).unwrap()).unwrap().map(|(auth, _)| auth)
 }
 
@@ -97,6 +97,27 @@ fn one_signature_serves_a_tree() {
 }
 
 #[test]
+fn on_request_a_tree_takes_one_check() {
+    let config = signing().with_request(true);
+    let mut source = Source::new(config, StandIn(KEY), false);
+    let mut front = front_of(VerifyingConfig::new(vec![KEY], 1).with_request(true));
+    let mut trees = Vec::new();
+    for _ in 0..2 {
+        (0..16).for_each(|_| source.plan());
+        source.end.sign_tree(BASE).unwrap();
+        trees.push((0..16).map(|_| source.send_planned()).collect::<Vec<_>>());
+    }
+    // A relay repeats packets, and a packet with the number of another tree proves nothing.
+    for datagram in trees.iter().flatten().chain(&trees[0]) {
+        assert_eq!(front.on_packet(at(0), BASE, datagram), AuthVerdict::Verified);
+    }
+    assert_eq!(front.checks(), 2);
+    let mut forged = trees[0][3].clone();
+    *forged.last_mut().unwrap() ^= 1;
+    assert_eq!(front.on_packet(at(1), BASE, &forged), AuthVerdict::Rejected(Rejection::Forged));
+}
+
+#[test]
 fn a_packet_of_one_channel_is_not_accepted_on_another_one() {
     let mut source = Source::new(signing(), StandIn(KEY), false);
     let mut front = front_of(VerifyingConfig::new(vec![KEY], 2));
@@ -112,7 +133,8 @@ fn other_keys_and_earlier_sessions_are_refused() {
     let verdict = |config: SigningConfig, key: PublicKey, front: &mut VerifyingFront<StandIn>| {
         front.on_packet(at(0), BASE, &Source::new(config, StandIn(key), false).send())
     };
-    let mut front = front_of(VerifyingConfig::new(vec![[8; 32], KEY], 1).with_started_min(STARTED));
+    let config = VerifyingConfig::new(vec![[8; 32], KEY], 1).with_started_min(&KEY, STARTED);
+    let mut front = front_of(config.clone());
     let earlier = SigningConfig::new(TSI, STARTED - 1, 1, [3; 32]);
     assert_eq!(verdict(signing(), [7; 32], &mut front), AuthVerdict::Rejected(Rejection::Untrusted));
     assert_eq!(verdict(earlier.clone(), KEY, &mut front), AuthVerdict::Rejected(Rejection::Replayed));
@@ -121,6 +143,62 @@ fn other_keys_and_earlier_sessions_are_refused() {
     assert_eq!(verdict(earlier, KEY, &mut front), AuthVerdict::Rejected(Rejection::Replayed));
     let later = SigningConfig::new(TSI, STARTED + 1, 1, [3; 32]);
     assert_eq!(verdict(later, KEY, &mut front), AuthVerdict::Rejected(Rejection::Foreign));
+    // The earliest start is that of one key.
+    let earlier = SigningConfig::new(TSI, STARTED - 1, 1, [3; 32]);
+    assert_eq!(verdict(earlier, [8; 32], &mut front_of(config)), AuthVerdict::Verified);
+}
+
+#[test]
+fn only_a_later_session_of_the_sender_replaces_a_silent_one() {
+    let foreign = |tsi, started, key| {
+        let config = SigningConfig::new(tsi, started, 1, [3; 32]);
+        let mut source = Source { tsi, ..Source::new(config, StandIn(key), false) };
+        source.send()
+    };
+    let mut unsigned = source();
+    unsigned.tsi = 8;
+    let unsigned = std::iter::repeat_with(|| unsigned.send()).find(|datagram| auth(datagram).is_none());
+    let unsigned = unsigned.unwrap();
+    let mut stranger = foreign(8, STARTED + 1, KEY);
+    *stranger.last_mut().unwrap() ^= 1;
+    let (foreign_now, successor) = (Rejection::Foreign, Rejection::Successor);
+    let mut front = front();
+    front.on_packet(at(0), BASE, &foreign(TSI, STARTED, KEY));
+    let cases = [
+        (&unsigned, foreign_now),
+        (&foreign(8, STARTED + 1, [8; 32]), foreign_now),
+        (&stranger, Rejection::Forged),
+        (&foreign(8, STARTED - 1, KEY), Rejection::Replayed),
+        (&foreign(8, STARTED + 1, KEY), successor),
+        // Such a session exists: each of its packets tells.
+        (&unsigned, successor),
+    ];
+    for (datagram, reason) in cases {
+        assert_eq!(front.on_packet(at(6_000), BASE, datagram), AuthVerdict::Rejected(reason));
+    }
+    let mut front = self::front();
+    front.on_packet(at(0), BASE, &foreign(TSI, STARTED, KEY));
+    for (datagram, _) in cases {
+        assert_eq!(front.on_packet(at(4_000), BASE, datagram), AuthVerdict::Rejected(foreign_now));
+    }
+}
+
+#[test]
+fn an_unsigned_session_is_known_by_its_first_packets() {
+    let config = VerifyingConfig::new(Vec::new(), 1).with_first_key(true).with_unsigned(true);
+    let mut source = source();
+    let mut front = front_of(config);
+    while source.symbols < 60 {
+        source.send();
+    }
+    let is_unsigned = |datagram: &Vec<u8>| auth(datagram).is_none();
+    let unsigned = std::iter::repeat_with(|| source.send()).filter(is_unsigned);
+    // 1000 packets in 20 ms.
+    for (index, datagram) in unsigned.take(1_000).enumerate() {
+        front.on_packet(at(index as u64 / 50), BASE, &datagram);
+    }
+    while front.poll_released().is_some() {}
+    assert_eq!(front.counters(), AuthCounters { unsigned: 1_000, ..AuthCounters::default() });
 }
 
 #[test]

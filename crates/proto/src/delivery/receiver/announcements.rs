@@ -10,6 +10,7 @@ use super::{DeliveryReceiver, ReceiverEvent, SessionEvent};
 use crate::control::ReceiverControl;
 use crate::delivery::fdt::FdtOutcome;
 use crate::delivery::name::RelativePath;
+use crate::delivery::repair::RepairServers;
 use crate::delivery::store::{Description, HeldBlock, ObjectIndex, Store};
 use crate::time::Instant;
 
@@ -28,7 +29,10 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 self.stats.last_progress = now;
                 // While only the preface of a long FDT has arrived, the kept FDT still helps.
                 self.may_recall &= !instance.complete;
+                self.front.announce_next_key(instance.next_key);
                 self.keep(instance_id, &instance, xml);
+                // A recalled FDT names no servers: another sender may have signed the FDT.
+                self.repair_servers = RepairServers::of(&instance).or(self.repair_servers.take());
                 self.on_instance(now, &instance);
             }
             FdtOutcome::Bad => self.stats.dropped.bad_fdt += 1,
@@ -124,6 +128,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             if let Err(refusal) = announced {
                 self.refuse(entry, refusal.to_string());
             } else if let Some(&Announced::Object(object)) = self.catalogue.look_up(entry.toi) {
+                self.catalogue.learn_location(object, entry);
                 self.learn(object, &entry.headwater);
             }
         }

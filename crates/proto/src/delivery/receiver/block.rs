@@ -35,6 +35,8 @@ pub struct BlockState {
     strikes: u8,
     /// Whether some symbols come from an earlier session and have not been verified.
     is_resumed: bool,
+    /// Source symbols of a repair server; empty without any.
+    repaired: Box<[u64]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +110,7 @@ impl BlockState {
             phase: Phase::Receiving,
             strikes: 0,
             is_resumed: false,
+            repaired: Box::default(),
         }
     }
 
@@ -126,7 +129,36 @@ impl BlockState {
 
     /// Memory of the state, in bytes.
     pub fn bytes(&self) -> usize {
-        Self::bytes_of_new(self.symbols) + self.repair_esis.bytes()
+        Self::bytes_of_new(self.symbols) + self.repair_esis.bytes() + 8 * self.repaired.len()
+    }
+
+    /// Additional memory for a source symbol of a repair server, in bytes.
+    pub fn bytes_for_repaired(&self) -> usize {
+        if self.repaired.is_empty() { 8 * words(self.symbols) } else { 0 }
+    }
+
+    /// Adds a source symbol of a repair server.
+    pub fn add_repaired(&mut self, esi: u32) {
+        if self.repaired.is_empty() {
+            self.repaired = vec![0; words(self.symbols)].into_boxed_slice();
+        }
+        self.repaired[(esi / 64) as usize] |= 1 << (esi % 64);
+        self.add_source(esi);
+    }
+
+    /// Whether the block holds symbols of a repair server.
+    pub fn has_repaired(&self) -> bool {
+        !self.repaired.is_empty()
+    }
+
+    /// Returns the source symbols that are not held, in ascending order.
+    pub fn missing_source(&self) -> Vec<u32> {
+        (0..self.symbols).filter(|esi| !self.holds(*esi)).collect()
+    }
+
+    /// Number of symbols until the next attempt to decode.
+    pub fn symbols_wanted(&self) -> u32 {
+        self.needed.saturating_sub(self.count()).max(1)
     }
 
     /// Additional memory for a repair symbol, in bytes.
@@ -210,8 +242,7 @@ impl BlockState {
     pub fn start_finishing(&mut self) -> (Vec<u32>, u32) {
         self.phase = Phase::Finishing;
         self.tried = self.count();
-        let missing = (0..self.symbols).filter(|esi| !self.holds(*esi)).collect();
-        (missing, self.repairs)
+        (self.missing_source(), self.repairs)
     }
 
     /// Records that the symbols did not determine the block: `more` symbols are needed in addition to the
@@ -237,13 +268,21 @@ impl BlockState {
     /// Drops symbols of a block that does not match the announced digest or cannot be decoded, since a symbol
     /// is corrupt. If a source symbol is missing, the first strike drops only the repair symbols; otherwise
     /// all symbols are dropped. A block with symbols of an earlier session drops all symbols at once, without
-    /// a strike: the disk may have lost data. Returns the number of symbols dropped and of bytes released.
+    /// a strike: the disk may have lost data. A block with symbols of a repair server drops those and the
+    /// repair symbols, without a strike. Returns the number of symbols dropped and of bytes released.
     pub fn mismatched(&mut self) -> (u32, usize) {
         let (symbols, bytes) = (self.count(), self.bytes());
         self.repairs = 0;
         self.repair_esis = EsiSet::default();
         self.phase = Phase::Receiving;
         self.needed = self.first_try;
+        if self.has_repaired() {
+            for (source, repaired) in self.source.iter_mut().zip(core::mem::take(&mut self.repaired)) {
+                self.source_count -= (*source & repaired).count_ones();
+                *source &= !repaired;
+            }
+            return (symbols - self.count(), bytes - self.bytes());
+        }
         let is_resumed = core::mem::take(&mut self.is_resumed);
         if is_resumed || self.strikes > 0 || self.source_count == self.symbols {
             self.source.fill(0);
@@ -349,23 +388,30 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 block.add_source(id.esi);
                 let is_ready = block.is_ready();
                 let written = self.store.write_source(index, id.sbn, id.esi, payload);
-                self.put(now, (index, id.sbn), written, is_ready);
+                self.stats.useful += 1;
+                self.count_symbol(now, (index, id.sbn), written, is_ready);
             }
             Worth::Needed if self.room.take((index, id.sbn), block.bytes_for_repair(id.esi)) => {
                 let repair = block.add_repair(id.esi);
                 let is_ready = block.is_ready();
                 let written = self.store.write_repair(index, id.sbn, repair, payload);
-                self.put(now, (index, id.sbn), written, is_ready);
+                self.stats.useful += 1;
+                self.count_symbol(now, (index, id.sbn), written, is_ready);
             }
             Worth::Needed => self.stats.dropped.no_room += 1,
         }
     }
 
     /// Counts a needed symbol that was handed to the store, and queues the block if ready.
-    fn put(&mut self, now: Instant, block: BlockId, written: Result<(), StoreError>, is_ready: bool) {
+    pub(super) fn count_symbol(
+        &mut self,
+        now: Instant,
+        block: BlockId,
+        written: Result<(), StoreError>,
+        is_ready: bool,
+    ) {
         let file = self.catalogue.objects[block.0.0].file;
         self.catalogue.files[file.0].symbols_held += 1;
-        self.stats.useful += 1;
         self.stats.last_progress = now;
         match written {
             Err(error) => self.fail(error),

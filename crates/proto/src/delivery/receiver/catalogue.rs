@@ -14,6 +14,7 @@ use crate::delivery::name::RelativePath;
 use crate::delivery::object::{Codecs, partition_of};
 use crate::delivery::object::{Digest, ShortDigest};
 use crate::delivery::plan::OBJECTS_MAX;
+use crate::delivery::repair::FileLocation;
 use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, StoreError};
 
 /// Memory of a block for the duration of the session, in bytes: the state, the digest, and the announced
@@ -78,6 +79,8 @@ pub struct FileState {
     /// packets wait.
     pub is_compared: bool,
     pub outcome: Option<FileOutcome>,
+    /// Place at repair servers.
+    pub location: FileLocation,
 }
 
 impl FileState {
@@ -369,6 +372,7 @@ impl Catalogue {
         self.places += count;
         let file = FileIndex(self.files.len());
         self.files.push(FileState {
+            location: FileLocation::of(entry, &path),
             spec: FileSpec {
                 path,
                 bytes: segment.file_length,
@@ -421,6 +425,14 @@ impl Catalogue {
         file.spec.digest = file.spec.digest.or(news);
         file.digest_follows &= news.is_none();
         (before, news)
+    }
+
+    /// Adds the entity tag of a file, which is known as late as the digest.
+    pub fn learn_location(&mut self, object: ObjectIndex, entry: &File) {
+        let file = &mut self.files[self.objects[object.0].file.0];
+        if file.location.etag.is_none() && entry.etag.is_some() {
+            file.location.etag = FileLocation::of(entry, &file.spec.path).etag;
+        }
     }
 
     /// Releases the memory of an object just admitted because the store cannot hold the file.

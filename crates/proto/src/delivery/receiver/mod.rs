@@ -5,8 +5,11 @@ mod block;
 mod catalogue;
 mod finishing;
 mod pending;
+mod repair;
 mod report;
+mod roster;
 
+use core::net::SocketAddr;
 use std::collections::{BTreeSet, VecDeque};
 
 use headwater_wire::fdt::ControlAttributes;
@@ -14,8 +17,10 @@ use headwater_wire::fdt::ControlAttributes;
 use self::catalogue::{Catalogue, FileOutcome};
 use self::pending::Pending;
 use self::pending::{BlockId, Room};
+use self::roster::SessionReporter;
 use super::fdt::FdtReceiver;
 use super::front::{Classified, Front, Opened, SessionEvent, Wanted, front_views, wanted_setters};
+use super::repair::RepairServers;
 use super::store::{FileIndex, Store};
 use crate::control::ReceiverControl;
 use crate::machine::{Datagram, Input, Machine, Output};
@@ -23,6 +28,7 @@ use crate::time::Instant;
 
 pub(in crate::delivery) use self::catalogue::CODED_BLOCK_BYTES_MAX;
 pub use self::catalogue::STRIP_WIDTH_MIN;
+pub use self::repair::{MissingRange, RepairFile, RepairPosition, RepairStats};
 pub use self::report::{Drops, FileProgress, ReceiverEvent, ReceiverStats};
 
 /// Default memory for packets of objects that the FDT has not described, in bytes.
@@ -98,6 +104,11 @@ pub struct DeliveryReceiver<C, S> {
     complete: bool,
     ended: bool,
     stats: ReceiverStats,
+    /// Servers of the files, of the newest instance that names any.
+    repair_servers: Option<RepairServers>,
+    repair_stats: RepairStats,
+    awaits_repair: bool,
+    reporter: Option<Box<SessionReporter>>,
 }
 
 impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
@@ -125,6 +136,10 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             complete: false,
             ended: false,
             stats: ReceiverStats { last_progress: now, ..ReceiverStats::default() },
+            repair_servers: None,
+            repair_stats: RepairStats::default(),
+            awaits_repair: false,
+            reporter: None,
         }
     }
 
@@ -186,31 +201,44 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
-        match self.front.open(now, datagram) {
+        if self.on_reply(now, datagram) {
+            self.stats.signalling += 1;
+            return;
+        }
+        let opened = self.front.open(now, datagram);
+        self.admit_released(now);
+        match opened {
             Opened::Packet(opened) => {
-                self.admit_released(now);
-                let classified = self.front.admit(now, &opened);
-                self.on_classified(now, opened.bytes(), &classified);
+                let mut scratch = self.front.take_scratch();
+                let classified = self.front.admit(now, &opened, &mut scratch.plain);
+                self.on_classified(now, opened.source_and_bytes(), &classified);
+                self.front.put_scratch(scratch);
             }
             Opened::Unverified => {}
-            Opened::Other(classified) => self.on_classified(now, 0, &classified),
+            Opened::Other(classified) => self.on_classified(now, (datagram.source, 0), &classified),
         }
     }
 
     /// Admits packets that waited for their authentication.
     fn admit_released(&mut self, now: Instant) {
-        let mut bytes = self.front.take_scratch();
-        while let Some(opened) = self.front.next_released(&mut bytes) {
-            let classified = self.front.admit(now, &opened);
-            self.on_classified(now, opened.bytes(), &classified);
+        let mut scratch = self.front.take_scratch();
+        while let Some(opened) = self.front.next_released(&mut scratch.packet) {
+            let classified = self.front.admit(now, &opened, &mut scratch.plain);
+            self.on_classified(now, opened.source_and_bytes(), &classified);
         }
-        self.front.put_scratch(bytes);
+        self.front.put_scratch(scratch);
     }
 
-    /// Handles a datagram of `bytes` of UDP payload.
-    fn on_classified(&mut self, now: Instant, bytes: u64, classified: &Classified<'_>) {
+    /// Handles a datagram from `source` of `bytes` of UDP payload.
+    fn on_classified(
+        &mut self,
+        now: Instant,
+        (source, bytes): (SocketAddr, u64),
+        classified: &Classified<'_>,
+    ) {
         match classified {
             Classified::Packet(header, payload) => {
+                self.on_members(now, source, header.extensions.members);
                 self.stats.longest = self.stats.longest.max(bytes);
                 match (header.toi, header.payload_id) {
                     (Some(0), Some(id)) => self.on_fdt(now, header, id, payload),
@@ -220,6 +248,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             }
             Classified::Signalling => self.stats.signalling += 1,
             Classified::Malformed => self.stats.dropped.malformed += 1,
+            Classified::Unopened => self.stats.dropped.unopened += 1,
             Classified::Foreign(replaces) => {
                 self.stats.dropped.foreign += 1;
                 if let Some((tsi, source)) = *replaces
@@ -262,7 +291,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
 
     /// Returns the time at which a closed session ends unless another packet arrives.
     fn close_deadline(&self) -> Option<Instant> {
-        self.front.listening.close_deadline().filter(|_| !self.ended && self.jobs == 0)
+        self.front.listening.close_deadline().filter(|_| !self.ended && self.jobs == 0 && !self.awaits_repair)
     }
 
     fn end(&mut self, event: ReceiverEvent) {
@@ -285,7 +314,8 @@ impl<C: ReceiverControl, S: Store> Machine for DeliveryReceiver<C, S> {
                 }
             }
             Input::Datagram(datagram) if !self.ended => self.on_datagram(now, &datagram),
-            Input::Datagram(_) | Input::Routed(..) => {}
+            Input::Datagram(datagram) => _ = self.on_reply(now, &datagram),
+            Input::Routed(..) => {}
         }
         while (is_timeout || self.jobs > 0)
             && let Some(report) = self.store.poll_report()
@@ -296,10 +326,12 @@ impl<C: ReceiverControl, S: Store> Machine for DeliveryReceiver<C, S> {
     }
 
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<ReceiverEvent>> {
-        self.front.poll_output(now, buffer)
+        let output = self.front.poll_output(now, buffer);
+        output.or_else(|| self.poll_report(now, buffer).map(Output::Transmit))
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.close_deadline().into_iter().chain(self.front.poll_timeout()).min()
+        let reports = self.report_timeout();
+        self.close_deadline().into_iter().chain(self.front.poll_timeout()).chain(reports).min()
     }
 }

@@ -48,6 +48,11 @@ pub enum ReceiverEvent {
         /// The file.
         file: FileIndex,
     },
+    /// A block did not match its digest with symbols of a repair server, and drops those symbols.
+    RepairMismatch {
+        /// The file.
+        file: FileIndex,
+    },
     /// Every file of the session is completed or given up.
     SessionCompleted {
         /// Number of refused entries of the FDT; all entries beyond
@@ -160,6 +165,9 @@ pub struct Drops {
     pub untrusted: u64,
     /// Packet whose signature was not checked, because too many checks were due.
     pub over_budget: u64,
+    /// Packet whose content is encrypted and no group key decrypts, or, at a receiver with a group key, is in
+    /// the clear.
+    pub unopened: u64,
 }
 
 impl Drops {
@@ -170,13 +178,14 @@ impl Drops {
     }
 
     /// Returns all counters with the names used in logs.
-    pub fn by_reason(&self) -> [(&'static str, u64); 12] {
+    pub fn by_reason(&self) -> [(&'static str, u64); 13] {
         [
             ("forged", self.forged),
             ("unlisted", self.unlisted),
             ("replayed", self.replayed),
             ("untrusted", self.untrusted),
             ("over_budget", self.over_budget),
+            ("unopened", self.unopened),
             ("malformed", self.malformed),
             ("foreign", self.foreign),
             ("bad_fdt", self.bad_fdt),

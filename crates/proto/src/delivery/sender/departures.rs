@@ -1,6 +1,6 @@
 //! Departures of a sender: packets by the control's schedule, signed or not.
 
-use super::header::Header;
+use super::header::{Header, SessionHeader};
 use super::{DeliverySender, Next, Phase, SenderEvent};
 use crate::auth::AuthPacket;
 use crate::control::{Departure, SenderControl};
@@ -30,9 +30,9 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
                 break;
             }
         }
-        let (channel, ecn, bytes) = self.signing.as_mut()?.depart(now, buffer)?;
-        self.count(bytes);
-        Some(Output::Transmit(Transmit { destination: Destination::Channel(channel), bytes, ecn }))
+        let transmit = self.signing.as_mut()?.depart(now, buffer)?;
+        self.count(transmit.bytes);
+        Some(Output::Transmit(transmit))
     }
 
     /// Returns the time of the control at `now`.
@@ -65,11 +65,18 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
             if let Some(transmit) = self.control.poll_transmit(now, buffer) {
                 return Some(Step::Output(Output::Transmit(transmit)));
             }
+            let roster = self.roster.as_mut();
+            if let Some(transmit) = roster.and_then(|roster| roster.sender.poll_transmit(buffer)) {
+                return Some(Step::Output(Output::Transmit(transmit)));
+            }
             if self.signing.as_ref().is_some_and(|line| !line.has_room()) {
                 return None;
             }
+            if self.is_without_content() {
+                self.control.paused(now);
+            }
             let due = self.control.next_departure();
-            let departure = self.control.departure(now)?;
+            let departure = self.held(self.control.departure(now)?);
             let next = match self.auth_packet(now, departure.channel) {
                 Some(packet) => Next::Auth(packet),
                 None => self.next(now, &departure),
@@ -86,28 +93,36 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
             // the session.
             let envelope = self.control.envelope().map_or(0, |envelope| envelope.bytes());
             let Some(bytes) = self.write(now, &next, &departure, &mut buffer[envelope..]) else { continue };
-            if let Some(line) = self.signing.as_mut().filter(|line| line.plans()) {
-                let at = due.map_or(now, |due| due.min(now));
-                let bytes = line.plan(departure.channel, departure.ecn, at, &buffer[..bytes]);
-                self.control.departed(now, bytes);
-                return Some(Step::Planned);
-            }
-            let signed = self.sign(&next, departure.channel, &mut buffer[envelope..], bytes);
+            let Some(bytes) = self.encrypt(&mut buffer[envelope..], bytes) else {
+                self.control.departed(now, 0);
+                continue;
+            };
+            let (channel, ecn) = (departure.channel, departure.ecn);
+            let bytes = self.insert_key(&next, &mut buffer[envelope..], bytes);
+            let destination =
+                self.request().map_or(Destination::Channel(channel), |request| request.destination);
+            let queues = self.signing.as_ref().is_some_and(|line| line.queues());
+            let signed =
+                if queues { Some(bytes) } else { self.sign(channel, &mut buffer[envelope..], bytes) };
             let Some(bytes) = signed.map(|bytes| envelope + bytes) else {
                 self.control.departed(now, 0);
                 continue;
             };
-            let request = self.request();
             if envelope > 0
                 && let Some(envelope) = self.control.envelope()
             {
                 envelope.seal(now, &mut buffer[..bytes]);
             }
+            if let Some(line) = self.signing.as_mut().filter(|line| line.queues()) {
+                let at = due.filter(|_| line.plans()).map_or(now, |due| due.min(now));
+                let (envelope, packet) = buffer[..bytes].split_at(envelope);
+                let bytes = line.plan(channel, destination, ecn, at, envelope, packet);
+                self.control.departed(now, bytes);
+                return Some(Step::Planned);
+            }
             self.control.departed(now, bytes);
             self.count(bytes);
-            let channel = Destination::Channel(departure.channel);
-            let destination = request.map_or(channel, |request| request.destination);
-            return Some(Step::Output(Output::Transmit(Transmit { destination, bytes, ecn: departure.ecn })));
+            return Some(Step::Output(Output::Transmit(Transmit { destination, bytes, ecn })));
         }
     }
 
@@ -118,20 +133,42 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
     }
 
     /// Writes a packet of authentication: a header, and the key if the packet carries the key.
-    pub(super) fn write_auth(&self, packet: AuthPacket, departure: &Departure, buffer: &mut [u8]) -> usize {
-        let bytes = Header::new(self.config.tsi, None, 0, departure).emit(buffer);
+    pub(super) fn write_auth(
+        &self,
+        packet: AuthPacket,
+        session: SessionHeader,
+        departure: &Departure,
+        buffer: &mut [u8],
+    ) -> usize {
+        let bytes = Header::new(session, None, 0, departure).emit(buffer);
         match (packet, &self.signing) {
             (AuthPacket::Key, Some(line)) => line.insert_key(buffer, bytes),
             _ => bytes,
         }
     }
 
+    /// Encrypts the payload of a packet, if the session is encrypted. Returns the packet's length; `None` if
+    /// the packet cannot be encrypted.
+    fn encrypt(&mut self, buffer: &mut [u8], bytes: usize) -> Option<usize> {
+        self.encryption.as_mut().map_or(Some(bytes), |encryption| encryption.seal(buffer, bytes))
+    }
+
     /// Signs a packet that leaves now, if the session is signed. Returns the packet's length; `None` if the
     /// packet cannot be signed.
-    fn sign(&mut self, next: &Next, channel: ChannelId, buffer: &mut [u8], bytes: usize) -> Option<usize> {
-        let Some(line) = &mut self.signing else { return Some(bytes) };
-        let describes = matches!(next, Next::Fdt | Next::Description(_)) && line.describes_key();
-        let bytes = if describes { line.insert_key(buffer, bytes) } else { bytes };
-        line.sign(channel, buffer, bytes)
+    fn sign(&mut self, channel: ChannelId, buffer: &mut [u8], bytes: usize) -> Option<usize> {
+        match &mut self.signing {
+            Some(line) => line.sign(channel, buffer, bytes),
+            None => Some(bytes),
+        }
+    }
+
+    /// Inserts the public key into a description of the content, if descriptions carry the key. Returns the
+    /// packet's length.
+    fn insert_key(&self, next: &Next, buffer: &mut [u8], bytes: usize) -> usize {
+        let describes = matches!(next, Next::Fdt | Next::Description(_));
+        match &self.signing {
+            Some(line) if describes && line.describes_key() => line.insert_key(buffer, bytes),
+            _ => bytes,
+        }
     }
 }

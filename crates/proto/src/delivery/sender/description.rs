@@ -9,6 +9,7 @@ use super::DeliverySenderConfig;
 use crate::delivery::carousel::bisecting_offsets;
 use crate::delivery::fdt::{FdtCarousel, FdtSymbol, FdtTooLarge, check_room};
 use crate::delivery::object::{Digest, short};
+use crate::delivery::repair::entity_tag;
 use crate::time::{Duration, Instant};
 
 /// Minimum time between two rounds of the FDT.
@@ -197,9 +198,11 @@ impl Description {
         self.instance.files[object].headwater.block_digests.extend(digests.iter().map(short));
     }
 
-    /// Sets the digest of the file in `objects`, once the digests of all blocks are known.
-    pub(crate) fn set_digest(&mut self, objects: Range<usize>, digest: Digest) {
+    /// Sets the digest of the file in `objects`, once the digests of all blocks are known, and the entity tag
+    /// of the digest if `has_etags`.
+    pub(crate) fn set_digest(&mut self, objects: Range<usize>, digest: Digest, has_etags: bool) {
         for file in &mut self.instance.files[objects] {
+            file.etag = has_etags.then(|| entity_tag(&digest));
             (file.headwater.digest, file.headwater.digests_follow) = (Some(digest), false);
         }
     }

@@ -1,6 +1,6 @@
 //! Headers of the sender's packets.
 
-use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension, Levels, Seq};
+use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension, Members, Seq};
 use headwater_wire::{Fti, PayloadId, alc};
 
 use crate::control::Departure;
@@ -44,16 +44,34 @@ impl ObjectHeader {
     }
 }
 
+/// Header fields common to the packets of a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionHeader {
+    pub(crate) tsi: u32,
+    /// Announcement of a roster, which packets of the base channel carry.
+    pub(crate) members: Option<Members>,
+}
+
+impl From<u32> for SessionHeader {
+    fn from(tsi: u32) -> Self {
+        Self { tsi, members: None }
+    }
+}
+
 /// A header under construction.
 pub(crate) struct Header(alc::Repr);
 
 impl Header {
-    pub(crate) fn new(tsi: u32, toi: Option<u128>, codepoint: u8, departure: &Departure) -> Self {
-        // Receivers of any level subscribe to the base. Controls with sender ceilings number channels by 8
-        // bits.
-        let told = departure.ceiling.filter(|_| departure.channel == ChannelId::BASE);
-        let ceiling = told.and_then(|ceiling| u8::try_from(ceiling).ok());
-        let levels = ceiling.map(|ceiling| Levels { ceiling });
+    pub(crate) fn new(
+        session: impl Into<SessionHeader>,
+        toi: Option<u128>,
+        codepoint: u8,
+        departure: &Departure,
+    ) -> Self {
+        // Receivers of any level subscribe to the base.
+        let is_base = departure.channel == ChannelId::BASE;
+        let SessionHeader { tsi, members } = session.into();
+        let (levels, members) = (departure.levels.filter(|_| is_base), members.filter(|_| is_base));
         Self(alc::Repr {
             tsi: tsi.into(),
             toi,
@@ -62,14 +80,14 @@ impl Header {
             psi: 0,
             codepoint,
             cci: departure.cci,
-            extensions: Extensions { levels, ..Extensions::default() },
+            extensions: Extensions { levels, members, ..Extensions::default() },
             payload_id: None,
         })
     }
 
     /// Creates the header of a packet that closes the session, without object and content.
-    pub(crate) fn closing(tsi: u32, departure: &Departure) -> Self {
-        let mut header = Self::new(tsi, None, 0, departure);
+    pub(crate) fn closing(session: impl Into<SessionHeader>, departure: &Departure) -> Self {
+        let mut header = Self::new(session, None, 0, departure);
         header.0.close_session = true;
         header
     }
@@ -92,21 +110,26 @@ impl Header {
 }
 
 fn fdt_header(
-    tsi: u32,
+    session: SessionHeader,
     departure: &Departure,
     fdt: FdtExtension,
     fti: Fti,
     content_encoding: Option<ContentEncoding>,
 ) -> Header {
-    let mut header = Header::new(tsi, Some(0), fti.encoding_id().codepoint(), departure);
+    let mut header = Header::new(session, Some(0), fti.encoding_id().codepoint(), departure);
     header.0.extensions =
         Extensions { fdt: Some(fdt), fti: Some(fti), content_encoding, ..header.0.extensions };
     header
 }
 
 /// Writes a packet of the FDT, and returns the length of the packet.
-pub(crate) fn write_fdt(tsi: u32, departure: &Departure, symbol: &FdtSymbol<'_>, buffer: &mut [u8]) -> usize {
-    let start = fdt_header(tsi, departure, symbol.extension, symbol.fti, symbol.encoding)
+pub(crate) fn write_fdt(
+    session: impl Into<SessionHeader>,
+    departure: &Departure,
+    symbol: &FdtSymbol<'_>,
+    buffer: &mut [u8],
+) -> usize {
+    let start = fdt_header(session.into(), departure, symbol.extension, symbol.fti, symbol.encoding)
         .with_payload_id(symbol.payload_id)
         .emit(buffer);
     let end = start + symbol.payload.len();

@@ -39,6 +39,8 @@ struct FileDigests {
     is_withdrawn: bool,
     /// Number of blocks without a known digest.
     missing: usize,
+    /// Digest of the file, once all digests of blocks are known.
+    digest: Option<Digest>,
 }
 
 impl Inventory {
@@ -54,6 +56,7 @@ impl Inventory {
             missing: objects[range.clone()].iter().map(|object| object.blocks - object.known.len()).sum(),
             objects: range,
             is_withdrawn: false,
+            digest: None,
         };
         let files: Vec<_> = plan.file_objects().into_iter().map(file).collect();
         let mut inventory = Self { live: files.len(), objects, files };
@@ -89,12 +92,18 @@ impl Inventory {
         assert!(known.len() <= *blocks, "no more digests than blocks");
         let file = *file;
         self.files[file].missing -= digests.len();
-        let range = self.objects(file);
-        let is_whole = self.files[file].missing == 0;
-        let digest =
-            is_whole.then(|| file_digest(self.objects[range].iter().flat_map(|object| &object.known)));
         self.forget_if_whole(file);
-        digest
+        self.files[file].digest
+    }
+
+    /// Returns the digest of a file, once known.
+    pub(super) fn digest(&self, file: usize) -> Option<Digest> {
+        self.files[file].digest
+    }
+
+    /// Whether a file is withdrawn.
+    pub(super) fn is_file_withdrawn(&self, file: usize) -> bool {
+        self.files[file].is_withdrawn
     }
 
     /// Withdraws a file. Returns false if the file was withdrawn before.
@@ -117,8 +126,10 @@ impl Inventory {
 
     /// Releases the digests of a file once all are known: the FDT holds the digests then.
     fn forget_if_whole(&mut self, file: usize) {
-        if self.files[file].missing == 0 {
+        if self.files[file].missing == 0 && self.files[file].digest.is_none() {
             let range = self.objects(file);
+            let known = self.objects[range.clone()].iter().flat_map(|object| &object.known);
+            self.files[file].digest = Some(file_digest(known));
             self.objects[range].iter_mut().for_each(|object| object.known = Vec::new());
         }
     }

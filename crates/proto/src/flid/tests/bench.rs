@@ -104,7 +104,7 @@ fn one_burst_over_the_end_of_a_slot_is_answered_once() {
 }
 
 #[test]
-fn late_packets_and_duplicates_are_losses() {
+fn late_packets_and_duplicates_are_no_losses() {
     for strange in [0_u16, 1] {
         let mut bench = Bench::new(FlidKind::Dynamic);
         bench.slots_without_loss(40);
@@ -114,8 +114,8 @@ fn late_packets_and_duplicates_are_losses() {
         let slot = u8::try_from((bench.slot - 1) % 128).unwrap();
         bench.give(FlidSlCci { increase_trigger: false, slot, group: 0, sequence: newest });
         bench.slot(|_| true);
-        assert_eq!(bench.level(), before - 1);
-        assert_eq!(bench.receiver.reception().lost, 0, "but nothing is lost");
+        assert!(bench.level() >= before, "{} of {before}", bench.level());
+        assert_eq!(bench.receiver.reception().lost, 0);
     }
 }
 

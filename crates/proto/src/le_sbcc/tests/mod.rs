@@ -1,4 +1,6 @@
+mod binomial;
 mod chain;
+mod estimator;
 mod filters;
 mod hostile;
 mod start;

@@ -6,10 +6,11 @@
 //! timestamp.
 
 use crate::measure::WeightedLine;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
-/// Memory of the sums, in seconds.
+/// Memory of the sums, in seconds, and time after which the sums age and the estimate is renewed.
 const MEMORY: f64 = 3.0;
+const RENEWAL: Duration = Duration::from_millis(10);
 /// Minimum number of pairs.
 const PAIRS: u32 = 40;
 /// Minimum variance of g, as a part of the mean square of g.
@@ -52,8 +53,8 @@ pub(in crate::m2c) struct Estimate {
 pub(super) struct Bottleneck {
     /// Last packet: departure, arrival, queueing delay.
     last: Option<(Instant, Instant, f64)>,
-    /// Arrival of the last pair.
-    added: Instant,
+    /// Time of the last renewal.
+    renewed: Instant,
     pairs: u32,
     /// Arrival gaps over departure gaps, in seconds.
     line: WeightedLine,
@@ -73,11 +74,16 @@ impl Bottleneck {
         let g = left.since(earlier).as_secs_f64();
         let is_busy = wait.min(waited) > BUSY.max(BUSY_GAPS / rate);
         if is_busy && earlier < left && g * rate < PAIR_GAPS {
-            let kept = libm::exp(-now.since(self.added).as_secs_f64() / MEMORY);
-            self.added = now;
             self.pairs = self.pairs.saturating_add(1);
-            self.line.add(kept, 1.0, g, now.since(came).as_secs_f64());
-            self.estimate = Estimate::of(&self.line).filter(|_| self.pairs >= PAIRS);
+            let age = now.since(self.renewed);
+            if age >= RENEWAL {
+                self.line.age(libm::exp(-age.as_secs_f64() / MEMORY));
+            }
+            self.line.add(1.0, g, now.since(came).as_secs_f64());
+            if age >= RENEWAL {
+                self.renewed = now;
+                self.estimate = Estimate::of(&self.line).filter(|_| self.pairs >= PAIRS);
+            }
         }
     }
 

@@ -2,9 +2,11 @@
 //! more, the more is subscribed. Other losses (radio links, faulty cables) tell nothing about congestion.
 
 use crate::measure::WeightedLine;
+use crate::time::{Duration, Instant};
 
-/// Memory in packets' time, in seconds.
+/// Memory in packets' time, in seconds, and time for which arrivals are counted before they are added.
 const MEMORY: f64 = 20.0;
+const RENEWAL: Duration = Duration::from_millis(10);
 /// Minimum number of packets before a part is known.
 const PACKETS: f64 = 50.0;
 /// Credit for each packet in expected losses, and maximum of the credit.
@@ -20,6 +22,9 @@ const ERRORS: f64 = 2.0;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chance {
     line: WeightedLine,
+    /// Arrivals that are not in the regression yet, and the time of the last addition.
+    arrivals: f64,
+    renewed: Instant,
     /// Further losses that chance explains.
     credit: f64,
     /// Losses that were put down to chance.
@@ -27,10 +32,20 @@ pub(super) struct Chance {
 }
 
 impl Chance {
-    /// Adds packets that met a short queue, `seconds` after the previous packets, at a rate of logarithm `x`.
-    pub(super) fn add(&mut self, seconds: f64, x: f64, lost: bool, packets: f64) {
-        let kept = libm::exp(-seconds / MEMORY);
-        self.line.add(kept, packets, x, f64::from(u8::from(lost)));
+    /// Records a packet that met a short queue and arrived, at a level of `rate` packets per second.
+    pub(super) fn arrived(&mut self, now: Instant, rate: f64) {
+        self.arrivals += 1.0;
+        let age = now.since(self.renewed);
+        if age >= RENEWAL {
+            self.renewed = now;
+            self.line.age(libm::exp(-age.as_secs_f64() / MEMORY));
+            self.line.add(core::mem::take(&mut self.arrivals), libm::log(rate), 0.0);
+        }
+    }
+
+    /// Records packets that met a short queue and were lost.
+    pub(super) fn lost(&mut self, rate: f64, packets: f64) {
+        self.line.add(packets, libm::log(rate), 1.0);
     }
 
     /// p0: part of packets lost by chance.

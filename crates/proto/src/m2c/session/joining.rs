@@ -1,9 +1,12 @@
 //! Rules 3 and 5: joining levels, and undoing joins.
 
+use headwater_wire::extensions::Levels;
+
 use super::Session;
-use crate::control::{Membership, Wishes};
+use crate::control::{LevelNeed, Membership, Wishes};
 use crate::layering::Layering;
 use crate::layering::clock::delay;
+use crate::layering::demand::{REPORT_TIME, STEPS_OF_START, with_room};
 use crate::layering::held::{Held, Joining};
 use crate::m2c::receiver::Mode;
 use crate::m2c::start::Verdict;
@@ -61,7 +64,11 @@ impl Session {
         let (level, target) = (self.levels.count(), self.target(now));
         if level == target {
             self.decisions.wished = None;
-            if self.mode == Mode::FastStart {
+            // A sender that follows demand sends more after a report, unless the sender cannot.
+            let since = self.levels.top_changed.max(self.levels.first);
+            let waits =
+                self.levels.is_top_by_demand && level == self.levels.top && now.since(since) < REPORT_TIME;
+            if self.mode == Mode::FastStart && !waits {
                 self.settle(now, self.rate_of(level, now), wishes);
             }
         } else if self.mode != Mode::CongestionAvoidance || self.is_room(now) {
@@ -131,18 +138,45 @@ impl Session {
         }
     }
 
-    /// Applies the sender's ceiling: levels up to `ceiling`, or all levels. Leaves the levels above; their
-    /// missing packets are not losses.
-    pub(in crate::m2c) fn limit(&mut self, now: Instant, ceiling: Option<u16>, wishes: &mut Wishes) {
+    /// Applies the sender's ceiling; without, all levels are sent. Leaves the levels above; their missing
+    /// packets are not losses. A sender that follows demand sends those levels again after a report.
+    pub(in crate::m2c) fn limit(&mut self, now: Instant, announced: Option<Levels>, wishes: &mut Wishes) {
         let highest = self.clock.channels.levels() - 1;
-        self.levels.top = ceiling.map_or(highest, |ceiling| ceiling.min(highest));
+        let before = self.levels.top;
+        self.levels.top = announced.map_or(highest, |levels| highest.min(levels.ceiling.into()));
         if self.levels.waves.len() > self.levels.top.into() {
             self.follow.end();
+        }
+        let follows_demand = announced.is_some_and(|levels| levels.demand.is_some());
+        self.levels.is_top_by_demand = follows_demand && self.levels.top < highest;
+        if self.levels.top != before {
+            self.levels.top_changed = now;
+        }
+        if follows_demand {
+            let silent = usize::from(before.min(self.levels.top));
+            self.levels.waves.iter_mut().skip(silent).for_each(|wave| wave.holes = Holes::default());
+            return;
         }
         while self.levels.waves.len() > self.levels.top.into() {
             self.levels.keep_joining(|joining| joining.levels - 1);
             self.leave_highest(now, wishes);
         }
+    }
+
+    /// Returns the levels that the session needs from its sender.
+    pub(in crate::m2c) fn need(&self, now: Instant) -> LevelNeed {
+        let channels = &self.clock.channels;
+        let level = u16::try_from(self.levels.waves.len()).unwrap_or(u16::MAX);
+        let is_starting = self.mode == Mode::FastStart;
+        let rate = |level: u16| channels.cumulative_rate(level, now);
+        let highest = (level..channels.levels()).take_while(|next| rate(*next) <= self.rate_max()).last();
+        let highest = highest.unwrap_or(level);
+        let next = if is_starting {
+            with_room(level, highest, STEPS_OF_START, rate)
+        } else {
+            highest.min(level + 1)
+        };
+        LevelNeed { level, next, is_starting }
     }
 
     pub(super) fn leave_highest(&mut self, now: Instant, wishes: &mut Wishes) {

@@ -15,6 +15,10 @@ use crate::time::Instant;
 pub(in crate::m2c) struct Levels {
     /// Highest level that the sender sends.
     pub(super) top: u16,
+    /// Whether a report raises the highest level.
+    pub(super) is_top_by_demand: bool,
+    /// Time of the last change of the highest level.
+    pub(super) top_changed: Instant,
     pub(in crate::m2c) slot: Slot,
     /// Subscribed waves, from the lowest level up; the last waves may be silent still.
     pub(super) waves: VecDeque<Held>,
@@ -31,6 +35,8 @@ impl Levels {
     pub(super) fn new(channels: &DynamicChannels, now: Instant) -> Self {
         Self {
             top: channels.levels() - 1,
+            is_top_by_demand: false,
+            top_changed: now,
             slot: channels.slot_at(now),
             waves: VecDeque::new(),
             joining: None,

@@ -6,7 +6,7 @@ use super::bottleneck::Bottleneck;
 use super::chance::Chance;
 use crate::control::Wishes;
 use crate::m2c::receiver::Mode;
-use crate::measure::{Overload, Waits};
+use crate::measure::{DelayStep, Overload, Waits};
 use crate::time::{Duration, Instant};
 
 /// Number of remembered loss events.
@@ -41,6 +41,7 @@ const ABOVE_TIME: Duration = Duration::from_millis(2_500);
 /// State of the rules.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Revised {
+    step: DelayStep,
     waits: Waits,
     pub(super) bottleneck: Bottleneck,
     pub(super) chance: Chance,
@@ -48,12 +49,11 @@ pub(super) struct Revised {
     /// Departures of the last loss events.
     events: [Instant; EVENTS],
     next_event: usize,
-    /// End of the current timeout.
+    /// End of the current recovery, and of the current timeout.
+    recovery: Instant,
     timeout: Instant,
     /// End of fast start.
     started: Option<Instant>,
-    /// Last packet.
-    last: Instant,
     /// Arrival of the first packet of joined levels, and the rate joined, while a queue is expected.
     expected: Option<(Instant, f64)>,
     /// Start of the time with a rate far above the sustained rate.
@@ -78,17 +78,19 @@ impl Session {
     /// `lost_left`, are chance.
     pub(super) fn observe(&mut self, now: Instant, left: Instant, lost: u64, lost_left: Instant) -> bool {
         let rate = self.held_rate(now);
+        let Some(revised) = &mut self.revised else { return false };
+        if let Some(height) = revised.step.record(now, self.path.delay.queueing_last(), 1.0 / rate) {
+            self.path.delay.raise(height);
+            (revised.waits, revised.bottleneck) = (Waits::default(), Bottleneck::default());
+        }
         let rtt = self.path.rtt();
         let (wait, peak) = (self.path.delay.queueing_last(), self.path.delay.queueing_peak());
-        let Some(revised) = &mut self.revised else { return false };
         revised.waits.record(left, wait);
         revised.bottleneck.record(now, left, wait, rate);
         let short = (SHORT_PART * peak).max(GAPS / rate).max(SHORT);
         let waited = |waits: &Waits, left| waits.longest(left, GAPS / rate).unwrap_or(wait);
-        let x = libm::log(rate);
-        if waited(&revised.waits, left) < short {
-            revised.chance.add(now.since(revised.last).as_secs_f64(), x, false, 1.0);
-            revised.last = now;
+        if wait < short && waited(&revised.waits, left) < short {
+            revised.chance.arrived(now, rate);
         }
         revised.chance.earn();
         if self.mode != Mode::FastStart {
@@ -100,7 +102,7 @@ impl Session {
         let is_short = waited(&revised.waits, lost_left) < short;
         if is_short {
             #[expect(clippy::cast_precision_loss, reason = "below 2^53 packets")]
-            revised.chance.add(0.0, x, true, lost as f64);
+            revised.chance.lost(rate, lost as f64);
         }
         let is_alone = revised.bottleneck.is_lonely(revised.chance.part());
         revised.chance.explains(lost, is_short, is_alone)
@@ -119,11 +121,17 @@ impl Session {
         revised.events[revised.next_event] = left;
         revised.next_event = (revised.next_event + 1) % EVENTS;
         revised.bottleneck.on_event(revised.waits.longest(left, GAPS / rate).unwrap_or(wait));
+        revised.recovery = now + Duration::from_secs_f64(rtt);
         let is_started = revised.started.is_some_and(|at| now.since(at).as_secs_f64() >= sub_slot);
         if window < TIMEOUT_WINDOW && is_started {
             revised.timeout = now + Duration::from_secs_f64(TIMEOUT.max(TIMEOUT_ROUNDS * rtt));
         }
         Some(revised.own_rate().is_none())
+    }
+
+    /// Whether a recovery or a timeout is under way, so that the window does not grow.
+    pub(super) fn is_recovering(&self, now: Instant) -> bool {
+        self.revised.as_ref().is_some_and(|revised| now < revised.recovery.max(revised.timeout))
     }
 
     /// Whether a timeout is under way.
@@ -146,8 +154,7 @@ impl Session {
     pub(super) fn bottleneck_bound(&self) -> Option<f64> {
         let revised = self.revised.as_ref()?;
         let rate = revised.bottleneck.bound(revised.chance.part())?;
-        let decay = -libm::log(self.clock.channels.ratio()) / self.clock.channels.sub_slot_seconds();
-        Some(rate * (1.0 + libm::sqrt(2.0 * decay * Self::target_queue(revised))))
+        Some(rate * (1.0 + libm::sqrt(2.0 * self.clock.channels.decay() * Self::target_queue(revised))))
     }
 
     /// Rule 4: returns whether the queue is short enough for a join, of a session with a bottleneck of its
@@ -171,13 +178,12 @@ impl Session {
         let wait = self.path.delay.queueing_last();
         let Some(revised) = &mut self.revised else { return };
         let Some((since, joined)) = revised.expected else { return };
-        let decay = -libm::log(self.clock.channels.ratio()) / self.clock.channels.sub_slot_seconds();
         let time = now.since(since).as_secs_f64();
         let Some(found) = revised.bottleneck.estimate().filter(|_| time <= EXPECTED_TIME) else {
             revised.expected = None;
             return;
         };
-        let queue = (joined / found.rate - 1.0) * time - decay * time * time / 2.0;
+        let queue = (joined / found.rate - 1.0) * time - self.clock.channels.decay() * time * time / 2.0;
         if queue < EXPECTED || wait >= MISSING * queue {
             return;
         }

@@ -65,9 +65,8 @@ impl Session {
     /// Rule 2.
     pub(super) fn grow(&mut self, now: Instant) {
         let rtt = self.path.rtt();
-        let is_timed_out = self.is_timed_out(now);
-        self.window.average(now, is_timed_out);
-        if self.mode != Mode::FastStart && !is_timed_out {
+        self.window.average(now, self.is_timed_out(now));
+        if self.mode != Mode::FastStart && !self.is_recovering(now) {
             // In congestion avoidance the window grows by a packet per round trip, as in TCP, whatever the
             // arrival rate: the receiver's rate follows the window's mean, not the window.
             let round = self.held_rate(now) * rtt;

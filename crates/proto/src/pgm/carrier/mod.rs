@@ -134,7 +134,7 @@ impl SenderControl for PgmCarrierSender {
             at: due,
             cci: self.cci(),
             ecn: Ecn::NotCapable,
-            ceiling: None,
+            levels: None,
         })
     }
 
@@ -144,6 +144,10 @@ impl SenderControl for PgmCarrierSender {
 
     fn departed(&mut self, now: Instant, bytes: usize) {
         self.source.departed(now, bytes);
+    }
+
+    fn paused(&mut self, _now: Instant) {
+        self.source.paused();
     }
 
     fn overload(&self) -> Option<Overload> {

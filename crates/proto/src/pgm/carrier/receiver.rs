@@ -1,5 +1,6 @@
 use core::net::{IpAddr, SocketAddr};
 
+use headwater_wire::Cci;
 use headwater_wire::pgm::{Body, Gsi, Options, Packet, PgmReport, PgmWord};
 
 use super::{Opened, open};
@@ -73,6 +74,9 @@ pub struct PgmCarrierReceiver {
     /// Time of the next SPMR to the source and number of SPMRs left, and time of the last SPMR to any source.
     greeting: Option<(Instant, u8)>,
     greeted: Option<Instant>,
+    /// Time of the first SPMR without an answer, and the least time from an SPMR to the answer.
+    asked: Option<Instant>,
+    round_trip: Option<Duration>,
     /// Word of the source, with the time of arrival.
     word: Option<(Word, Instant)>,
     /// Time until which NAKs wait for the first word.
@@ -111,9 +115,11 @@ impl SessionKey {
 }
 
 impl Opener {
-    /// Takes the header of the packet that was opened last, if PGM carried the packet.
-    pub(crate) fn take(&mut self) -> Option<Carried> {
-        self.carried.take()
+    /// Takes the header of the packet that was opened last, if PGM carried the packet. PGM's header is not
+    /// verified: the number counts only if its low 16 bits are those of the packet's own CCI.
+    pub(crate) fn take(&mut self, cci: &Cci) -> Option<Carried> {
+        let own = cci.webrc().ok()?.sequence;
+        self.carried.take_if(|carried| carried.sequence & u32::from(u16::MAX) == own)
     }
 
     /// Opens a datagram, which may be a message of PGM's instead.
@@ -169,6 +175,8 @@ impl PgmCarrierReceiver {
             missing: Missing::default(),
             greeting: None,
             greeted: None,
+            asked: None,
+            round_trip: None,
             word: None,
             naks_from: Instant::ZERO,
             returns: None,
@@ -192,6 +200,7 @@ impl PgmCarrierReceiver {
         let Some(mut source) = known else {
             self.missing.clear();
             self.word = None;
+            (self.asked, self.round_trip) = (None, None);
             self.source = Some(Source { session, address, end: sequence.wrapping_add(1), behind: 0 });
             // New sources get SPMRs at most once per `GREETING_SPACING`, so that forged sources cause no
             // more.
@@ -253,7 +262,21 @@ impl PgmCarrierReceiver {
         } else if !is_dismissed {
             self.word = Some((word, now));
             self.naks_from = now;
+            self.answered_round_trip(now);
         }
+    }
+
+    /// Measures the round-trip time by the answer to an SPMR. The next SPMR reports the first measurement
+    /// within a back-off, because the source begins by the distance of receivers.
+    fn answered_round_trip(&mut self, now: Instant) {
+        let Some(asked) = self.asked.take() else { return };
+        let round_trip = now.since(asked);
+        if self.round_trip.is_none()
+            && let Some((due, _)) = &mut self.greeting
+        {
+            *due = now + back_off(&mut self.draw, self.config.back_off);
+        }
+        self.round_trip = Some(self.round_trip.map_or(round_trip, |least| least.min(round_trip)));
     }
 
     fn leave(&mut self, now: Instant) {
@@ -305,7 +328,9 @@ impl ReceiverControl for PgmCarrierReceiver {
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        if let Some(carried) = self.opener.take().filter(|_| self.is_held && self.returns.is_none()) {
+        if let Some(carried) =
+            self.opener.take(arrival.cci).filter(|_| self.is_held && self.returns.is_none())
+        {
             self.on_odata(now, arrival.source, carried);
         }
         self.channel.arrived(now, arrival);
@@ -316,7 +341,10 @@ impl ReceiverControl for PgmCarrierReceiver {
         let (options, body) = if let Some((_, left)) = self.greeting.take_if(|(due, _)| *due <= now) {
             self.greeting = (left > 1).then(|| (now + GREETING_SPACING, left - 1));
             self.greeted = Some(now);
-            (Options { word: Some(PgmWord::default()), ..Options::default() }, Body::Spmr)
+            self.asked.get_or_insert(now);
+            let nanos = self.round_trip.map_or(0, Duration::as_nanos);
+            let word = PgmWord { word: nanos.to_be_bytes(), is_dismissed: false };
+            (Options { word: Some(word), ..Options::default() }, Body::Spmr)
         } else {
             if now < self.naks_from {
                 return None;

@@ -136,6 +136,33 @@ fn confirmations(sender: &mut PgmCarrierSender, now: Instant) -> Vec<Vec<u8>> {
     datagrams
 }
 
+/// The packet inside is verified, PGM's header is not.
+#[test]
+fn a_number_that_differs_from_the_packets_own_is_not_counted() {
+    let (mut sender, mut receiver) = (sender(), receiver(1));
+    let (now, first) = departs(&mut sender);
+    give(&mut receiver, now, SOURCE, &first);
+    let (now, second) = departs(&mut sender);
+    let packet = Packet::parse(&second).expect("a packet");
+    let Body::Odata { sequence, trail, data } = packet.body else { panic!("a packet of content") };
+    for forged in [sequence.wrapping_add(9), sequence.wrapping_sub(1)] {
+        let packet = Packet { body: Body::Odata { sequence: forged, trail, data }, ..packet };
+        let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
+        let bytes = packet.emit(&mut datagram).expect("there is room");
+        let payload = &datagram[..bytes];
+        let channel = Some(ChannelId::BASE);
+        let datagram = Datagram { source: SOURCE, channel, ecn: Ecn::NotCapable, payload };
+        assert!(matches!(receiver.open(now, &datagram), EnvelopeContent::Packet { .. }));
+        let cci = WebrcCci { slot: 0, channel: 0, sequence: sequence & 0xFFFF }.short().expect("short");
+        receiver.arrived(now, &arrival(SOURCE, &cci));
+        assert_eq!(receiver.missing(), 0, "number {forged}");
+    }
+    departs(&mut sender);
+    let (now, fourth) = departs(&mut sender);
+    give(&mut receiver, now, SOURCE, &fourth);
+    assert_eq!(receiver.missing(), 2, "the second, whose numbers did not count, and the third");
+}
+
 #[test]
 fn a_carried_packet_is_told_from_one_by_itself_by_its_first_bits() {
     assert_eq!(open(&CONTENT), Some(Opened::Bare(&CONTENT[..])));

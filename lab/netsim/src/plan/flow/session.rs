@@ -2,17 +2,18 @@
 //!
 //! A file transfer by an external program, on a testbed only.
 
+use headwater_proto::auth::{LISTED_RATE, signed_bytes};
 use headwater_proto::controls::{CONTROLS, Control, Network};
 use headwater_proto::{Instant, Rate, Seed, Size, controls};
 
 use super::FlowKind;
 use super::udp::HEADER_BYTES_DEFAULT;
-use crate::plan::control::{LIMITS, Limits, Parameters, PlanControl, SHAPES, SimParameters};
+use crate::plan::control::{GROUPS_MAX, LIMITS, Limits, Parameters, PlanControl, SHAPES, SimParameters};
 use crate::plan::section::Section;
 
 /// Keys of files, of both kinds of sessions.
 pub(super) const FILE_KEYS: &[&str] =
-    &["size", "fec", "symbol-bytes", "header-bytes", "decode", "content", "passes"];
+    &["size", "fec", "symbol-bytes", "header-bytes", "decode", "content", "passes", "signing"];
 /// Additional keys of `fixed`.
 pub(super) const FIXED_KEYS: &[&str] = &["rate"];
 /// Additional keys of `session`, without the keys of the congestion controls.
@@ -26,7 +27,10 @@ const ALC_HEADER_BYTES: u16 = 16;
 /// Bytes of congestion control information within `ALC_HEADER_BYTES`.
 const CCI_BYTES: u16 = 4;
 /// Keys that only a session with content may have.
-const CONTENT_KEYS: [&str; 4] = ["fec", "decode", "content", "passes"];
+const CONTENT_KEYS: [&str; 5] = ["fec", "decode", "content", "passes", "signing"];
+/// Symbols of packets without and with authentication, the longest that fit an MTU of 1500 bytes as
+/// multiples of 64.
+const SYMBOL_BYTES: [u64; 2] = [1_408, 1_344];
 
 /// A session: a congestion control, with or without content.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,6 +45,8 @@ pub struct Session {
     pub symbol_bytes: u16,
     /// IP and UDP headers of a packet in bytes.
     pub header_bytes: u32,
+    /// Whether the packets of the file are signed or listed, and verified.
+    pub is_signed: bool,
 }
 
 /// A file that a session delivers.
@@ -107,7 +113,7 @@ pub(super) fn read_fixed(_plan: &Section<'_>, flow: &Section<'_>) -> Option<Flow
     let packet = packet(flow)?;
     let file = file(flow)?;
     let control = PlanControl::of(controls::FIXED.name)?;
-    let parameters = parameters(flow, packet.symbol_bytes, rate?, control);
+    let parameters = parameters(flow, packet, rate?, control);
     Some(FlowKind::Session(Session { file, ..packet_of(packet, control, parameters) }))
 }
 
@@ -123,7 +129,7 @@ pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> 
             flow.problem_at(key, format!("'{key}' means nothing to {}", control.name));
         }
     }
-    let parameters = parameters(flow, packet.symbol_bytes, max_rate?, control);
+    let parameters = parameters(flow, packet, max_rate?, control);
     // Only the control itself can check the parameters together.
     let ends = control
         .sender(&parameters, Instant::ZERO)
@@ -141,19 +147,23 @@ pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> 
 struct Packet {
     symbol_bytes: u16,
     header_bytes: u32,
+    is_signed: bool,
 }
 
 fn packet_of(packet: Packet, control: &'static PlanControl, parameters: Parameters) -> Session {
-    let Packet { symbol_bytes, header_bytes } = packet;
-    Session { control, parameters, file: None, symbol_bytes, header_bytes }
+    let Packet { symbol_bytes, header_bytes, is_signed } = packet;
+    Session { control, parameters, file: None, symbol_bytes, header_bytes, is_signed }
 }
 
 fn packet(flow: &Section<'_>) -> Option<Packet> {
-    let symbol_bytes = flow.within_or("symbol-bytes", &(64..=8_880), 1_408)?;
+    let is_signed = flow.or("signing", false);
+    let symbol_default = SYMBOL_BYTES[usize::from(is_signed)];
+    let symbol_bytes = flow.within_or("symbol-bytes", &(64..=8_880), symbol_default)?;
     let header_bytes = flow.within_or("header-bytes", &(0..=500), HEADER_BYTES_DEFAULT.into())?;
     Some(Packet {
         symbol_bytes: u16::try_from(symbol_bytes).ok()?,
         header_bytes: u32::try_from(header_bytes).ok()?,
+        is_signed,
     })
 }
 
@@ -185,16 +195,22 @@ fn file(flow: &Section<'_>) -> Option<Option<File>> {
     Some(Some(File { size, code, content, decodes: flow.or("decode", false), passes }))
 }
 
-fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, control: &PlanControl) -> Parameters {
+fn parameters(flow: &Section<'_>, packet: Packet, max_rate: Rate, control: &PlanControl) -> Parameters {
     let keys = control.keys();
     let has = |key: &'static str| keys.contains(&key) && flow.node(key).is_some();
-    let count = |key| {
-        let count = has(key).then(|| flow.within(key, &(1..=u64::from(u16::MAX)))).flatten();
+    let within = |key, most| {
+        let count = has(key).then(|| flow.within(key, &(1..=most))).flatten();
         count.and_then(|count| u16::try_from(count).ok())
     };
+    let count = |key| within(key, u16::MAX.into());
+    // Channels of M2C and WEBRC, whose number of groups has no closer bound.
+    let is_fitted = keys.contains(&"silence");
+    let is_mostly_listed = control.is_layered && max_rate >= LISTED_RATE;
+    let signed = if packet.is_signed && !is_mostly_listed { signed_bytes(false) } else { 0 };
+    let signed = u16::try_from(signed).unwrap_or(u16::MAX);
     let shape = has("shape").then(|| flow.word("shape", &SHAPES.map(|(word, _)| word))).flatten();
     Parameters {
-        packet_bytes: symbol_bytes + ALC_HEADER_BYTES - CCI_BYTES + control.cci_bytes,
+        packet_bytes: packet.symbol_bytes + ALC_HEADER_BYTES - CCI_BYTES + control.cci_bytes + signed,
         max_rate,
         base_rate: has("base-rate").then(|| flow.get("base-rate")).flatten(),
         ratio: has("ratio").then(|| flow.get("ratio")).flatten(),
@@ -202,12 +218,15 @@ fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, control: &P
         channels_per_slot: count("channels-per-slot"),
         quiescent_slots: count("quiescent-slots"),
         shape: SHAPES.iter().find(|(word, _)| shape == Some(*word)).map(|(_, shape)| *shape),
+        groups: if is_fitted { within("groups", u64::from(GROUPS_MAX)) } else { None },
+        silence: has("silence").then(|| flow.get("silence")).flatten(),
         constant_rate: has("constant-rate") && flow.or("constant-rate", false),
         staggered: has("staggered").then(|| flow.get("staggered")).flatten(),
         leave_latency: has("leave-latency").then(|| flow.get("leave-latency")).flatten(),
         deaf_slots: count("deaf-slots"),
         sim: match control.has_reports {
             true => sim(flow, count),
+            false if is_fitted => SimParameters::default(),
             false => SimParameters { groups: groups(flow, &count), ..SimParameters::default() },
         },
     }

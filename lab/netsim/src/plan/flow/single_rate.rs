@@ -4,7 +4,7 @@
 //! TFMCC and PGMCC, which LE-SBCC is compared with: packets of zeros without end.
 
 use headwater_proto::controls::Control;
-use headwater_proto::le_sbcc::{Epoch, LeSbccConfig, Module, Samples, Stages};
+use headwater_proto::le_sbcc::{Epoch, Estimator, LeSbccConfig, Module, Samples, Stages};
 use headwater_proto::pgm::{Mode, SourceConfig};
 use headwater_proto::{Duration, Rate, controls};
 
@@ -23,6 +23,7 @@ pub(super) const KEYS: &[&str] = &[
     "epoch",
     "srtt-gain",
     "samples",
+    "estimator",
     "rtt-max",
     "initial-rtt",
     "initial-rate",
@@ -85,6 +86,8 @@ impl LeSbcc {
         match self.chain.module() {
             Module::Aimd => CONTROL,
             Module::Tfrc => controls::LE_SBCC_TFRC,
+            Module::Sqrt => controls::LE_SBCC_SQRT,
+            Module::Iiad => controls::LE_SBCC_IIAD,
         }
     }
 }
@@ -123,8 +126,10 @@ fn chain(flow: &Section<'_>, payload_bytes: u16) -> Option<LeSbccConfig> {
         max_lprf: flow.or("max-lprf", true),
         atf: flow.or("atf", true),
     };
-    let module = match flow.word_or("module", &["aimd", "tfrc"])? {
+    let module = match flow.word_or("module", &["aimd", "tfrc", "sqrt", "iiad"])? {
         "tfrc" => Module::Tfrc,
+        "sqrt" => Module::Sqrt,
+        "iiad" => Module::Iiad,
         _ => Module::Aimd,
     };
     let epoch = match flow.word_or("epoch", &["code", "text"])? {
@@ -134,6 +139,10 @@ fn chain(flow: &Section<'_>, payload_bytes: u16) -> Option<LeSbccConfig> {
     let samples = match flow.word_or("samples", &["noticed", "sent"])? {
         "sent" => Samples::Sent,
         _ => Samples::Noticed,
+    };
+    let estimator = match flow.word_or("estimator", &["published", "sawtooth"])? {
+        "sawtooth" => Estimator::Sawtooth,
+        _ => Estimator::Published,
     };
     let gain = flow.or("srtt-gain", 0.125);
     if !(0.001..=1.0).contains(&gain) {
@@ -152,7 +161,9 @@ fn chain(flow: &Section<'_>, payload_bytes: u16) -> Option<LeSbccConfig> {
         flow.problem_at("min-rate", "'min-rate' is above 'max-rate'");
     }
     let config = config.with_stages(stages).with_module(module).with_epoch(epoch);
-    let config = config.with_samples(samples).with_rtt_max(rtt_max);
+    let config = config.with_samples(samples).with_rtt_max(rtt_max).with_estimator(estimator);
+    // As on sockets.
+    let config = config.with_assumed_rtt(estimator == Estimator::Sawtooth);
     let config = config.with_srtt_gain(gain).with_rtt(rtt).with_doubling_at_start(flow.or("doubling", false));
     let config = flow.get("initial-rate").map_or(config, |rate| config.with_initial_rate(rate));
     let config = least.map_or(config, |rate| config.with_min_rate(rate));

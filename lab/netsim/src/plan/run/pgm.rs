@@ -3,7 +3,7 @@
 
 use headwater_baselines::{pgmcc, tfmcc};
 use headwater_proto::control::Reception;
-use headwater_proto::le_sbcc::Chain;
+use headwater_proto::le_sbcc::{Chain, Estimator};
 use headwater_proto::pgm::{
     Answers, PgmReceiverConfig, PgmReceiverMachine, PgmSession, PgmSource, SourceConfig, SourceControl,
 };
@@ -184,7 +184,8 @@ fn receiver_config(planned: &LeSbcc, session: PgmSession) -> PgmReceiverConfig {
     let config = PgmReceiverConfig::new(session.destination_port, session.group)
         .with_payload_bytes(planned.payload_bytes)
         .with_window_packets(planned.receiver_window())
-        .with_back_off(planned.back_off);
+        .with_back_off(planned.back_off)
+        .with_path_request(planned.chain.estimator() == Estimator::Sawtooth);
     match planned.repairs {
         true => config,
         false => config.with_waits(NO_WAIT, NO_WAIT).with_retries(0, 0),

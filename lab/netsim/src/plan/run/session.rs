@@ -4,11 +4,12 @@
 use std::rc::Rc;
 
 use headwater_fec::{Order, Scheme};
+use headwater_proto::auth::{PublicKey, Signing, SigningConfig, StandIn, VerifyingConfig};
 use headwater_proto::control::{ReceiverControl, Reception, SenderControl};
 use headwater_proto::delivery::{
     DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, End, FileToSend,
     MemorySource, MemoryStore, PlanConfig, ReceiverEvent, ReceiverStats, RelativePath, SessionPlan, Source,
-    Store,
+    Store, Verifying,
 };
 use headwater_proto::queue::RANK_BITS_DEFAULT;
 use headwater_proto::{Instant, InterfaceId, Machine, Seed, sim};
@@ -28,6 +29,12 @@ use crate::plan::flow::{Code, Content, File, Flow, Member, Receivers, Session};
 
 /// Name of a session's only file.
 const FILE: &str = "content";
+/// Identifier of each session: sessions differ by their groups.
+const TSI: u32 = 1;
+/// Key, start and secret of each signed session.
+const KEY: PublicKey = [1; 32];
+const STARTED: u32 = 1;
+const SECRET: [u8; 32] = [2; 32];
 
 type FileReceiver<S> = Hosted<DeliveryReceiver<ChosenReceiver, S>>;
 type PacketReceiver = Hosted<ControlReceiver<ChosenReceiver>>;
@@ -176,8 +183,8 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow, session: &Session) -> Res
         true => site.ports_beside(flow, "feedback", ports),
         false => ports,
     };
-    let mut deployment = Deployment { site, flow, session, ports, feedback };
-    deployment.routers(channels);
+    let mut deployment = Deployment { site, flow, session, channels, ports, feedback };
+    deployment.routers();
     let symbols;
     let receivers = match session.file {
         None => {
@@ -200,6 +207,7 @@ struct Deployment<'a, 'b> {
     site: &'a mut Site<'b>,
     flow: &'a Flow,
     session: &'a Session,
+    channels: u16,
     ports: Ports,
     /// Ports for packets that receivers send.
     feedback: Ports,
@@ -211,7 +219,7 @@ impl Deployment<'_, '_> {
     }
 
     /// Puts routers that merge reports at their nodes.
-    fn routers(&mut self, groups: u16) {
+    fn routers(&mut self) {
         if !self.session.control.has_reports {
             return;
         }
@@ -221,8 +229,8 @@ impl Deployment<'_, '_> {
             let neighbours = self.site.network.neighbours(*place);
             let trusted =
                 (0..).map(InterfaceId).zip(neighbours).filter(|(_, neighbour)| routers.contains(neighbour));
-            let config =
-                sim::RouterConfig::new(0, groups).with_routers(trusted.map(|(link, _)| link).collect());
+            let config = sim::RouterConfig::new(0, self.channels)
+                .with_routers(trusted.map(|(link, _)| link).collect());
             let router = sim::AggregationRouter::new(config, self.seed(&name));
             let router = Hosted::router(router, self.feedback);
             self.site.router(*node, &name, router, [self.ports.flow, self.feedback.flow]);
@@ -256,14 +264,14 @@ impl Deployment<'_, '_> {
     ) -> Result<Vec<AgentId>, String> {
         let originals = match file.content {
             Content::Zeros => {
-                self.source(sender(file, plan, &ZeroSource::digests(plan), control, ZeroSource)?);
+                self.source(self.sender(file, plan, &ZeroSource::digests(plan), control, ZeroSource)?);
                 Originals::zeros(FILE, file.size)
             }
             Content::Random => {
                 let content = self.content(file);
                 let source = MemorySource::new(plan, &[&content]);
                 let digests = source.digests();
-                self.source(sender(file, plan, &digests, control, source)?);
+                self.source(self.sender(file, plan, &digests, control, source)?);
                 Originals::new([(FILE.to_owned(), content)])
             }
         };
@@ -276,11 +284,39 @@ impl Deployment<'_, '_> {
         let control = self.control(member)?;
         Ok(if file.decodes {
             let machine = DeliveryReceiver::new(config, control, MemoryStore::new(file.size), at);
+            let machine = machine.with_verifying(self.verifying(member));
             self.site.member(self.flow, member, Hosted::new(machine, self.feedback))
         } else {
             let machine = DeliveryReceiver::new(config, control, KnownStore::new(originals), at);
+            let machine = machine.with_verifying(self.verifying(member));
             self.site.member(self.flow, member, Hosted::new(machine, self.feedback))
         })
+    }
+
+    /// Returns the check of a receiver that knows the sender's key.
+    fn verifying(&self, member: &Member) -> Option<Verifying> {
+        let name = format!("{}/verifying/{}", self.flow.name, self.site.node_name(member.node));
+        let config = VerifyingConfig::new(vec![KEY], self.channels);
+        self.session.is_signed.then(|| Verifying::new(config, Box::new(StandIn(KEY)), self.seed(&name)))
+    }
+
+    fn sender<S: Source>(
+        &self,
+        file: File,
+        plan: &SessionPlan,
+        digests: &[Vec<headwater_proto::delivery::Digest>],
+        control: ChosenSender,
+        source: S,
+    ) -> Result<DeliverySender<ChosenSender, S>, String> {
+        let end = file.passes.map_or(End::Never, End::Passes);
+        let config = DeliverySenderConfig::new(TSI).with_end(end);
+        let signing = || {
+            let config = SigningConfig::new(TSI.into(), STARTED, self.channels, SECRET);
+            Signing::new(config, Box::new(StandIn(KEY)))
+        };
+        let sender = DeliverySender::new(config, plan, digests, control, source);
+        let sender = sender.map_err(|error| error.to_string())?;
+        Ok(sender.with_signing(self.session.is_signed.then(signing)))
     }
 
     fn content(&self, file: File) -> Vec<u8> {
@@ -303,16 +339,4 @@ fn plan(session: &Session, file: File) -> Result<SessionPlan, String> {
     let config = PlanConfig { scheme, symbol_size: session.symbol_bytes, order };
     let file = FileToSend { path, bytes: file.size, mode: None, modified: None };
     SessionPlan::new(vec![file], config).map_err(|error| error.to_string())
-}
-
-fn sender<S: Source>(
-    file: File,
-    plan: &SessionPlan,
-    digests: &[Vec<headwater_proto::delivery::Digest>],
-    control: ChosenSender,
-    source: S,
-) -> Result<DeliverySender<ChosenSender, S>, String> {
-    let end = file.passes.map_or(End::Never, End::Passes);
-    DeliverySender::new(DeliverySenderConfig::new(1).with_end(end), plan, digests, control, source)
-        .map_err(|error| error.to_string())
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use headwater_wire::pgm::{Options, PgmReport, PgmWord};
 
 use super::*;
+use crate::le_sbcc::Estimator;
 
 const PACKET: usize = 1_444;
 const WHOLE: usize = 10_000_000;
@@ -30,6 +31,7 @@ impl Bed {
             .with_doubling_at_start(true)
             .with_blind_doubling(None)
             .with_assumed_rtt(true)
+            .with_estimator(Estimator::Sawtooth)
             .with_max_rate(Rate::from_kilobits(20_000))
             .with_dismissal(dismisses);
         let chain = Chain::new(config, Seed(1).stream("chain", 0), Instant::ZERO);
@@ -188,6 +190,19 @@ fn a_receiver_that_holds_the_rate_at_the_floor_is_dismissed_and_told() {
     assert_eq!(told, PgmWord { is_dismissed: true, ..given });
     assert!(rate(&bed.sender) > Rate::from_kilobits(15_000), "{}", rate(&bed.sender));
     assert!(bed.received > WHOLE);
+}
+
+/// The source learns a receiver's distance by the second SPMR, which follows the answer to the first.
+#[test]
+fn a_source_begins_as_fast_as_its_receivers_are_near() {
+    let mut bed = Bed::new(true);
+    let round_trip = |bed: &Bed| bed.sender.source().chain().expect("LE-SBCC").round_trip().srtt();
+    // At most a gap of packets, and two back-offs and round trips.
+    (0..400).for_each(|_| drop(bed.step()));
+    assert!((0.11..=0.113).contains(&round_trip(&bed)), "10 ms and the time for a NAK: {}", round_trip(&bed));
+    // From 58 kbit/s: eight doublings of 0.22 s.
+    (0..2_000).for_each(|_| drop(bed.step()));
+    assert!(rate(&bed.sender) >= Rate::from_kilobits(10_000), "{}", rate(&bed.sender));
 }
 
 #[test]

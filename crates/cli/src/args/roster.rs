@@ -1,0 +1,48 @@
+//! Arguments about the receivers of a sender.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueHint};
+use headwater::RosterEnd;
+
+use super::values;
+
+/// Receivers that a sender counts and waits for.
+#[derive(Debug, Args)]
+pub struct RosterArgs {
+    /// Ask receivers for no reports of their progress
+    #[arg(long, conflicts_with_all = ["until", "expect", "receipts", "start_when", "report_rate"])]
+    pub no_roster: bool,
+    /// Stop once N receivers have everything, or once no receiver is under way and none has reported for 30s
+    /// or another time, at least 4s: 40, idle, idle:2m
+    #[arg(long, value_name = "N|idle[:TIME]", value_parser = values::until, conflicts_with = "expect")]
+    pub until: Option<RosterEnd>,
+    /// Stop once the receivers in this file have everything, or have failed: one name or address a line. Exit
+    /// code 5 if a receiver lacks something
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub expect: Option<PathBuf>,
+    /// Append a line of JSON for each receiver that has everything
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub receipts: Option<PathBuf>,
+    /// Begin the content once N receivers have reported, or after 60s or another time: 40, 40:5m
+    #[arg(long, value_name = "N[:TIME]", value_parser = values::start_when)]
+    pub start_when: Option<(u64, Duration)>,
+    /// Reports a second of all receivers together [default: 500]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub report_rate: Option<u32>,
+}
+
+impl RosterArgs {
+    /// Returns the name of a given option that needs reports of receivers.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--until", self.until.is_some()),
+            ("--expect", self.expect.is_some()),
+            ("--receipts", self.receipts.is_some()),
+            ("--start-when", self.start_when.is_some()),
+            ("--report-rate", self.report_rate.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
+}

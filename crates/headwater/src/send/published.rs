@@ -1,0 +1,120 @@
+//! Files of a sending session for a server of whole files: by name, with the digests that receivers verify.
+
+use std::sync::{Arc, OnceLock};
+
+use headwater_proto::delivery::{Digest, SourceError, file_digest};
+
+use super::content::Content;
+use super::files::PreparedFile;
+
+/// Files of a session that a server may publish. Nothing can be read before the session runs.
+///
+/// A file that changed since its preparation is never read: the file fails for the server and the session.
+#[derive(Clone, Debug)]
+pub struct PublishedFiles(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Sorted by name.
+    files: Vec<PreparedFile>,
+    digests: Vec<OnceLock<Digest>>,
+    content: OnceLock<Arc<Content>>,
+}
+
+/// File of a session, found by its name.
+#[derive(Clone, Debug)]
+pub struct PublishedFile {
+    files: PublishedFiles,
+    index: usize,
+}
+
+impl PublishedFiles {
+    /// Creates the list of `files`, which are sorted by name.
+    pub(super) fn new(files: &[PreparedFile]) -> Self {
+        let digests = vec![OnceLock::new(); files.len()];
+        Self(Arc::new(Inner { files: files.to_vec(), digests, content: OnceLock::new() }))
+    }
+
+    /// Makes the content of the running session readable.
+    pub(super) fn publish(&self, content: &Arc<Content>) {
+        // A session runs once.
+        self.0.content.get_or_init(|| Arc::clone(content));
+    }
+
+    /// Finds a file by its exact name, as announced to receivers.
+    pub fn find(&self, name: &str) -> Option<PublishedFile> {
+        let index = self.0.files.binary_search_by(|file| file.name.as_str().cmp(name)).ok()?;
+        Some(PublishedFile { files: self.clone(), index })
+    }
+}
+
+impl PublishedFile {
+    /// Returns the length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.files.0.files[self.index].bytes
+    }
+
+    /// Returns the digest of the file; `None` while the file is being hashed.
+    ///
+    /// # Errors
+    /// If the file has changed or cannot be read.
+    pub fn digest(&self) -> Result<Option<Digest>, SourceError> {
+        let Some(content) = self.files.0.content.get() else { return Ok(None) };
+        content.check_file(self.index)?;
+        let known = &self.files.0.digests[self.index];
+        if known.get().is_none()
+            && let Some(digests) = content.block_digests(self.index)
+        {
+            known.get_or_init(|| file_digest(&digests));
+        }
+        Ok(known.get().copied())
+    }
+
+    /// Fills `buffer` with the bytes of the file from `offset` on.
+    ///
+    /// # Errors
+    /// If the file has changed, by the time of the read at the latest, or cannot be read.
+    pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), SourceError> {
+        let not_running = || SourceError::Session("the session of the file is not running".to_owned());
+        self.files.0.content.get().ok_or_else(not_running)?.read_file(self.index, offset, buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use headwater_fec::{Order, Scheme};
+    use headwater_proto::delivery::{PlanConfig, SessionPlan};
+
+    use super::*;
+    use crate::send::prepare;
+
+    #[test]
+    fn a_file_is_found_by_its_exact_name_and_fails_once_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "some content").unwrap();
+        let files = prepare([&path]).unwrap();
+        let published = PublishedFiles::new(files.files());
+        for name in ["", "/file", "./file", "../file", "file/", "File"] {
+            assert!(published.find(name).is_none(), "{name:?}");
+        }
+        let file = published.find("file").unwrap();
+        assert_eq!(file.digest(), Ok(None), "nothing is readable before the session runs");
+        assert!(file.read(0, &mut [0; 4]).is_err());
+
+        let config = PlanConfig { scheme: Scheme::NoCode, symbol_size: 64, order: Order::Spread { rate: 1 } };
+        let plan = SessionPlan::new(files.to_send(), config).unwrap();
+        let content = Arc::new(Content::new(files.files(), &plan));
+        published.publish(&content);
+        assert_eq!(file.digest(), Ok(None), "not hashed");
+        content.hash_block(0, 0, &mut Vec::new(), || false).unwrap();
+        assert!(file.digest().unwrap().is_some());
+        let mut bytes = [0; 7];
+        file.read(5, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"content");
+        fs::write(&path, "same length!").unwrap();
+        assert!(file.digest().is_err() && file.read(5, &mut bytes).is_err());
+    }
+}

@@ -1,0 +1,397 @@
+//! Place for the content of a session of one file outside of a folder: a block device, or a stream that takes
+//! blocks in order.
+//!
+//! The working folder keeps the journal and repair symbols. For a stream, the working folder keeps the
+//! content as well, so that a slow reader delays nobody: a thread copies blocks to the stream once they are
+//! whole and all blocks before are copied. Memory: a bit for each 4 KiB of a device; for a stream 256 KiB,
+//! and 16 bytes for each block that waits.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use headwater_proto::Size;
+use headwater_proto::delivery::{FileSpec, FileVersion, StoreError};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::finish::CHUNK_BYTES;
+use crate::system::read_at;
+use crate::threads::StopHandle;
+
+/// Time between looks at a stop request while a stream takes nothing.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Device or stream that a session's single file is written to.
+#[derive(Debug)]
+pub struct Target {
+    path: PathBuf,
+    kind: Kind,
+    /// The file that the target takes.
+    taken: Mutex<Option<(String, u64, FileVersion)>>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Device(Device),
+    Stream(Stream),
+}
+
+impl Target {
+    /// Opens a block device, a pipe or another character stream; `-` is standard output. The process holds a
+    /// device alone: a mounted device, and a device in use, are refused.
+    ///
+    /// # Errors
+    /// If the path is a file or a folder, or the device cannot be opened, with advice.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let failed = |error: io::Error| {
+            let advice = match Errno::from_io_error(&error) {
+                Some(Errno::BUSY) => {
+                    "is in use: unmount the device and all its parts, or choose another one".into()
+                }
+                Some(Errno::NOENT) => "does not exist; --to takes a device, a pipe or '-'".into(),
+                _ => format!("cannot be opened: {error}"),
+            };
+            StoreError(format!("'{}' {advice}", path.display()))
+        };
+        let kind = if path == Path::new("-") {
+            Kind::Stream(Stream::start(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?)?)
+        } else {
+            let kind = std::fs::metadata(path).map_err(failed)?.file_type();
+            if kind.is_block_device() {
+                let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or(0);
+                let opened = OpenOptions::new().read(true).write(true).custom_flags(exclusive).open(path);
+                Kind::Device(Device::new(opened.map_err(failed)?).map_err(failed)?)
+            } else if kind.is_fifo() || kind.is_char_device() {
+                Kind::Stream(Stream::start(
+                    OpenOptions::new().write(true).open(path).map_err(failed)?.into(),
+                )?)
+            } else {
+                return Err(StoreError(format!(
+                    "'{}' is no device and no pipe: receive files into a folder with --out",
+                    path.display()
+                )));
+            }
+        };
+        Ok(Self { path: path.to_owned(), kind, taken: Mutex::new(None) })
+    }
+
+    /// Returns the path as given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the device.
+    pub(super) fn device(&self) -> Option<&Device> {
+        match &self.kind {
+            Kind::Device(device) => Some(device),
+            Kind::Stream(_) => None,
+        }
+    }
+
+    /// Takes a file, if the file is the first, or the one that was taken before, and if the device is long
+    /// enough.
+    pub(super) fn take(&self, spec: &FileSpec) -> Result<(), StoreError> {
+        let to = self.path.display();
+        if let Some(device) = self.device().filter(|device| device.bytes < spec.bytes) {
+            let (needed, bytes) = (Size(spec.bytes), Size(device.bytes));
+            return Err(StoreError(format!(
+                "'{}' has {needed} and '{to}' has room for {bytes}: choose a longer device",
+                spec.path
+            )));
+        }
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let (name, bytes, version) =
+            taken.get_or_insert_with(|| (spec.path.to_string(), spec.bytes, spec.version()));
+        if *name == spec.path.as_str() && *bytes == spec.bytes && version.is_same(&spec.version()) {
+            return Ok(());
+        }
+        Err(StoreError(format!(
+            "'{to}' takes one file, and '{name}' came first: send a session of one file, or receive with --out"
+        )))
+    }
+
+    /// Records that a part of the content is whole and verified.
+    ///
+    /// # Errors
+    /// If the stream takes no more.
+    pub(super) fn whole(&self, content: &Arc<File>, offset: u64, bytes: u64) -> Result<(), StoreError> {
+        let Kind::Stream(stream) = &self.kind else { return Ok(()) };
+        stream.shared.check(&self.path)?;
+        let mut state = stream.shared.lock();
+        state.content.get_or_insert_with(|| Arc::clone(content));
+        if offset + bytes > state.next {
+            state.whole.insert(offset, bytes);
+        }
+        drop(state);
+        stream.shared.changed.notify_all();
+        Ok(())
+    }
+
+    /// Waits until the stream has taken all bytes of the file, or until a stop request.
+    ///
+    /// # Errors
+    /// If the stream takes no more.
+    pub(crate) fn finish(&self, stop: &StopHandle) -> Result<(), StoreError> {
+        let Kind::Stream(stream) = &self.kind else { return Ok(()) };
+        let bytes = self.taken.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|taken| taken.1);
+        let Some(bytes) = bytes else { return Ok(()) };
+        let mut state = stream.shared.lock();
+        while state.next < bytes && state.failed.is_none() && !stop.is_stopped() {
+            let waited = stream.shared.changed.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
+        stream.shared.check(&self.path)
+    }
+}
+
+/// Bytes of a page of the kernel's cache of a device.
+const PAGE_BYTES: usize = 4_096;
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// A block device.
+///
+/// The kernel reads a page from the device before a part of the page is written. Symbols end inside pages, so
+/// that most writes would wait for the disk. Therefore the first write to a page fills the rest of the page
+/// with zeros, if nothing in the page is needed.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) file: Arc<File>,
+    bytes: u64,
+    written: Mutex<Pages>,
+}
+
+/// Pages that were written.
+#[derive(Debug)]
+struct Pages {
+    bits: Vec<u64>,
+    /// Whether the content of an earlier session is needed.
+    keeps_all: bool,
+}
+
+impl Pages {
+    /// Marks a page; returns whether the page may have been written before.
+    fn mark(&mut self, page: u64) -> bool {
+        let Some(word) = self.bits.get_mut(usize::try_from(page / 64).unwrap_or(usize::MAX)) else {
+            return true;
+        };
+        let bit = 1 << (page % 64);
+        let was_marked = self.keeps_all || *word & bit != 0;
+        *word |= bit;
+        was_marked
+    }
+}
+
+impl Device {
+    fn new(mut file: File) -> io::Result<Self> {
+        let bytes = file.seek(SeekFrom::End(0))?;
+        let words = usize::try_from(bytes / PAGE / 64 + 1).map_err(io::Error::other)?;
+        let written = Mutex::new(Pages { bits: vec![0; words], keeps_all: false });
+        Ok(Self { file: Arc::new(file), bytes, written })
+    }
+
+    /// Keeps all content that the device has now.
+    pub(super) fn keep_all(&self) {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).keeps_all = true;
+    }
+
+    /// Writes a part of a content of `end` bytes.
+    pub(super) fn write(&self, bytes: &[u8], offset: u64, end: u64) -> io::Result<()> {
+        // Held during the write: another thread may write to the same page.
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut from, mut to) = (offset, offset + bytes.len() as u64);
+        let part = |from: u64, to: u64| {
+            let place = |at: u64| usize::try_from(at - offset).expect("inside the part");
+            &bytes[place(from)..place(to)]
+        };
+        for page in from / PAGE..to.div_ceil(PAGE) {
+            let (start, next) = (page * PAGE, (page + 1) * PAGE);
+            let is_whole = start >= from && next <= to;
+            // Bytes beyond the content stay.
+            if written.mark(page) || is_whole || next > end {
+                continue;
+            }
+            let (first, last) = (from.max(start), to.min(next));
+            let mut filled = [0; PAGE_BYTES];
+            let place = |at: u64| usize::try_from(at - start).expect("inside the page");
+            filled[place(first)..place(last)].copy_from_slice(part(first, last));
+            self.file.write_all_at(&filled, start)?;
+            if first == from {
+                from = last;
+            } else {
+                to = first;
+            }
+        }
+        if from < to { self.file.write_all_at(part(from, to), from) } else { Ok(()) }
+    }
+}
+
+/// A stream, and the thread that writes to the stream.
+#[derive(Debug)]
+struct Stream {
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    content: Option<Arc<File>>,
+    /// Whole parts from `next` on: offset and length.
+    whole: BTreeMap<u64, u64>,
+    /// Bytes written.
+    next: u64,
+    failed: Option<io::ErrorKind>,
+    ended: bool,
+}
+
+impl Stream {
+    fn start(to: OwnedFd) -> Result<Self, StoreError> {
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
+        let writing = Arc::clone(&shared);
+        let writer = thread::Builder::new().name("headwater-stream".into()).spawn(move || {
+            if let Err(error) = writing.write_all(&to) {
+                writing.lock().failed = Some(error.kind());
+                writing.changed.notify_all();
+            }
+        });
+        let cannot = |error| StoreError(format!("cannot start a thread for a stream: {error}"));
+        Ok(Self { shared, writer: Some(writer.map_err(cannot)?) })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.changed.notify_all();
+        // A panic was printed by the thread.
+        let _panicked = self.writer.take().map(JoinHandle::join);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check(&self, path: &Path) -> Result<(), StoreError> {
+        let to = path.display();
+        match self.lock().failed {
+            None => Ok(()),
+            Some(io::ErrorKind::BrokenPipe) => {
+                Err(StoreError(format!("the reader of '{to}' has ended before the content was whole")))
+            }
+            Some(kind) => Err(StoreError(format!("cannot write to '{to}': {kind}"))),
+        }
+    }
+
+    /// Writes parts in order until the stream is dropped.
+    fn write_all(&self, to: &OwnedFd) -> io::Result<()> {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        while let Some((content, mut at, bytes)) = self.next_part() {
+            let end = at + bytes;
+            while at < end {
+                let length = usize::try_from(end - at).map_or(CHUNK_BYTES, |rest| rest.min(CHUNK_BYTES));
+                read_at(&content, &mut chunk[..length], at)?;
+                if !self.write(to, &chunk[..length])? {
+                    return Ok(());
+                }
+                at += length as u64;
+                self.lock().next = at;
+            }
+            self.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Waits for the next part; `None` at the end.
+    fn next_part(&self) -> Option<(Arc<File>, u64, u64)> {
+        let mut state = self.lock();
+        loop {
+            if state.ended {
+                return None;
+            }
+            let next = state.next;
+            if let Some(bytes) = state.whole.remove(&next) {
+                return Some((Arc::clone(state.content.as_ref()?), next, bytes));
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Writes to the stream; false if the end of the session came first.
+    fn write(&self, to: &OwnedFd, mut bytes: &[u8]) -> io::Result<bool> {
+        while !bytes.is_empty() {
+            if self.lock().ended {
+                return Ok(false);
+            }
+            let mut ready = [PollFd::new(to, PollFlags::OUT)];
+            let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+            if matches!(rustix::event::poll(&mut ready, Some(&timeout)), Ok(0) | Err(Errno::INTR)) {
+                continue;
+            }
+            // A pipe that is ready takes a page at least without blocking.
+            match rustix::io::write(to, &bytes[..bytes.len().min(PIPE_BUF)]) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Bytes that a ready pipe takes at once (pipe(7)).
+const PIPE_BUF: usize = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_pages_are_written_in_any_order_and_nothing_else_changes() {
+        let file = tempfile::tempfile().unwrap();
+        let (bytes, end) = (10 * PAGE, 9 * PAGE + 100);
+        file.write_all_at(&vec![7; usize::try_from(bytes).unwrap()], 0).unwrap();
+        let device = Device::new(file).unwrap();
+        let content: Vec<u8> = (0..end).map(|at| u8::try_from(at * at % 251).unwrap()).collect();
+        // Steps of a length that divides no page, from both sides.
+        let mut parts: Vec<usize> = (0..content.len()).step_by(1_409).collect();
+        let middle = parts.len() / 2;
+        parts[middle..].reverse();
+        for part in parts {
+            let part = part..content.len().min(part + 1_409);
+            device.write(&content[part.clone()], part.start as u64, end).unwrap();
+        }
+        let mut got = vec![0; usize::try_from(bytes).unwrap()];
+        device.file.read_exact_at(&mut got, 0).unwrap();
+        assert!(got[..content.len()] == content);
+        assert!(got[content.len()..].iter().all(|byte| *byte == 7), "beyond the content");
+    }
+
+    #[test]
+    fn content_of_an_earlier_session_is_kept() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&[7; 4 * PAGE_BYTES], 0).unwrap();
+        let device = Device::new(file).unwrap();
+        device.keep_all();
+        device.write(&[1; 10], PAGE + 5, 4 * PAGE).unwrap();
+        let mut got = [0; PAGE_BYTES];
+        device.file.read_exact_at(&mut got, PAGE).unwrap();
+        let written = got.iter().filter(|byte| **byte == 1).count();
+        assert_eq!((written, got[4], got[15]), (10, 7, 7));
+    }
+}

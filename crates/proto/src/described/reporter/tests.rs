@@ -1,0 +1,302 @@
+//! Tests of reports.
+
+use headwater_wire::extensions::DemandEcho;
+
+use headwater_wire::rtt::Demand as Report;
+
+use super::*;
+use crate::layering::demand::Demand as SenderDemand;
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+fn levels(ceiling: u8, is_open: bool, level: u8) -> Option<Levels> {
+    Some(Levels {
+        ceiling,
+        demand: Some(DemandEcho { round: 1, is_open, level, loss: LossClass::default() }),
+    })
+}
+
+fn holding(level: u16) -> LevelNeed {
+    LevelNeed { level, next: level + 1, is_starting: false }
+}
+
+const STARTING: LevelNeed = LevelNeed { level: 0, next: u16::MAX, is_starting: true };
+
+fn sender() -> SocketAddr {
+    ([192, 0, 2, 1], 4_242).into()
+}
+
+fn reporter(seed: u64) -> Reporter {
+    Reporter::new(Seed(seed))
+}
+
+/// Reports of a receiver that hears the same packet of the base channel ten times a second.
+fn reports(reporter: &mut Reporter, seconds: u64, levels: Option<Levels>, need: LevelNeed) -> Vec<u64> {
+    let mut sent = Vec::new();
+    for ms in 0..1_000 * seconds {
+        if ms % 100 == 0 {
+            reporter.heard(at(ms), sender(), levels, need, Reception::default());
+        }
+        if reporter.poll_timeout().is_some_and(|due| due <= at(ms))
+            && reporter.poll_transmit(at(ms), &mut [0; 64]).is_some()
+        {
+            sent.push(ms);
+        }
+    }
+    sent
+}
+
+#[test]
+fn only_a_sender_that_asks_for_reports_hears_of_levels_above_the_echo() {
+    let none = [
+        (None, holding(9)),
+        (Some(Levels { ceiling: 3, demand: None }), holding(9)),
+        (levels(10, false, 9), holding(9)),
+        (levels(30, false, 20), holding(9)),
+        // The sender knows the level, and sends no more.
+        (levels(9, false, 9), holding(9)),
+    ];
+    for (levels, need) in none {
+        assert_eq!(reports(&mut reporter(1), 30, levels, need), Vec::<u64>::new(), "{levels:?}");
+    }
+    for (levels, need, within) in [
+        (levels(11, false, 8), holding(9), 6_001),
+        (levels(9, false, 8), holding(9), 251),
+        (levels(30, true, 8), holding(9), 6_001),
+        (levels(8, false, 0), STARTING, 251),
+    ] {
+        let sent = reports(&mut reporter(1), 7, levels, need);
+        assert!(sent.first().is_some_and(|ms| *ms <= within), "{sent:?} {levels:?}");
+    }
+}
+
+#[test]
+fn a_sender_that_does_not_react_is_told_again_and_then_named() {
+    let mut reporter = reporter(3);
+    let sent = reports(&mut reporter, 300, levels(8, false, 0), holding(9));
+    assert!((8..=14).contains(&sent.len()), "{sent:?}");
+    assert!(sent[1] - sent[0] >= 1_250 && sent[3] - sent[0] < 7_000, "{sent:?}");
+    assert_eq!(reporter.unheard(), Some(sender()));
+    reporter.heard(at(300_000), sender(), levels(11, false, 9), holding(9), Reception::default());
+    assert_eq!(reporter.unheard(), None);
+}
+
+#[test]
+fn a_sender_that_makes_room_hears() {
+    let mut reporter = reporter(3);
+    for ms in 0..20_000_u32 {
+        // A level more each two seconds.
+        let ceiling = u8::try_from(ms / 2_000).unwrap();
+        if ms % 100 == 0 {
+            let levels = levels(ceiling, false, 0);
+            reporter.heard(at(ms.into()), sender(), levels, STARTING, Reception::default());
+        }
+        reporter.poll_transmit(at(ms.into()), &mut [0; 64]);
+        assert_eq!(reporter.unheard(), None, "{ms} ms");
+    }
+}
+
+#[test]
+fn another_sender_knows_nothing() {
+    let mut reporter = reporter(3);
+    assert_eq!(reports(&mut reporter, 30, levels(12, false, 11), holding(9)), Vec::<u64>::new());
+    let other = ([192, 0, 2, 2], 4_242).into();
+    reporter.heard(at(30_000), other, levels(12, false, 0), holding(9), Reception::default());
+    assert!(reporter.poll_timeout().is_some());
+}
+
+/// Level of a receiver of the simulations, and packets per second.
+const TOP: u16 = 60;
+
+fn rate(level: u16) -> f64 {
+    10.0 * libm::pow(1.155, f64::from(level))
+}
+
+/// Time between two packets of the base channel.
+const BASE_MS: u64 = 96;
+
+/// Sender that follows the reports of many reporters, each of which is 5 to 100 ms away.
+struct Crowd {
+    demand: SenderDemand,
+    reporters: Vec<Reporter>,
+    /// Reports on their way: arrival in milliseconds, and the datagram.
+    reports: Vec<(u64, Vec<u8>)>,
+    packets: u64,
+    /// Reports in each second.
+    seconds: Vec<u64>,
+}
+
+impl Crowd {
+    fn new(receivers: u64) -> Self {
+        Self {
+            demand: SenderDemand::new(TOP, 14, rate(46)),
+            reporters: (0..receivers).map(reporter).collect(),
+            reports: Vec::new(),
+            packets: 0,
+            seconds: Vec::new(),
+        }
+    }
+
+    fn delay_ms(index: usize) -> u64 {
+        5 + index as u64 * 7_919 % 95
+    }
+
+    /// Sends a packet of the base channel, and delivers reports until the next. `state` returns the need of a
+    /// receiver and the packets that it received, at the announced levels.
+    fn step(&mut self, state: &mut dyn FnMut(usize, Levels) -> (LevelNeed, Reception)) -> u16 {
+        let (now, packet) = (BASE_MS * self.packets, self.packets);
+        self.packets += 1;
+        self.reports.sort();
+        let arrived = self.reports.iter().take_while(|(ms, _)| *ms <= now).count();
+        for (ms, datagram) in self.reports.drain(..arrived) {
+            let Ok(Message::Report(report)) = Message::parse(&datagram) else { panic!("a report") };
+            self.demand.report(at(ms), report, rate);
+        }
+        let ceiling = self.demand.level(at(now), rate);
+        let echo = self.demand.echo(packet);
+        let levels = Levels { ceiling: u8::try_from(ceiling).unwrap(), demand: Some(echo) };
+        for (index, reporter) in self.reporters.iter_mut().enumerate() {
+            let delay = Self::delay_ms(index);
+            let heard = at(now + delay);
+            let (need, reception) = state(index, levels);
+            reporter.heard(heard, sender(), Some(levels), need, reception);
+            let next = heard + Duration::from_millis(BASE_MS);
+            while let Some(due) = reporter.poll_timeout().filter(|due| *due < next) {
+                let mut buffer = [0; 64];
+                let Some(transmit) = reporter.poll_transmit(due, &mut buffer) else { break };
+                let ms = due.as_nanos() / 1_000_000;
+                self.reports.push((ms + delay, buffer[..transmit.bytes].to_vec()));
+                let second = usize::try_from(ms / 1_000).unwrap();
+                self.seconds.resize(self.seconds.len().max(second + 1), 0);
+                self.seconds[second] += 1;
+            }
+        }
+        ceiling
+    }
+}
+
+/// Level of a receiver that starts with the first packet of the base channel: the description, then steps of a
+/// start up to level 38.
+fn start_need(packet: u64, levels: Levels) -> LevelNeed {
+    let need = |level: u16| LevelNeed { level, next: (level + 12).min(TOP), is_starting: true };
+    match packet {
+        0..6 if levels.demand.is_some_and(|echo| echo.is_open) => LevelNeed { next: 0, ..STARTING },
+        0..6 => STARTING,
+        6 => need(0),
+        step @ 7..12 => need(6 * u16::try_from(step - 6).unwrap() + 8),
+        _ => holding(38),
+    }
+}
+
+#[test]
+fn reports_stay_few_however_many_receivers_start() {
+    for receivers in [1, 3, 30, 1_000, 100_000] {
+        let mut crowd = Crowd::new(receivers);
+        let mut ceilings = Vec::new();
+        for packet in 0..350 {
+            let ceiling = crowd.step(&mut |_, levels| (start_need(packet, levels), Reception::default()));
+            ceilings.push(ceiling);
+        }
+        let seconds = &crowd.seconds;
+        println!("{receivers}: {seconds:?} {:?}", &ceilings[..40]);
+        assert!((1..=500).contains(&seconds[0]), "{receivers}: {seconds:?}");
+        assert!(seconds[1..].iter().all(|reports| *reports <= 30), "{receivers}: {seconds:?}");
+        let later: u64 = seconds[1..].iter().sum();
+        assert!(later <= 3 * seconds.len() as u64, "{receivers}: {seconds:?}");
+        assert!(ceilings[4..].iter().all(|ceiling| *ceiling >= 20), "{receivers}: {ceilings:?}");
+        assert!(ceilings[20..].iter().all(|ceiling| *ceiling >= 39), "{receivers}: {ceilings:?}");
+    }
+}
+
+/// Receivers behind a sender's link, some of which hold all levels whatever they lose.
+struct Paths {
+    /// Packets per second that the sender's own link carries.
+    uplink: f64,
+    /// Packets per second of a receiver's path, and whether the receiver obeys the overload rule.
+    of: fn(usize) -> (f64, bool),
+    packets: Vec<f64>,
+    lost: Vec<f64>,
+}
+
+impl Paths {
+    fn new(receivers: usize, uplink: f64, of: fn(usize) -> (f64, bool)) -> Self {
+        Self { uplink, of, packets: vec![0.0; receivers], lost: vec![0.0; receivers] }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "whole packets")]
+    fn state(&mut self, index: usize, ceiling: u16) -> (LevelNeed, Reception) {
+        let (path, is_obedient) = (self.of)(index);
+        let uplink = (self.uplink / rate(ceiling)).min(1.0);
+        let carried = if uplink < 0.9 { path.min(self.uplink) / 2.0 } else { path };
+        let fitting = (0..=TOP).take_while(|level| rate(*level) <= carried).last().unwrap_or(0);
+        let level = if is_obedient { fitting.min(ceiling) } else { TOP };
+        let sent = rate(level.min(ceiling));
+        let arrives = (uplink * sent).min(path);
+        self.packets[index] += arrives * BASE_MS as f64 / 1e3;
+        self.lost[index] += (sent - arrives) * BASE_MS as f64 / 1e3;
+        let next = if is_obedient { fitting.min(level + 1) } else { TOP };
+        let need = LevelNeed { level, next, is_starting: false };
+        let (packets, lost) = (self.packets[index] as u64, self.lost[index] as u64);
+        (need, Reception { packets, lost, marked: 0 })
+    }
+}
+
+/// Ceilings in each second.
+fn ceilings(crowd: &mut Crowd, paths: &mut Paths, seconds: u64) -> Vec<u16> {
+    let packet = |_| crowd.step(&mut |index, levels| paths.state(index, levels.ceiling.into()));
+    let packets: Vec<u16> = (0..1_000 * seconds / BASE_MS).map(packet).collect();
+    packets.into_iter().step_by(10).collect()
+}
+
+const RECEIVERS: u64 = 300;
+
+fn obeys(index: usize, disobedient: usize) -> bool {
+    index % 100 >= disobedient
+}
+
+#[test]
+fn receivers_behind_good_paths_lose_nothing_by_others_that_hold_all() {
+    let shares: [fn(usize) -> (f64, bool); 3] = [
+        |index| if obeys(index, 1) { (rate(45), true) } else { (rate(25), false) },
+        |index| if obeys(index, 50) { (rate(45), true) } else { (rate(25), false) },
+        |index| if obeys(index, 99) { (rate(45), true) } else { (rate(25), false) },
+    ];
+    for of in shares {
+        let mut crowd = Crowd::new(RECEIVERS);
+        let seconds = ceilings(&mut crowd, &mut Paths::new(300, f64::INFINITY, of), 240);
+        println!("{seconds:?} {:?}", crowd.seconds);
+        assert!(seconds[20..].iter().all(|ceiling| *ceiling >= 45), "{seconds:?}");
+        assert!(seconds[120..].iter().all(|ceiling| *ceiling <= 50), "{seconds:?}");
+        let reports: u64 = crowd.seconds[10..].iter().sum();
+        assert!(reports <= 3 * 240, "{reports} reports");
+    }
+}
+
+#[test]
+fn a_sender_does_not_overload_its_own_link_for_receivers_that_hold_all() {
+    for of in [(|_| (rate(60), false)) as fn(usize) -> (f64, bool), |index| (rate(60), obeys(index, 1))] {
+        let mut crowd = Crowd::new(RECEIVERS);
+        let seconds = ceilings(&mut crowd, &mut Paths::new(300, rate(35), of), 300);
+        println!("{seconds:?} {:?}", crowd.seconds);
+        let later = &seconds[120..];
+        let mean = later.iter().map(|ceiling| rate(*ceiling)).sum::<f64>() / later.len() as f64;
+        assert!(mean <= 2.5 * rate(35), "{:.2} of the link: {seconds:?}", mean / rate(35));
+        assert!(mean >= 0.7 * rate(35), "{:.2} of the link: {seconds:?}", mean / rate(35));
+    }
+}
+
+#[test]
+fn forged_losses_take_nothing_from_honest_receivers() {
+    let mut crowd = Crowd::new(100);
+    let mut paths = Paths::new(100, f64::INFINITY, |_| (rate(45), true));
+    for second in 0..200_u64 {
+        for level in [255, 45] {
+            let report = Report { level, is_starting: false, loss: LossClass::of(1.0) };
+            crowd.demand.report(at(1_000 * second), report, rate);
+        }
+        let seconds = ceilings(&mut crowd, &mut paths, 1);
+        assert!(second < 20 || seconds.iter().all(|ceiling| *ceiling >= 45), "{second}: {seconds:?}");
+    }
+}

@@ -1,0 +1,33 @@
+//! Roster of a session's receivers: who receives, how far each receiver is, and who has everything
+//! (`docs/design/roster.md`).
+//!
+//! Receivers report by unicast, and each report is answered ([`headwater_wire::roster`]). Delivery, rates and
+//! repair depend on no report. The reports of all receivers together stay below a rate that the sender
+//! chooses: the sender estimates the number of receivers and announces the interval of reports on the base
+//! channel, as RTCP does with unicast feedback (RFC 3550, section 6; RFC 5760).
+//!
+//! [`RosterSender`] keeps rows of addresses that have proven to receive; [`RosterReporter`] is the receiving
+//! end.
+
+mod pace;
+mod reporter;
+mod sender;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use self::reporter::{ReporterConfig, RosterReporter};
+pub use self::sender::{RosterConfig, RosterSender, RosterUpdate};
+pub use self::table::{IDS_OF_HOST, ROWS_MAX, RosterCounts, RosterRow, RowState};
+
+use crate::time::Duration;
+
+/// Shortest interval of reports.
+const INTERVAL_MIN: Duration = Duration::from_secs(2);
+/// Largest exponent of an interval: 9 h.
+const EXPONENT_MAX: u8 = 14;
+
+/// Returns the interval of reports for an exponent.
+pub(crate) fn interval(exponent: u8) -> Duration {
+    INTERVAL_MIN.saturating_mul(1 << exponent.min(EXPONENT_MAX))
+}

@@ -1,0 +1,317 @@
+//! Receiving end of a roster: when a receiver reports.
+
+use core::net::SocketAddr;
+
+use headwater_wire::extensions::Members;
+use headwater_wire::roster::{self as wire, ReceiverState, Reply, Report, ReportKind, RosterHeader};
+use rand::Rng;
+
+use super::interval;
+use crate::machine::{Datagram, Destination, Ecn, Transmit};
+use crate::rng::{Seed, Stream, crowd_part, unit};
+use crate::time::{Duration, Instant};
+
+/// Compensation for timers that are drawn anew (RFC 3550, section 6.3.1: e - 1.5).
+const COMPENSATION: f64 = 1.218_28;
+/// Window of the random wait after the first hello without a reply; it doubles with each further one.
+const RETRY: Duration = Duration::from_secs(4);
+/// Shortest wait for a reply to a hello.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Hellos in a row without a reply after which hellos become rare.
+const HELLOS_MAX: u32 = 6;
+/// Mean time between rare hellos: a firewall or a relay may let reports through later.
+const RARE: Duration = Duration::from_secs(300);
+/// Hellos in a row without a reply after which an ending receiver expects no reply.
+const HELLOS_HOPEFUL: u32 = 3;
+/// Progress reports in a row without a reply after which the receiver begins with a hello again.
+const UNANSWERED_MAX: u32 = 4;
+/// Waits for the reply to the report of an end.
+const REPEATS: [Duration; 4] =
+    [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(2)];
+/// Number of these waits if the sender does not wait for ends: the report is sent twice.
+const REPEATS_UNAWAITED: usize = 1;
+/// Default longest time from the end of a receiver until its report, and until the reply.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Configuration of a [`RosterReporter`].
+#[derive(Clone, Debug)]
+pub struct ReporterConfig {
+    receiver: u64,
+    seed: Seed,
+    name: Option<String>,
+    is_public: bool,
+    linger: Duration,
+}
+
+impl ReporterConfig {
+    /// Reports under this identifier, which a receiver draws once and keeps. Times are drawn from `seed`.
+    pub fn new(receiver: u64, seed: Seed) -> Self {
+        Self { receiver, seed, name: None, is_public: false, linger: LINGER }
+    }
+
+    /// Sets the longest time that the receiver stays at its end for its last report. If the time drawn for
+    /// the report is later, the receiver ends at once without a report. Default: 5 s.
+    #[must_use]
+    pub const fn with_linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
+        self
+    }
+
+    /// Sets the name to report, cut to [`NAME_BYTES_MAX`](wire::NAME_BYTES_MAX) bytes; a name that is not
+    /// [printable](wire::is_name) is left out. Unless `is_public`, only a verified sender gets the name.
+    /// Default: none.
+    #[must_use]
+    pub fn with_name(mut self, name: Option<String>, is_public: bool) -> Self {
+        let cut = |mut name: String| {
+            name.truncate(name.floor_char_boundary(wire::NAME_BYTES_MAX));
+            name
+        };
+        self.name = name.map(cut).filter(|name| wire::is_name(name));
+        self.is_public = is_public;
+        self
+    }
+}
+
+/// Timer of the next report.
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    at: Instant,
+    /// Start of the wait.
+    from: Instant,
+    /// Exponent of the interval that the wait was drawn for.
+    exponent: u8,
+    wait: Wait,
+}
+
+/// Distribution of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Few receivers of many wait for less than half of the interval.
+    First,
+    /// Half to one and a half intervals, compensated.
+    Regular,
+    /// Uniform within half of the interval, in which as many reports fit; none within the shortest interval.
+    End,
+    /// A time that does not depend on the interval.
+    Fixed,
+}
+
+/// End of a receiver.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    result: u8,
+    /// Reports without a reply.
+    sent: usize,
+    /// Whether nothing is left to wait for.
+    is_over: bool,
+}
+
+/// Reports of a receiver to its sender. Memory: constant.
+#[derive(Clone, Debug)]
+pub struct RosterReporter {
+    config: ReporterConfig,
+    stream: Stream,
+    sender: Option<SocketAddr>,
+    is_awaited: bool,
+    exponent: u8,
+    /// Cookie of the sender; 0 for none.
+    cookie: u64,
+    sequence: u16,
+    timer: Option<Timer>,
+    /// Reports without a reply.
+    unanswered: u32,
+    /// Whether the last report was sent at once after a new cookie.
+    is_resent: bool,
+    end: Option<End>,
+}
+
+impl RosterReporter {
+    /// Creates a reporter that knows no sender.
+    pub fn new(config: ReporterConfig) -> Self {
+        let mut stream = config.seed.stream("roster/reporter", 0);
+        let sequence = u16::try_from(stream.next_u32() >> 16).expect("16 bits are left");
+        Self {
+            config,
+            stream,
+            sender: None,
+            is_awaited: false,
+            exponent: 0,
+            cookie: 0,
+            sequence,
+            timer: None,
+            unanswered: 0,
+            is_resent: false,
+            end: None,
+        }
+    }
+
+    /// Handles the announcement of a packet of the session from `sender`. A new sender gets a hello first.
+    pub fn heard(&mut self, now: Instant, sender: SocketAddr, members: Members) {
+        (self.exponent, self.is_awaited) = (members.exponent, members.is_awaiting);
+        if self.sender.replace(sender) != Some(sender) {
+            (self.cookie, self.unanswered) = (0, 0);
+            self.set(now, Wait::First);
+        }
+    }
+
+    /// Processes a datagram; returns whether the datagram is a reply, even to an unknown report.
+    pub fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
+        let Ok(reply) = Reply::parse(datagram.payload) else { return wire::is_roster(datagram.payload) };
+        let RosterHeader { kind, receiver, cookie, sequence } = reply.header;
+        let is_ours = self.sender == Some(datagram.source)
+            && receiver == self.config.receiver
+            && sequence == self.sequence
+            && self.unanswered > 0;
+        if !is_ours || cookie == 0 {
+            return true;
+        }
+        self.exponent = reply.exponent;
+        self.unanswered = 0;
+        let is_new = core::mem::replace(&mut self.cookie, cookie) != cookie;
+        if reply.is_counted {
+            if let Some(end) = &mut self.end
+                && matches!(kind, ReportKind::Done | ReportKind::Leaving)
+            {
+                end.is_over = true;
+                self.timer = None;
+            }
+        } else if is_new && !core::mem::replace(&mut self.is_resent, true) {
+            self.timer = Some(Timer { at: now, from: now, exponent: self.exponent, wait: Wait::Fixed });
+        }
+        true
+    }
+
+    /// Ends the receiver with an exit code; 0 for a receiver that has everything. The last report follows.
+    pub fn finish(&mut self, now: Instant, result: u8) {
+        if self.end.is_some() {
+            return;
+        }
+        // Without a cookie, the sender has no row of the receiver, and expects none unless it waits for ends.
+        let is_expected = self.cookie != 0 || self.is_awaited && self.unanswered < HELLOS_HOPEFUL;
+        let mut is_over = self.sender.is_none() || !is_expected;
+        match (self.cookie, self.unanswered) {
+            // The first hello keeps its time.
+            (0, 0) => {}
+            (0, _) => self.set(now, Wait::First),
+            _ => self.set(now, Wait::End),
+        }
+        is_over |= self.timer.is_none_or(|timer| timer.at > now + self.config.linger);
+        self.end = Some(End { result, sent: 0, is_over });
+        self.timer = self.timer.filter(|_| !is_over);
+    }
+
+    /// Whether the receiver has ended, and the sender knows or cannot be reached.
+    pub fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| end.is_over)
+    }
+
+    /// Whether a report is due at `now`.
+    pub fn is_due(&mut self, now: Instant) -> bool {
+        let Some(timer) = self.timer.filter(|timer| timer.at <= now) else { return false };
+        if timer.exponent < self.exponent && timer.wait != Wait::Fixed {
+            // Reconsideration (RFC 3550, section 6.3.3): the interval has grown since the wait was drawn.
+            let at = timer.from + self.draw(timer.wait);
+            self.timer = Some(Timer { at, exponent: self.exponent, ..timer });
+            return at <= now;
+        }
+        true
+    }
+
+    /// Returns when [`RosterReporter::is_due`] may change.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timer.map(|timer| timer.at)
+    }
+
+    /// Writes the report that is due at the start of `buffer`. A hello needs no `state`.
+    pub fn transmit(
+        &mut self,
+        now: Instant,
+        state: impl FnOnce() -> ReceiverState,
+        is_verified: bool,
+        buffer: &mut [u8],
+    ) -> Option<Transmit> {
+        let sender = self.sender?;
+        let is_retry = self.timer.take().is_some_and(|timer| timer.wait == Wait::Fixed);
+        if !is_retry {
+            self.is_resent = false;
+        }
+        let kind = match self.end {
+            _ if self.cookie == 0 => ReportKind::Hello,
+            None => ReportKind::Progress,
+            Some(End { result: 0, .. }) => ReportKind::Done,
+            Some(_) => ReportKind::Leaving,
+        };
+        // A repeated report of an end has the number of the first, so that any reply counts.
+        let is_repeated = self.end.is_some_and(|end| end.sent > 0) && kind != ReportKind::Hello;
+        if !is_repeated {
+            self.sequence = self.sequence.wrapping_add(1);
+        }
+        self.schedule(now, kind);
+        let result = self.end.map_or(0, |end| end.result);
+        let header = RosterHeader {
+            kind,
+            receiver: self.config.receiver,
+            cookie: self.cookie,
+            sequence: self.sequence,
+        };
+        let name = self.config.name.as_deref().filter(|_| self.config.is_public || is_verified);
+        let state = (kind != ReportKind::Hello).then(|| ReceiverState { result, ..state() });
+        let bytes = Report { header, state, name }.emit(buffer);
+        Some(Transmit { destination: Destination::Unicast(sender), bytes, ecn: Ecn::NotCapable })
+    }
+
+    /// Counts a report of a kind and schedules the next one.
+    fn schedule(&mut self, now: Instant, kind: ReportKind) {
+        self.unanswered += 1;
+        if let Some(end) = &mut self.end {
+            let repeats = if self.is_awaited { &REPEATS[..] } else { &REPEATS[..REPEATS_UNAWAITED] };
+            let wait = repeats.get(end.sent).copied();
+            end.sent += 1;
+            match wait {
+                Some(wait) => self.set_fixed(now, wait),
+                None => end.is_over = true,
+            }
+            return;
+        }
+        match kind {
+            ReportKind::Hello if self.unanswered >= HELLOS_MAX => {
+                let wait = RARE.as_secs_f64() * (0.5 + unit(&mut self.stream));
+                self.set_fixed(now, Duration::from_secs_f64(wait));
+            }
+            ReportKind::Hello => {
+                let window = RETRY.max(interval(self.exponent)).saturating_mul(1 << self.unanswered);
+                let wait = window.as_secs_f64() * unit(&mut self.stream);
+                self.set_fixed(now, Duration::from_secs_f64(wait).max(PATIENCE));
+            }
+            _ => {
+                if self.unanswered >= UNANSWERED_MAX {
+                    (self.cookie, self.unanswered) = (0, 0);
+                }
+                if self.exponent < Members::NO_PROGRESS {
+                    self.set(now, Wait::Regular);
+                }
+            }
+        }
+    }
+
+    fn set(&mut self, now: Instant, wait: Wait) {
+        let at = now + self.draw(wait);
+        self.timer = Some(Timer { at, from: now, exponent: self.exponent, wait });
+    }
+
+    fn set_fixed(&mut self, now: Instant, wait: Duration) {
+        self.timer = Some(Timer { at: now + wait, from: now, exponent: self.exponent, wait: Wait::Fixed });
+    }
+
+    /// Draws a wait of the interval.
+    fn draw(&mut self, wait: Wait) -> Duration {
+        let part = match wait {
+            Wait::First => crowd_part(&mut self.stream),
+            Wait::Regular => (0.5 + unit(&mut self.stream)) / COMPENSATION,
+            Wait::End if self.exponent == 0 => 0.0,
+            Wait::End => 0.5 * unit(&mut self.stream),
+            Wait::Fixed => 0.0,
+        };
+        Duration::from_secs_f64(interval(self.exponent).as_secs_f64() * part)
+    }
+}

@@ -1,0 +1,238 @@
+//! Bounds of the table, and times of a receiver's reports.
+
+use core::net::{IpAddr, SocketAddr};
+
+use headwater_wire::extensions::Members;
+use headwater_wire::roster::{ReceiverState, Reply, Report, ReportKind, RosterHeader};
+
+use super::table::{News, Table};
+use super::*;
+use crate::machine::{Datagram, Ecn};
+use crate::rng::Seed;
+use crate::time::Instant;
+
+const CONTENT: u32 = 7;
+const SENDER: ([u8; 4], u16) = ([192, 0, 2, 1], 4_242);
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+struct Rows(Table);
+
+impl Rows {
+    fn new() -> Self {
+        Self(Table::new([7; 32], 500))
+    }
+
+    fn report(&mut self, now: Instant, ip: IpAddr, receiver: u64, kind: ReportKind) -> Option<News> {
+        self.named(now, ip, receiver, kind, None)
+    }
+
+    fn named(
+        &mut self,
+        now: Instant,
+        ip: IpAddr,
+        receiver: u64,
+        kind: ReportKind,
+        name: Option<&str>,
+    ) -> Option<News> {
+        // Numbers far apart are not overtaken.
+        let sequence = u16::try_from(now.as_nanos() / 1_000_000 * 16 % 65_521).expect("below 2^16");
+        let header = RosterHeader { kind, receiver, cookie: 1, sequence };
+        let state = ReceiverState { content: CONTENT, ..ReceiverState::default() };
+        let reported = self.0.report(now, 0, SocketAddr::new(ip, 9), &header, (&state, name));
+        reported.map(|(_, news)| news)
+    }
+
+    fn states(&self, now: Instant) -> RosterCounts {
+        self.0.counts(now, Some(CONTENT), INTERVAL_MIN)
+    }
+}
+
+fn ipv4(bits: u32) -> IpAddr {
+    core::net::Ipv4Addr::from_bits(bits).into()
+}
+
+#[test]
+fn receivers_that_move_to_one_address_overflow_no_count() {
+    let mut rows = Rows::new();
+    for receiver in 0..1_000_u32 {
+        rows.report(at(u64::from(receiver)), ipv4(receiver), receiver.into(), ReportKind::Progress);
+    }
+    for turn in 0..2 {
+        for receiver in 0..1_000_u32 {
+            let now = at(10_000 + 2_000 * turn + u64::from(receiver));
+            rows.report(now, ipv4(1 << 24 | u32::from(turn > 0)), receiver.into(), ReportKind::Progress);
+        }
+    }
+    assert_eq!(rows.0.rows().count(), 1_000);
+}
+
+#[test]
+fn addresses_of_one_ipv6_network_share_the_rows_of_a_host() {
+    let mut rows = Rows::new();
+    for receiver in 0..200_u64 {
+        let ip = core::net::Ipv6Addr::from_bits(0x2001_0DB8 << 96 | u128::from(receiver + 1));
+        rows.report(at(receiver), ip.into(), receiver, ReportKind::Progress);
+    }
+    assert_eq!(rows.0.rows().count(), usize::from(IDS_OF_HOST) + 1);
+}
+
+#[test]
+fn receivers_beyond_the_table_are_no_news_each_time() {
+    let mut rows = Rows::new();
+    let count = 2 * u32::try_from(ROWS_MAX).expect("small");
+    for receiver in 0..count {
+        rows.report(at(receiver.into()), ipv4(receiver), receiver.into(), ReportKind::Progress);
+    }
+    let mut first = 0;
+    for receiver in 0..count {
+        let now = at(u64::from(count + receiver));
+        let news = rows.report(now, ipv4(receiver), receiver.into(), ReportKind::Progress);
+        first += u32::from(news == Some(News::First));
+    }
+    assert_eq!(first, 0, "no receiver reports for the first time");
+    // And a flood of them is dropped.
+    let flood = (0..100_000_u32).filter(|report| {
+        let now = at(50_000 + u64::from(report / 100));
+        rows.report(now, ipv4(report % count), (report % count).into(), ReportKind::Done)
+            == Some(News::Outside)
+    });
+    assert!(flood.count() <= 2_000 + 2_000, "2 000 a second, and as many at once");
+}
+
+#[test]
+fn a_silent_row_expires_and_an_ended_one_stays() {
+    let mut rows = Rows::new();
+    let kinds = [ReportKind::Progress, ReportKind::Done, ReportKind::Leaving];
+    for (receiver, kind) in (1..).zip(kinds) {
+        rows.report(at(0), ipv4(receiver), receiver.into(), kind);
+    }
+    rows.0.prune(at(599_000), Some(CONTENT), INTERVAL_MIN);
+    assert_eq!(rows.states(at(599_000)).silent, 1);
+    rows.0.prune(at(600_001), Some(CONTENT), INTERVAL_MIN);
+    let counts = rows.states(at(600_001));
+    assert_eq!((counts.silent, counts.done, counts.left), (0, 1, 1));
+}
+
+#[test]
+fn expired_rows_of_a_sample_make_room_for_other_receivers() {
+    let mut rows = Rows::new();
+    let count = 2 * u32::try_from(ROWS_MAX).expect("small");
+    for receiver in 0..count {
+        rows.report(at(receiver.into()), ipv4(receiver), receiver.into(), ReportKind::Progress);
+    }
+    assert!(rows.states(at(9_000)).standard_error.is_some());
+    // A few receivers are left, and report each 2 s.
+    for turn in 1..=600_u64 {
+        for receiver in 0..10_u32 {
+            let now = at(10_000 + 2_000 * turn + u64::from(receiver));
+            rows.report(now, ipv4(receiver), receiver.into(), ReportKind::Progress);
+        }
+        rows.0.prune(at(11_000 + 2_000 * turn), Some(CONTENT), INTERVAL_MIN);
+    }
+    let counts = rows.states(at(1_211_000));
+    assert_eq!((counts.total(), counts.standard_error), (10, None), "exact again");
+}
+
+#[test]
+fn a_receiver_that_starts_again_without_its_identifier_is_one_receiver() {
+    let (mut rows, hall) = (Rows::new(), Some("hall"));
+    rows.named(at(0), ipv4(1), 1, ReportKind::Progress, hall);
+    rows.named(at(1_000), ipv4(1), 2, ReportKind::Progress, hall);
+    rows.named(at(2_000), ipv4(1), 1, ReportKind::Done, hall);
+    rows.named(at(2_500), ipv4(1), 2, ReportKind::Progress, hall);
+    rows.0.prune(at(3_000), Some(CONTENT), INTERVAL_MIN);
+    assert_eq!(rows.states(at(3_000)).total(), 2, "both ran at the same time");
+    // Another host of the name, another name at the address, and a receiver without a name are others.
+    rows.named(at(4_000), ipv4(2), 3, ReportKind::Progress, hall);
+    rows.named(at(4_000), ipv4(1), 4, ReportKind::Progress, Some("attic"));
+    rows.report(at(4_000), ipv4(1), 5, ReportKind::Progress);
+    rows.0.prune(at(4_500), Some(CONTENT), INTERVAL_MIN);
+    assert_eq!(rows.states(at(4_500)).total(), 5);
+    rows.named(at(5_000), ipv4(1), 6, ReportKind::Progress, hall);
+    rows.0.prune(at(5_500), Some(CONTENT), INTERVAL_MIN);
+    let counts = rows.states(at(5_500));
+    assert_eq!((counts.done, counts.total()), (0, 5), "the receiver that was done has started again");
+}
+
+/// A receiver with a cookie, at an exponent.
+fn reporter(exponent: u8, is_awaiting: bool, seed: u64) -> (RosterReporter, Instant) {
+    let mut reporter = RosterReporter::new(ReporterConfig::new(9, Seed(seed)));
+    let members = Members { exponent, is_awaiting, count: 0 };
+    reporter.heard(at(0), SENDER.into(), members);
+    let due = reporter.poll_timeout().expect("a hello");
+    let hello = transmit(&mut reporter, due).expect("a hello");
+    let header = RosterHeader { cookie: 5, ..hello };
+    let payload = Reply { header, exponent, is_counted: false }.emit();
+    let datagram = Datagram { source: SENDER.into(), channel: None, ecn: Ecn::NotCapable, payload: &payload };
+    assert!(reporter.answered(due, &datagram));
+    (reporter, due)
+}
+
+fn transmit(reporter: &mut RosterReporter, now: Instant) -> Option<RosterHeader> {
+    if !reporter.is_due(now) {
+        return None;
+    }
+    let mut buffer = [0; 256];
+    let bytes = reporter.transmit(now, ReceiverState::default, false, &mut buffer)?.bytes;
+    Some(Report::parse(&buffer[..bytes]).expect("a report").header)
+}
+
+#[test]
+fn a_sender_that_never_replies_gets_a_hello_each_five_minutes() {
+    let mut reporter = RosterReporter::new(ReporterConfig::new(9, Seed(1)));
+    reporter.heard(at(0), SENDER.into(), Members { exponent: 0, is_awaiting: false, count: 0 });
+    let mut hellos = 0;
+    while let Some(now) = reporter.poll_timeout().filter(|now| *now < at(3_600_000)) {
+        hellos += u32::from(transmit(&mut reporter, now).is_some());
+    }
+    assert!((6 + 9..=6 + 15).contains(&hellos), "{hellos} in an hour");
+}
+
+#[test]
+fn the_report_of_an_end_is_due_while_the_receiver_stays_or_never() {
+    // Half of the interval is 4 s: each end is told.
+    for seed in 0..100 {
+        let (mut reporter, now) = reporter(2, true, seed);
+        reporter.finish(now, 0);
+        let due = reporter.poll_timeout().expect("a report");
+        assert!(!reporter.is_over() && due <= now + Duration::from_secs(4));
+        assert_eq!(transmit(&mut reporter, due).map(|header| header.kind), Some(ReportKind::Done));
+    }
+    // Half of the interval is 32 s: no receiver waits in vain.
+    let is_told = |seed: &u64| {
+        let (mut reporter, now) = reporter(5, true, *seed);
+        reporter.finish(now, 0);
+        let due = reporter.poll_timeout();
+        assert_eq!(due.is_some(), !reporter.is_over());
+        assert!(due.is_none_or(|due| due <= now + Duration::from_secs(5)), "a wait in vain");
+        due.is_some()
+    };
+    let told = (0..1_000).filter(is_told).count();
+    assert!((100..220).contains(&told), "{told} of 1000 in 5 s of 32");
+}
+
+#[test]
+fn a_sender_that_does_not_wait_gets_the_end_twice_within_a_second() {
+    let (mut reporter, now) = reporter(0, false, 1);
+    reporter.finish(now, 0);
+    let mut sent = Vec::new();
+    while let Some(due) = reporter.poll_timeout() {
+        assert_eq!(transmit(&mut reporter, due).map(|header| header.kind), Some(ReportKind::Done));
+        sent.push(due.since(now));
+    }
+    assert!(reporter.is_over());
+    assert_eq!(sent, [Duration::ZERO, Duration::from_millis(500)]);
+}
+
+#[test]
+fn a_hello_computes_no_state() {
+    let mut reporter = RosterReporter::new(ReporterConfig::new(9, Seed(1)));
+    reporter.heard(at(0), SENDER.into(), Members { exponent: 0, is_awaiting: false, count: 0 });
+    let due = reporter.poll_timeout().expect("a hello");
+    assert!(reporter.is_due(due));
+    let state = || unreachable!("a hello has no state");
+    assert!(reporter.transmit(due, state, false, &mut [0; 256]).is_some());
+}

@@ -1,0 +1,123 @@
+//! From a request for a file to the response.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use headwater::{PublishedFile, PublishedFiles};
+use headwater_proto::delivery::entity_tag;
+
+use crate::body::{Pacer, body};
+use crate::range::{Requested, has_tag, name, range};
+
+/// Path above the names of files.
+pub(crate) const PREFIX: &str = "/files/";
+/// Bytes that the rate counts for the head of a response.
+const HEAD_BYTES: u64 = 400;
+/// Bounds in seconds between which clients of a full server choose the time of their next attempt.
+const RETRY: core::ops::RangeInclusive<u32> = 1..=8;
+
+/// Content and rate of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    pub(crate) files: PublishedFiles,
+    pub(crate) pacer: Arc<Pacer>,
+}
+
+/// Returns the routes: every path leads to the look-up, which knows exact names alone.
+pub(crate) fn routes(files: Files) -> Router {
+    Router::new().fallback(respond).with_state(files)
+}
+
+/// Answers any request of a connection beyond the limit.
+pub(crate) fn full_routes() -> Router {
+    Router::new().fallback(|| async { unavailable() })
+}
+
+async fn respond(State(files): State<Files>, request: Request) -> Response {
+    files.pacer.take(HEAD_BYTES).await;
+    let is_head = request.method() == Method::HEAD;
+    if request.method() != Method::GET && !is_head {
+        return (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "GET, HEAD")]).into_response();
+    }
+    let path = request.uri().path().strip_prefix(PREFIX).and_then(name);
+    let Some(file) = path.and_then(|name| files.files.find(&name)) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let fields = request.headers();
+    let tag = match file.digest() {
+        Ok(Some(digest)) => entity_tag(&digest),
+        Ok(None) => return unavailable(),
+        Err(_changed) => return not_current(fields),
+    };
+    if let Some(response) = precondition(fields, &tag) {
+        return response;
+    }
+    let is_version = field(fields, header::IF_RANGE).is_none_or(|wanted| wanted == tag);
+    let wanted = field(fields, header::RANGE).filter(|_| is_version && !is_head);
+    let length = file.bytes();
+    let (status, start, bytes) = match range(wanted, length) {
+        Requested::Whole => (StatusCode::OK, 0, length),
+        Requested::Part { start, bytes } => (StatusCode::PARTIAL_CONTENT, start, bytes),
+        Requested::Unsatisfiable => {
+            let complete = [(header::CONTENT_RANGE, format!("bytes */{length}"))];
+            return (StatusCode::RANGE_NOT_SATISFIABLE, complete).into_response();
+        }
+    };
+    let content = if is_head { Ok(Body::empty()) } else { content(file, (start, bytes), files.pacer).await };
+    let Ok(content) = content else { return not_current(fields) };
+    let mut response = (status, content).into_response();
+    let mut set = |name: HeaderName, value: String| {
+        if let Ok(value) = value.parse() {
+            response.headers_mut().insert(name, value);
+        }
+    };
+    set(header::ETAG, tag);
+    set(header::ACCEPT_RANGES, "bytes".to_owned());
+    set(header::CONTENT_LENGTH, bytes.to_string());
+    set(header::CONTENT_TYPE, "application/octet-stream".to_owned());
+    if status == StatusCode::PARTIAL_CONTENT {
+        set(header::CONTENT_RANGE, format!("bytes {start}-{}/{length}", start + bytes - 1));
+    }
+    response
+}
+
+async fn content(
+    file: PublishedFile,
+    (start, bytes): (u64, u64),
+    pacer: Arc<Pacer>,
+) -> Result<Body, headwater_proto::delivery::SourceError> {
+    if bytes == 0 { Ok(Body::empty()) } else { body(file, start, bytes, pacer).await }
+}
+
+/// Returns the response of a request whose precondition decides (RFC 9110, section 13.2.2).
+fn precondition(fields: &HeaderMap, tag: &str) -> Option<Response> {
+    if field(fields, header::IF_MATCH).is_some_and(|tags| !has_tag(tags, tag)) {
+        return Some(StatusCode::PRECONDITION_FAILED.into_response());
+    }
+    let is_known = field(fields, header::IF_NONE_MATCH).is_some_and(|tags| has_tag(tags, tag));
+    is_known.then(|| (StatusCode::NOT_MODIFIED, [(header::ETAG, tag.to_owned())]).into_response())
+}
+
+/// Returns the response for a file that has changed: the announced version is gone.
+fn not_current(fields: &HeaderMap) -> Response {
+    let is_conditional = fields.contains_key(header::IF_MATCH);
+    let status = if is_conditional { StatusCode::PRECONDITION_FAILED } else { StatusCode::NOT_FOUND };
+    status.into_response()
+}
+
+fn unavailable() -> Response {
+    // The clock's nanoseconds are random enough to spread clients.
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
+    let seconds = (RETRY.start() + nanos / 64 % (RETRY.end() - RETRY.start() + 1)).to_string();
+    let fields = [(header::RETRY_AFTER, seconds), (header::CONNECTION, "close".to_owned())];
+    (StatusCode::SERVICE_UNAVAILABLE, fields).into_response()
+}
+
+fn field(fields: &HeaderMap, name: HeaderName) -> Option<&str> {
+    fields.get(name).and_then(|value| value.to_str().ok())
+}

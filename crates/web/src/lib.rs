@@ -1,0 +1,24 @@
+//! HTTP server of a session's files: receivers that miss symbols at the end of a session fetch byte ranges,
+//! and anybody fetches whole files.
+//!
+//! `GET` and `HEAD` of `/files/NAME`, the percent-encoded name of a file. The entity tag of a file is its
+//! digest. Answers: 200, 206 for one range, 304, 404 for anything but a file of the session, 412 if the file
+//! is not the requested version any more, 416, 503 while a file is being hashed or the server is full.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `server` | thread, connections, bounds |
+//! | `files` | from request to response |
+//! | `range` | fields of requests: ranges, entity tags, names |
+//! | `body` | bytes of a file at the server's rate |
+//!
+//! The server runs on a thread of its own, with the only async runtime of the project.
+
+mod body;
+mod files;
+mod range;
+mod server;
+
+pub use server::{
+    CONNECTIONS_MAX, FileServer, FileServerOptions, FileServerSocket, RATE_DEFAULT, ServerError,
+};

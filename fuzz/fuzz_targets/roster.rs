@@ -1,0 +1,30 @@
+//! What is read as a report or a reply is written as one that reads the same; and reports of strangers change
+//! no row of a roster, and are answered with no more bytes than they have.
+#![no_main]
+use headwater_wire::roster::{REPORT_BYTES_MAX, Reply, Report};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(report) = Report::parse(bytes) {
+        let mut buffer = [0; REPORT_BYTES_MAX];
+        let written = report.emit(&mut buffer);
+        assert_eq!(Report::parse(&buffer[..written]), Ok(report));
+    }
+    if let Ok(reply) = Reply::parse(bytes) {
+        assert_eq!(Reply::parse(&reply.emit()), Ok(reply));
+    }
+    sender(bytes);
+});
+
+fn sender(bytes: &[u8]) {
+    use headwater_proto::roster::{RosterConfig, RosterSender};
+    use headwater_proto::{Datagram, Ecn, Instant};
+    let mut roster = RosterSender::new(RosterConfig::new(), [7; 32]);
+    let source = ([192, 0, 2, 1], 4_242).into();
+    let datagram = Datagram { source, channel: None, ecn: Ecn::NotCapable, payload: bytes };
+    assert!(roster.on_datagram(Instant::ZERO, &datagram).is_none());
+    let mut buffer = [0; 64];
+    let replied = roster.poll_transmit(&mut buffer).map_or(0, |transmit| transmit.bytes);
+    assert!(replied <= bytes.len());
+    assert_eq!(roster.rows().count(), 0);
+}

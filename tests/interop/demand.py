@@ -1,0 +1,295 @@
+"""A sender of many levels that sends what its receivers report, signed as by default, over a switch that snoops.
+
+  sender === switch === receiver, behind a link of so many Mbit/s with a queue of 25 packets
+
+Rates are those of UDP payload, as the sender counts them. The short form runs its parts side by side and judges what is certain on a busy machine;
+the full one runs each part by itself, three times, and judges all.
+
+usage: demand.py BINARY [--full] [PART...]
+
+parts: idle slow medium start lossy restart blocked fast
+"""
+
+import concurrent.futures
+import itertools
+import os
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import parts
+from network import Failed, Network, check, require_root
+from routing import OFFLOADS
+
+MB = 1_000_000
+QUEUE_PACKETS = 25
+GROUP = "232.72.87.28:7287"
+NUMBERS = itertools.count(1)
+
+
+class Bed(Network):
+    """A sender and a receiver on a switch, or on one cable."""
+
+    def __init__(self, folder, binary, mbit=None, is_cable=False):
+        super().__init__(f"hwdem{next(NUMBERS)}x")
+        self.folder, self.binary = Path(tempfile.mkdtemp(dir=folder)), binary
+        self.starts = itertools.count(1)
+        for host in ("sender", "receiver"):
+            self.add_host(host)
+        if is_cable:
+            self.add_pair("sender", "receiver", "10.89.0", offloads=True)
+            return
+        self.add_host("switch")
+        times = {"query_interval": 500, "query_response_interval": 50, "startup_query_interval": 50, "startup_query_count": 4,
+                 "last_member_interval": 10, "hash_max": 16384, "igmp_version": 3, "snooping": 1, "querier": 0}
+        options = [word for name, value in times.items() for word in (f"mcast_{name}", value)]
+        self.ip("switch", "link", "add", "bridge", "type", "bridge", "stp_state", 0, *options)
+        self.ip("switch", "link", "set", "dev", "bridge", "up")
+        for number, host in enumerate(("sender", "receiver"), start=1):
+            self.ip("switch", "link", "add", host, "type", "veth", "peer", "name", "eth0", "netns", self.hosts[host])
+            for at, port in (("switch", host), (host, "eth0")):
+                self.run(at, "ethtool", "-K", port, *(word for offload in OFFLOADS for word in (offload, "off")))
+            self.ip("switch", "link", "set", "dev", host, "master", "bridge", "up")
+            self.bring_up(host, f"10.89.0.{number}")
+        if mbit is not None:
+            burst = max(1540, int(mbit * 1e6 / 8 * 0.0005))
+            tbf = ("qdisc", "add", "dev", "receiver", "root", "handle", "1:", "tbf", "rate", f"{mbit}mbit", "burst", burst, "limit", MB)
+            self.run("switch", "tc", *tbf)
+            self.run("switch", "tc", "qdisc", "add", "dev", "receiver", "parent", "1:1", "handle", "10:", "pfifo", "limit", QUEUE_PACKETS)
+        self.run("switch", "sh", "-c", "echo 1 > /sys/class/net/receiver/brport/multicast_fast_leave")
+        self.run("switch", "sh", "-c", "echo 1 > /sys/class/net/bridge/bridge/multicast_querier")
+        time.sleep(1)
+
+    def send(self, *options):
+        """A sender of an endless session of 200 MB."""
+        file = self.folder / "content.bin"
+        if not file.exists():
+            file.write_bytes(random.Random(28).randbytes(20 * MB) * 10)
+        return self.start_program("sender", "send", "--ttl", "8", *options, file)
+
+    def receive(self, *options):
+        return self.start_program("receiver", "receive", "--out", self.folder / f"in{next(self.starts)}", *options)
+
+    def start_program(self, host, command, *arguments):
+        state = f"XDG_STATE_HOME={self.folder / 'state'}"
+        home = f"HOME={self.folder}"
+        words = ["env", state, home, self.binary, command, "--json", "--interface", "eth0", "--group", GROUP, *arguments]
+        return self.start(host, f"{command}{next(self.starts)}", self.folder, words)
+
+
+def progress(program):
+    return [event for event in program.events() if event["event"] == "session:progress"]
+
+
+def bytes_at(samples, seconds):
+    """Bytes sent or received by so many seconds after the first event, between two samples."""
+    before = max((sample for sample in samples if sample["time"] <= 1e3 * seconds), key=lambda sample: sample["time"], default=None)
+    after = min((sample for sample in samples if sample["time"] > 1e3 * seconds), key=lambda sample: sample["time"], default=None)
+    if before is None or after is None:
+        return (before or after or {"bytes": 0})["bytes"]
+    part = (1e3 * seconds - before["time"]) / (after["time"] - before["time"])
+    return before["bytes"] + part * (after["bytes"] - before["bytes"])
+
+
+def mbits(samples, begin, end):
+    return 8e-6 * (bytes_at(samples, end) - bytes_at(samples, begin)) / (end - begin)
+
+
+def cpu_seconds(program):
+    fields = Path(f"/proc/{program.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def samples_of(program):
+    """Progress since the program's first packet."""
+    found = progress(program)
+    begin = next((event["time"] for event in program.events() if event["event"] in ("session:started", "session:found")), 0)
+    return [{**event, "time": event["time"] - begin} for event in found]
+
+
+def idle(bed_of, full):
+    """Nobody there: at most 1.3 Mbit/s and 0.02 processors after 20 s."""
+    with bed_of() as bed:
+        sender = bed.send()
+        time.sleep(20)
+        before, began = cpu_seconds(sender), time.monotonic()
+        time.sleep(10)
+        load = (cpu_seconds(sender) - before) / (time.monotonic() - began)
+        rate = mbits(samples_of(sender), 20, 29)
+        print(f"  nobody there: {rate:.2f} Mbit/s, {load:.3f} processors", flush=True)
+        return [("nobody there: at most 1.3 Mbit/s", rate <= 1.3), ("nobody there: at most 0.02 processors", load <= 0.02, parts.BUSY)]
+
+
+def behind(bed_of, full, mbit, most):
+    seconds = 60 if full else 30
+    with bed_of(mbit) as bed:
+        sender = bed.send()
+        time.sleep(3)
+        began = len(progress(sender))
+        receiver = bed.receive()
+        time.sleep(seconds + 1)
+        sent = samples_of(sender)
+        start = sent[began]["time"] / 1e3
+        rate = mbits(sent, start, start + seconds)
+        received = samples_of(receiver)
+        got = mbits(received, 10, seconds - 2)
+        print(f"  one behind {mbit} Mbit/s: {rate:.2f} Mbit/s sent in {seconds} s, {got:.2f} received after 10 s", flush=True)
+        return [
+            (f"one behind {mbit} Mbit/s: at most {most} Mbit/s sent", rate <= most, *(() if full else (parts.BUSY,))),
+            (f"one behind {mbit} Mbit/s: receives three quarters of the link", got >= 0.75 * mbit, parts.BUSY),
+        ]
+
+
+def slow(bed_of, full):
+    """One receiver behind 4 Mbit/s: at most 7 Mbit/s sent over a minute."""
+    return behind(bed_of, full, 4, 7)
+
+
+def medium(bed_of, full):
+    """One receiver behind 50 Mbit/s: at most 72 Mbit/s sent over a minute."""
+    return behind(bed_of, full, 50, 72)
+
+
+def start_seconds(bed_of, options, mbit, runs):
+    """Times from the first packet of a session until two seconds' worth of the link has arrived."""
+    needed = mbit * 1e6 / 8 * 2
+    found = []
+    with bed_of(mbit) as bed:
+        bed.send("--max-rate", "100M", *options)
+        time.sleep(2)
+        for run in range(runs):
+            time.sleep(0.617 * run)
+            receiver = bed.receive()
+            receiver.wait_for("its content", lambda events: any(event.get("bytes", 0) >= needed for event in events if event["event"] == "session:progress"))
+            samples = samples_of(receiver)
+            after = next(at for at, sample in enumerate(samples) if sample["bytes"] >= needed)
+            one, other = samples[max(0, after - 1)], samples[after]
+            part = (needed - one["bytes"]) / max(1, other["bytes"] - one["bytes"])
+            found.append((one["time"] + part * (other["time"] - one["time"])) / 1e3)
+            receiver.kill()
+            # The levels of a receiver that has gone are sent for 20 s more: the next start shall find none.
+            time.sleep(21 if runs > 3 and "off" not in options else 0)
+    return found
+
+
+def start(bed_of, full):
+    """Starts take at most 0.1 s longer than without demand, as medians. Round trips of 20 and 200 ms: crates/proto/tests/demand.rs."""
+    lines = []
+    for mbit in (4, 20) if full else (20,):
+        runs = 7 if full else 3
+        off, on = (start_seconds(bed_of, options, mbit, runs) for options in (["--demand", "off"], []))
+        more = statistics.median(on) - statistics.median(off)
+        shown = [", ".join(f"{seconds:.2f}" for seconds in times) for times in (on, off)]
+        print(f"  start behind {mbit} Mbit/s: {more:+.2f} s ({shown[0]} s; without demand {shown[1]} s)", flush=True)
+        lines.append((f"start behind {mbit} Mbit/s: at most 0.1 s longer (median of {runs})", more <= 0.1, *(() if full else (parts.BUSY,))))
+    return lines
+
+
+def lossy(bed_of, full):
+    """30 % of the reports lost: no level that is held stops."""
+    seconds = 90 if full else 25
+    with bed_of(10) as bed:
+        bed.set_loss("sender", 30)
+        sender = bed.send()
+        receiver = bed.receive()
+        time.sleep(seconds)
+        rates = [event["rate"] for event in samples_of(receiver) if event["time"] > 10_000]
+        lowest, mean = min(rates) / 1e6, statistics.mean(rates) / 1e6
+        ceilings = [event["ceiling"] for event in sender.events() if event["event"] == "demand:changed"]
+        print(f"  30 % of reports lost: {mean:.2f} Mbit/s received after 10 s, never below {lowest:.2f}; ceilings {ceilings[-12:]}", flush=True)
+        return [("30 % of reports lost: never below half of the mean", lowest >= 0.5 * mean, *(() if full else (parts.BUSY,)))]
+
+
+def restart(bed_of, full):
+    """A sender that is killed and started again sends the levels held within a second of the receiver's taking the new session."""
+    with bed_of(10) as bed:
+        first = bed.send("--tsi", "77")
+        receiver = bed.receive()
+        receiver.wait_for("5 MB", lambda events: any(event.get("bytes", 0) >= 5 * MB for event in events if event["event"] == "session:progress"))
+        before = len(receiver.events())
+        first.kill()
+        second = bed.send("--tsi", "77")
+        # The receiver waits for 5 s whether the first sender comes back.
+        receiver.wait_for("the levels", lambda events: sum(event["event"] == "demand:changed" for event in events[before:]) >= 2)
+        ceilings = [event for event in receiver.events()[before:] if event["event"] == "demand:changed"]
+        seconds = (ceilings[1]["time"] - ceilings[0]["time"]) / 1e3
+        shown = [event["ceiling"] for event in ceilings]
+        told = [event["level"] for event in second.events() if event["event"] == "demand:changed"]
+        print(f"  sender killed and started again: ceilings {shown}, reported {told}; the second {seconds:.2f} s after the first", flush=True)
+        return [("a restarted sender sends the levels held within 1 s", seconds <= 1 and shown[1] > shown[0], *(() if full else (parts.BUSY,)))]
+
+
+def blocked(bed_of, full):
+    """Reports that a firewall drops: the idle rate, and warnings on both sides."""
+    with bed_of(10) as bed:
+        bed.set_loss("sender", 99.9999)
+        sender = bed.send()
+        receiver = bed.receive()
+        time.sleep(70 if full else 25)
+        rate = mbits(samples_of(receiver), 12, 22)
+        names = [event["event"] for event in receiver.events()]
+        print(f"  reports blocked: {rate:.2f} Mbit/s received", flush=True)
+        lines = [
+            ("reports blocked: the idle rate arrives", 0.8 <= rate <= 1.4),
+            ("reports blocked: the receiver warns once", names.count("demand:unheard") == 1 and "--demand off" in receiver.complaint()),
+        ]
+        if full:
+            said = [event["event"] for event in sender.events()].count("demand:unreported")
+            lines.append(("reports blocked: the sender warns once", said == 1 and "--demand off" in sender.complaint()))
+        return lines
+
+
+def fast(bed_of, full):
+    """1 GB (short: 100 MB) to one receiver over a cable by the bare command, within 1.25 of the time at --rate 900M."""
+    size = 1_000 * MB if full else 100 * MB
+
+    def seconds(options):
+        with bed_of(is_cable=True) as bed:
+            file = bed.folder / "content.bin"
+            file.write_bytes(random.Random(1).randbytes(10 * MB) * (size // (10 * MB)))
+            receiver = bed.receive("--timeout", "60s")
+            receiver.wait_for("its join", lambda events: any(event["event"] == "channel:joined" for event in events))
+            began = time.monotonic()
+            bed.send(*options)
+            check(receiver.end(180) == 0, f"the receiver is not whole: {receiver.complaint()}")
+            return time.monotonic() - began
+    bare, fixed = seconds([]), seconds(["--rate", "900M"])
+    print(f"  {size // MB} MB: {bare:.1f} s by the bare command, {fixed:.1f} s at --rate 900M", flush=True)
+    return [("the bare command takes at most 1.25 times as long as --rate 900M", bare <= 1.25 * fixed, *(() if full else (parts.BUSY,)))]
+
+
+PARTS = {part.__name__: part for part in (idle, slow, medium, start, lossy, restart, blocked, fast)}
+# Judged by the full form alone: they fill the machine.
+LONG = ("medium", "fast")
+
+
+def main():
+    options = parts.chosen(PARTS, "m2c")
+    require_root("ip", "ethtool", "tc")
+    names = options.parts or [name for name in PARTS if options.full or name not in LONG]
+    with tempfile.TemporaryDirectory(prefix="headwater-demand-", dir="/dev/shm") as folder:
+        def bed_of(*arguments, **named):
+            return Bed(folder, options.binary, *arguments, **named)
+
+        def call(part):
+            return part(bed_of, options.full)
+        if options.full:
+            missed = []
+            for _ in range(3):
+                missed += parts.run(PARTS, names, "by a switch", call, options.full)
+            return missed
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            found = {name: pool.submit(call, PARTS[name]) for name in names}
+            return parts.run(PARTS, names, "by a switch", lambda part: found[part.__name__].result(), options.full)
+
+
+if __name__ == "__main__":
+    try:
+        if missed := main():
+            sys.exit("demand: missed " + "; ".join(missed))
+    except Failed as error:
+        sys.exit(f"demand: {error}")

@@ -1,0 +1,273 @@
+"""Receivers that are made whole by HTTP after multicast, and servers that stay within their rate.
+
+usage: repair.py BINARY [--full] [PART ...]; REPAIR_FOLDER names a folder for all files
+"""
+
+import filecmp
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import parts
+from network import Failed, Network, check, require_root
+
+RECEIVERS = 50
+# Of a signed session.
+SYMBOL_BYTES = 1344
+RANDOM_SECONDS = 5
+# Silence after which a receiver whose session is not closed begins.
+QUIET_SECONDS = 10
+SPARE_SECONDS = 5
+MORE_THAN_MISSES_MAX = 1.1
+HTTP_RATE = 20_000_000
+OVER_RATE_MAX = 1.05
+CROWD = 200
+CROWD_SECONDS = 10
+INCOMPLETE = 5
+SENDER, SERVER = "10.92.0.1", "10.92.0.2"
+
+NGINX = """
+daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.log; worker_processes 1;
+events {{ worker_connections 1024; }}
+http {{ access_log off; server {{ listen {address}:80; root {root}; }} }}
+"""
+
+
+class Bed:
+    """A sender, a server and receivers at a bridge."""
+
+    def __init__(self, network, binary, folder):
+        self.network, self.binary, self.folder = network, binary, folder
+        network.add_host("bridge")
+        network.ip("bridge", "link", "add", "lan", "type", "bridge", "mcast_snooping", "0")
+        network.ip("bridge", "link", "set", "dev", "lan", "up")
+        for number, host in enumerate(("sender", "server", *self.receivers()), start=1):
+            network.add_host(host)
+            network.ip(host, "link", "add", "eth0", "type", "veth", "peer", "name", host, "netns", network.hosts["bridge"])
+            network.ip("bridge", "link", "set", "dev", host, "master", "lan", "up")
+            network.bring_up(host, f"10.92.0.{number}")
+
+    @staticmethod
+    def receivers():
+        return [f"r{number}" for number in range(1, RECEIVERS + 1)]
+
+    def content(self, name, length):
+        folder = self.folder / "content"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(random.Random(name).randbytes(length))
+        return folder / name
+
+    def send(self, host, name, group, file, *options):
+        network = ("--group", group, "--interface", "eth0", "--no-roster", "--repair-random-time", f"{RANDOM_SECONDS}s")
+        return self.network.start(host, name, self.folder, [self.binary, "send", "--json", *network, *options, file])
+
+    def receive(self, host, name, group, *options):
+        out = self.folder / f"{name}-{host}"
+        network = ("--group", group, "--interface", "eth0", "--out", out)
+        command = [self.binary, "receive", "--json", *network, *options]
+        program = self.network.start(host, name, self.folder, command)
+        return program, out
+
+    def nginx(self, root):
+        config = self.folder / "nginx.conf"
+        config.write_text(NGINX.format(folder=self.folder, address=SERVER, root=root))
+        return self.network.start("server", "nginx", self.folder, ["nginx", "-c", config])
+
+    def listening(self, program, seconds=1):
+        time.sleep(seconds)
+        check(not program.has_ended(), f"{program.name} has ended: {program.complaint()}")
+
+
+def joined(events):
+    return any(event["event"] == "channel:joined" for event in events)
+
+
+def missing_bytes(events):
+    """Bytes of the symbols that were missing when the repair was scheduled."""
+    scheduled = next(i for i, event in enumerate(events) if event["event"] == "repair:scheduled")
+    progress = [event for event in events[:scheduled] if event["event"] == "session:progress"]
+    return progress[-1]["missing"] * SYMBOL_BYTES
+
+
+def judge(bed, receivers, file, since, latest):
+    """What must hold of receivers that end by repair, by `latest` seconds after `since`."""
+    ends, fetched, missed, whole = [], 0, 0, 0
+    for program, out in receivers:
+        while not program.has_ended():
+            check(time.monotonic() < since + latest + 60, f"{program.name} does not end: {program.complaint()}")
+            time.sleep(0.01)
+        ends.append(time.monotonic() - since)
+        code = program.end()
+        check(code == 0, f"{program.name} ended with {code}: {program.complaint()}")
+        whole += filecmp.cmp(file, out / file.name, shallow=False)
+        events = program.events()
+        if events[-1]["bytes_by_path"]["http"] == 0:
+            continue
+        fetched += events[-1]["bytes_by_path"]["http"]
+        missed += missing_bytes(events)
+        shutil.rmtree(out)
+    yield f"{whole} of {len(receivers)} receivers are whole", whole == len(receivers)
+    last = max(ends)
+    yield f"the last is whole after {last:.1f} s, of {latest} s", last <= latest, parts.BUSY
+    share = fetched / max(missed, 1)
+    yield f"fetched {fetched / 1e6:.2f} MB for {missed / 1e6:.2f} MB that missed: {share:.3f}", 0 < share <= MORE_THAN_MISSES_MAX
+
+
+def killed(bed, name, group, url):
+    """A session is killed at 99 %."""
+    file = bed.folder / "content" / "killed.bin"
+    receivers = [bed.receive(host, name, group, "--drop", "0.003", "--seed", n) for n, host in enumerate(bed.receivers())]
+    for program, _ in receivers:
+        program.wait_for("its join", joined)
+    sender = bed.send("sender", name, group, file, "--rate", "8M", "--repair-url", url)
+
+    def is_late(events):
+        return any(event.get("symbols", 0) >= 0.99 * event.get("symbols_total", 1e9) for event in events)
+
+    sender.wait_for("99 %", is_late)
+    sender.kill()
+    # The last needed packet came just before.
+    yield from judge(bed, receivers, file, time.monotonic(), QUIET_SECONDS + RANDOM_SECONDS + SPARE_SECONDS)
+
+
+def killed_nginx(bed):
+    """50 receivers of a session that is killed at 99 % are whole by nginx within silence + random time + 5 s."""
+    file = bed.content("killed.bin", 6_000_000)
+    server = bed.nginx(file.parent)
+    bed.listening(server)
+    yield from killed(bed, "nginx", "239.255.72.92:7401", f"http://{SERVER}/")
+    server.signal(signal.SIGQUIT)
+    server.end()
+
+
+def killed_ours(bed):
+    """The same by a server of ours."""
+    file = bed.content("killed.bin", 6_000_000)
+    server = bed.send("server", "ours", "239.255.72.92:7402", file, "--rate", "100k", "--http", f"{SERVER}:80")
+    bed.listening(server)
+    yield from killed(bed, "ours", "239.255.72.92:7403", f"http://{SERVER}/files/")
+    server.signal(signal.SIGINT)
+    server.end()
+
+
+def ended(bed):
+    """50 receivers of a session that ends after one pass with 2 % of loss are whole within the random time + 5 s."""
+    file, group = bed.content("ended.bin", 3_000_000), "239.255.72.92:7404"
+    receivers = [bed.receive(host, "ended", group, "--drop", "0.02", "--seed", n) for n, host in enumerate(bed.receivers())]
+    for program, _ in receivers:
+        program.wait_for("its join", joined)
+    sender = bed.send("sender", "ended", group, file, "--rate", "8M", "--passes", "1", "--http", SENDER)
+    sender.wait_for("its end", lambda events: any(event["event"] == "session:ended" for event in events))
+    yield from judge(bed, receivers, file, time.monotonic(), RANDOM_SECONDS + SPARE_SECONDS)
+    sender.signal(signal.SIGINT)
+    sender.end()
+
+
+def crowd(bed):
+    """200 clients at once get no more than the rate + 5 %, and all are answered."""
+    file, group = bed.content("crowd.bin", 2_000_000), "239.255.72.92:7405"
+    sender = bed.send("sender", "crowd", group, file, "--rate", "100k", "--http", SENDER)
+    bed.listening(sender)
+    # A client of this program's own, in the namespace of a receiver.
+    client = bed.network.start("r1", "crowd", bed.folder, [sys.executable, __file__, "--client", SENDER, file.name])
+    time.sleep(1)
+    before, at = sent_bytes(bed), time.monotonic()
+    time.sleep(CROWD_SECONDS)
+    rate = 8 * (sent_bytes(bed) - before) / (time.monotonic() - at)
+    client.end(CROWD_SECONDS + 120)
+    answers = json.loads(client.out.read_text())
+    sender.signal(signal.SIGINT)
+    sender.end()
+    # The session's own packets are on the same link.
+    limit = HTTP_RATE + 130_000
+    yield f"{rate / 1e6:.2f} Mb/s on the link, of {limit / 1e6:.2f}", rate <= OVER_RATE_MAX * limit
+    yield f"at least 0.9 of the rate", rate >= 0.9 * HTTP_RATE, parts.BUSY
+    yield f"answers: {answers}", set(answers) <= {"200", "206", "503"} and answers.get("206", 0) > 0
+
+
+def sent_bytes(bed):
+    text = bed.network.ip("sender", "-s", "-j", "link", "show", "dev", "eth0")
+    return json.loads(text)[0]["stats64"]["tx"]["bytes"]
+
+
+def client(address, name):
+    """Asks CROWD times at once for a range of 100 kB, again and again for CROWD_SECONDS + 2."""
+    answers, lock, until = {}, threading.Lock(), time.monotonic() + CROWD_SECONDS + 2
+
+    def ask():
+        while time.monotonic() < until:
+            connection = http.client.HTTPConnection(address, 7280, timeout=30)
+            try:
+                connection.request("GET", f"/files/{name}", headers={"Range": "bytes=0-99999"})
+                response = connection.getresponse()
+                bytes_ = len(response.read())
+                status = str(response.status) if response.status != 206 or bytes_ == 100_000 else "short"
+                wait = float(response.getheader("Retry-After", 0))
+            except OSError as error:
+                status, wait = type(error).__name__, 1
+            with lock:
+                answers[status] = answers.get(status, 0) + 1
+            connection.close()
+            time.sleep(max(0, min(wait, until - time.monotonic())))
+
+    threads = [threading.Thread(target=ask) for _ in range(CROWD)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(json.dumps(answers))
+
+
+def local(bed):
+    """A session of another host names a server on the receiver's own machine or link: nobody asks that server."""
+    file = bed.content("local.bin", 300_000)
+    names = ("127.0.0.1:8000", "localhost:8000", "0.0.0.0:8000", "[::1]:8000", "[::ffff:127.0.0.1]:8000", "169.254.7.7:8000")
+    bed.network.ip("r1", "address", "add", "169.254.7.7/16", "dev", "eth0")
+    command = [sys.executable, "-m", "http.server", "--directory", file.parent, "--bind", "::", "8000"]
+    server = bed.network.start("r1", "http", bed.folder, command)
+    bed.listening(server)
+    for number, name in enumerate(names):
+        group = f"239.255.72.92:{7410 + number}"
+        program, out = bed.receive("r1", f"local{number}", group, "--drop", "0.1", "--timeout", "20s")
+        program.wait_for("its join", joined)
+        options = ("--rate", "8M", "--passes", "1", "--repair-url", f"http://{name}/", "--repair-random-time", "0s")
+        network = ("--group", group, "--interface", "eth0", "--no-roster")
+        sender = bed.network.start("sender", f"local{number}", bed.folder, [bed.binary, "send", "--json", *network, *options, file])
+        code, said = program.end(), program.err.read_text()
+        sender.end()
+        is_refused = code == INCOMPLETE and "this machine or this link" in said and not (out / file.name).exists()
+        yield f"{name} is refused (exit code {code})", is_refused
+    asked = (server.out.read_text() + server.err.read_text()).count("GET")
+    server.signal(signal.SIGINT)
+    server.end()
+    yield f"{asked} requests came", asked == 0
+
+
+PARTS = {part.__name__: part for part in (killed_nginx, killed_ours, ended, crowd, local)}
+
+
+def main():
+    if sys.argv[1] == "--client":
+        return client(*sys.argv[2:])
+    options = parts.chosen(PARTS, "fixed")
+    require_root("ip", "nginx")
+    with Network("hw-repair") as network:
+        bed = Bed(network, options.binary, Path(os.environ["REPAIR_FOLDER"]))
+        try:
+            names = options.parts or list(PARTS)
+            missed = parts.run(PARTS, names, f"{RECEIVERS} receivers", lambda part: part(bed), options.full)
+        except Failed as failure:
+            sys.exit(f"repair: FAILED: {failure}")
+    if missed:
+        sys.exit("repair: MISSED: " + "; ".join(missed))
+
+
+if __name__ == "__main__":
+    main()
