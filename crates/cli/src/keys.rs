@@ -18,6 +18,9 @@ use zeroize::Zeroizing;
 use crate::args::{GROUP_DEFAULT, KeygenArgs, SignArgs, TrustArgs};
 use crate::exit::{Exit, Failure, OrExit};
 
+/// Most seconds that the clocks of two keys' machines may differ. A session that begins in the second of the
+/// session before counts as a second later, too.
+const CLOCKS_APART: u32 = 300;
 /// Variable that names a private key.
 const KEY_VARIABLE: &str = "HEADWATER_KEY";
 
@@ -223,9 +226,13 @@ impl TrustedSenders {
         // A session of the next key is later than each session of the key that has announced the next key: a
         // recording of an earlier one would take the place of the known sender.
         let trusted = |key: PublicKey| {
-            let is_known = |sender: &KnownSender| sender.key == key || sender.next == Some(key);
-            let known = sender.filter(|sender| is_known(sender) && !args.allow_older);
-            TrustedKey { key, started_min: known.map_or(0, |sender| sender.started) }
+            let known = sender.filter(|_| !args.allow_older);
+            let started_min = match known {
+                Some(known) if known.key == key => known.started,
+                Some(known) if known.next == Some(key) => known.started.saturating_sub(CLOCKS_APART),
+                _ => 0,
+            };
+            TrustedKey { key, started_min }
         };
         if !args.trust.is_empty() {
             let keys = public_keys("--trust", &args.trust)?.into_iter().map(trusted).collect();

@@ -211,6 +211,15 @@ fn known_senders_follow_an_announced_key() {
     assert!(has_event(&announced, "session:next-key") && announced.stderr.contains("later sessions"));
     assert_eq!((known().matches("ssh-ed25519").count(), known().contains(&public)), (2, true), "{}", known());
     assert_eq!(transfer(folder, &group, &[], &[]).code, Some(0), "the key in use is trusted as before");
+    // The clock of the next key's machine may be behind, but not by a day.
+    let path = folder.join("receiver/headwater/known_senders");
+    let text = known();
+    let started = text.split_whitespace().nth(1).unwrap();
+    let ahead =
+        |seconds: u32| text.replace(started, &(started.parse::<u32>().unwrap() + seconds).to_string());
+    fs::write(&path, ahead(86_400)).unwrap();
+    assert_eq!(transfer(folder, &group, &["--sign", next], &[]).code, Some(8), "an old recording");
+    fs::write(&path, ahead(60)).unwrap();
     let rotated = transfer(folder, &group, &["--sign", next], &[]);
     assert_eq!(rotated.code, Some(0), "{}", rotated.stderr);
     assert_eq!((known().matches("ssh-ed25519").count(), known().contains(&public)), (1, true), "{}", known());
