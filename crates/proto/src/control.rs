@@ -320,7 +320,7 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
 pub struct DemandRates {
     /// Rate of the levels that are sent without receivers.
     pub idle: f64,
-    /// Rate up to which a receiver that starts is given room while no receiver has reported more.
+    /// Mean rate up to which a receiver that starts is given room while no receiver has reported more.
     pub start: f64,
 }
 

@@ -290,6 +290,8 @@ impl SenderControl for DynamicSender {
 
     fn follow_demand(&mut self, rates: DemandRates) {
         let (before, at) = (self.ceiling.level(), self.channels.slot_start(self.slot));
+        // The start's room is a mean: a level above counts if its rate falls to less within the slot.
+        let rates = DemandRates { start: rates.start / self.channels.mean_of_decay(), ..rates };
         self.ceiling.follow_demand(rates, |level| self.channels.cumulative_rate(level, at));
         self.follow_ceiling(at, before);
     }
