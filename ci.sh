@@ -107,7 +107,8 @@ step_wasm() {
 
 step_test() {
     tests_log=$scratch/tests.log
-    cargo test --locked --workspace 2>&1 | tee "$tests_log"
+    # Tests of commands and sockets wait most of their time.
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-4} cargo test --locked --workspace 2>&1 | tee "$tests_log"
     # Debug and release must put the same bytes on the wire, and the simulator must do the same in both.
     cargo test --locked --release -p headwater-proto --test trace 2>&1 | tee -a "$tests_log"
     cargo test --locked --release -p headwater-netsim --test engine traces 2>&1 | tee -a "$tests_log"
