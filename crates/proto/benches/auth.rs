@@ -40,7 +40,7 @@ fn signing_key() -> SigningKey {
 
 fn end() -> SigningEnd<Key> {
     let mut end = SigningEnd::new(SigningConfig::new(7, 1, 1, [2; 32]), Key(signing_key()));
-    end.set_listed(ChannelId::BASE, true).expect("a channel");
+    end.set_group(ChannelId::BASE, GROUP).expect("a channel");
     end
 }
 

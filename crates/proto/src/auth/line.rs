@@ -19,17 +19,14 @@ use crate::time::{Duration, Instant};
 /// each packet of a channel is signed.
 const LEAD_MAX: Duration = Duration::from_millis(500);
 /// The same for a sender that follows receivers' reports: a report takes effect after as long. Channels of
-/// fewer than 400 packets a second are signed one by one.
+/// fewer than 90 packets a second are signed one by one.
 pub(crate) const DEMAND_LEAD_MAX: Duration = Duration::from_millis(100);
 /// Most packets that wait for their departure, on all channels: 6 MB of 1472 bytes.
 const WAITING_MAX: usize = PLANNED_MAX / 2;
 /// Waiting packets that a schedule without many channels aims at: a plan, and some room for rounding.
 const WAITING_ONE_CHANNEL: usize = PLANNED + 8;
-/// Waiting packets of a channel from which manifests list the channel's packets: with fewer, most packets are
-/// in fewer than two manifests before they leave.
-const LISTED_FROM: usize = 40;
-/// Waiting packets of a channel below which the channel's packets are signed again.
-const LISTED_UNTIL: usize = 32;
+/// Waiting packets of a channel from which manifests list the channel's packets.
+const LISTED_FROM: usize = 9;
 /// Rate of a session of layers from which manifests list most packets.
 pub const LISTED_RATE: Rate = Rate::from_kilobits(20_000);
 /// Longest time between two packets with the public key. At the start of a session, each time is twice the
@@ -236,12 +233,7 @@ impl SigningLine {
     /// Returns the packet that the channel sends in place of the next packet of content, if any.
     pub(crate) fn next_auth_packet(&mut self, time: Instant, channel: ChannelId) -> Option<AuthPacket> {
         if self.plans() {
-            let planned = self.end.planned(channel);
-            if planned >= LISTED_FROM {
-                let _known = self.end.set_listed(channel, true);
-            } else if planned < LISTED_UNTIL {
-                let _known = self.end.set_listed(channel, false);
-            }
+            self.end.fit_group(channel);
             if self.end.next_slot(channel) == Slot::Manifest {
                 return Some(AuthPacket::Manifest);
             }

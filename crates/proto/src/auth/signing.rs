@@ -12,8 +12,10 @@ use super::pass::{NUMBER_MAX, PassChain};
 use super::{SIGNATURE_BYTES, Signer};
 use crate::machine::ChannelId;
 
-/// Packets between two manifests of a channel.
+/// Most packets between two manifests of a channel.
 pub const GROUP: usize = 25;
+/// Fewest packets between two manifests: with fewer, manifests take as many bytes as signatures.
+const GROUP_MIN: usize = 4;
 /// Planned slots of a channel that suffice: a manifest, the 50 packets that the manifest lists ahead, and the
 /// manifest among these packets.
 pub const PLANNED: usize = 2 * GROUP + 2;
@@ -108,6 +110,8 @@ struct Planned {
     tag: Tag,
     /// Manifests sent so far that list the packet.
     listed: u8,
+    /// Packets that a manifest lists ahead.
+    ahead: usize,
     /// The packet closes a session or an object: a signature makes the packet valid by itself.
     must_sign: bool,
     /// The packet has its signature already, as a leaf of a tree.
@@ -120,9 +124,10 @@ struct Channel {
     queue: VecDeque<Planned>,
     /// Buffers of packets that were sent, to be used again.
     spare: Vec<Vec<u8>>,
-    /// Tags of the last packets sent without a signature, at most [`GROUP`].
+    /// Tags of the packets sent without a signature since the last manifest, at most [`GROUP`].
     history: VecDeque<Tag>,
-    is_listed: bool,
+    /// Packets between two manifests; 0 if each packet is signed.
+    group: usize,
     /// Whether a last manifest is due behind listed packets: receivers that joined late wait for it.
     is_closing: bool,
     /// Packets to plan before the next manifest.
@@ -138,7 +143,7 @@ impl Channel {
             queue: VecDeque::with_capacity(PLANNED),
             spare: Vec::with_capacity(PLANNED),
             history: VecDeque::with_capacity(GROUP + 1),
-            is_listed: false,
+            group: 0,
             is_closing: false,
             until_manifest: 0,
             number: 0,
@@ -153,17 +158,23 @@ impl Channel {
         self.history.push_back(tag);
     }
 
-    /// Writes the manifest that is due into `buffer`, behind a header of `bytes` bytes.
-    fn write_manifest(&mut self, buffer: &mut [u8], bytes: usize) -> Result<usize, auth::Error> {
+    /// Writes the manifest that is due into `buffer`, behind a header of `bytes` bytes. Lists `ahead` packets
+    /// that leave later.
+    fn write_manifest(
+        &mut self,
+        buffer: &mut [u8],
+        bytes: usize,
+        ahead: usize,
+    ) -> Result<usize, auth::Error> {
         let mut tags = [[0; auth::TAG_BYTES]; auth::MANIFEST_TAGS_MAX];
         let mut count = 0;
-        let ahead =
+        let later =
             self.queue.iter_mut().filter(|planned| planned.slot == Slot::Packet && !planned.must_sign);
-        let ahead = ahead.take(2 * GROUP).map(|planned| {
+        let later = later.take(ahead).map(|planned| {
             planned.listed += 1;
             planned.tag
         });
-        for (place, tag) in tags.iter_mut().zip(self.history.iter().copied().chain(ahead)) {
+        for (place, tag) in tags.iter_mut().zip(self.history.drain(..).chain(later)) {
             *place = tag;
             count += 1;
         }
@@ -199,37 +210,50 @@ impl<S: Signer> SigningEnd<S> {
         Self { signer, config, key_name: key_name(&key), keys, channels, signatures: 0 }
     }
 
-    /// Sets whether manifests list the channel's packets: worth while from 100 packets a second on. A last
-    /// manifest follows the listed packets.
+    /// Sets the number of packets between two manifests of a channel, at most [`GROUP`]; 0 signs each packet.
+    /// A last manifest follows the listed packets.
     ///
     /// # Errors
     /// A channel that is not configured.
-    pub fn set_listed(&mut self, channel: ChannelId, is_listed: bool) -> Result<(), SigningError> {
+    pub fn set_group(&mut self, channel: ChannelId, group: usize) -> Result<(), SigningError> {
         let channel = channel_mut(&mut self.channels, channel)?;
-        if is_listed != channel.is_listed {
+        let is_listed = group > 0;
+        if is_listed != (channel.group > 0) {
             channel.until_manifest = 0;
             channel.is_closing = !is_listed;
         }
-        channel.is_listed = is_listed;
+        channel.group = group.min(GROUP);
+        channel.until_manifest = channel.until_manifest.min(channel.group);
         Ok(())
+    }
+
+    /// Sets the packets between two manifests by the packets that the channel plans ahead: most packets are
+    /// in two manifests before they leave.
+    pub(crate) fn fit_group(&mut self, channel: ChannelId) {
+        let Ok(known) = channel_mut(&mut self.channels, channel) else { return };
+        let group = known.queue.len() * 9 / 20;
+        // A channel at the bound keeps its manifests.
+        let least = if known.group > 0 { GROUP_MIN - 1 } else { GROUP_MIN };
+        let group = if group < least { 0 } else { group.clamp(GROUP_MIN, GROUP) };
+        let _known = self.set_group(channel, group);
     }
 
     /// Signs each packet that is planned from now on, on all channels, without a last manifest.
     pub(crate) fn end_manifests(&mut self) {
         for channel in &mut self.channels {
-            (channel.is_listed, channel.is_closing) = (false, false);
+            (channel.group, channel.is_closing) = (0, false);
         }
     }
 
     /// Whether manifests list the channel's packets.
     pub(crate) fn is_listed(&self, channel: ChannelId) -> bool {
-        self.channels.get(usize::from(channel.0)).is_some_and(|channel| channel.is_listed)
+        self.channels.get(usize::from(channel.0)).is_some_and(|channel| channel.group > 0)
     }
 
     /// Returns the kind of the slot that the channel plans next.
     pub fn next_slot(&self, channel: ChannelId) -> Slot {
         match self.channels.get(usize::from(channel.0)) {
-            Some(channel) if (channel.is_listed || channel.is_closing) && channel.until_manifest == 0 => {
+            Some(channel) if (channel.group > 0 || channel.is_closing) && channel.until_manifest == 0 => {
                 Slot::Manifest
             }
             _ => Slot::Packet,
@@ -261,7 +285,7 @@ impl<S: Signer> SigningEnd<S> {
         // A packet with a key is for receivers that cannot verify a manifest yet.
         let has_key = SenderKey::find(&packet)?.is_some();
         let must_sign = packet.close_session() || packet.close_object() || has_key;
-        let tag = if slot == Slot::Packet && channel.is_listed && !must_sign {
+        let tag = if slot == Slot::Packet && channel.group > 0 && !must_sign {
             self.keys.tag(&packet, bytes)
         } else {
             Tag::default()
@@ -269,12 +293,21 @@ impl<S: Signer> SigningEnd<S> {
         let mut stored = channel.spare.pop().unwrap_or_default();
         stored.clear();
         stored.extend_from_slice(bytes);
-        let must_sign = must_sign || !channel.is_listed;
-        channel.queue.push_back(Planned { bytes: stored, slot, tag, listed: 0, must_sign, is_sealed: false });
+        let must_sign = must_sign || channel.group == 0;
+        let ahead = 2 * channel.group;
+        channel.queue.push_back(Planned {
+            bytes: stored,
+            slot,
+            tag,
+            listed: 0,
+            ahead,
+            must_sign,
+            is_sealed: false,
+        });
         channel.until_manifest = match slot {
             Slot::Manifest => {
                 channel.is_closing = false;
-                GROUP
+                channel.group
             }
             Slot::Packet => channel.until_manifest.saturating_sub(1),
         };
@@ -307,7 +340,7 @@ impl<S: Signer> SigningEnd<S> {
             return Ok(Some(bytes));
         }
         let bytes = match planned.slot {
-            Slot::Manifest => channel.write_manifest(buffer, bytes)?,
+            Slot::Manifest => channel.write_manifest(buffer, bytes, planned.ahead)?,
             Slot::Packet if planned.must_sign || planned.listed < LISTED_MIN => bytes,
             Slot::Packet => {
                 channel.remember(planned.tag);

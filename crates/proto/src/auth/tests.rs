@@ -27,13 +27,15 @@ struct Source<S = StandIn> {
     symbols: u32,
     numbers: u16,
     symbol_bytes: usize,
+    /// Slots planned before each departure.
+    slots: usize,
 }
 
 impl<S: Signer> Source<S> {
     fn new(config: SigningConfig, signer: S, is_listed: bool) -> Self {
         let mut end = SigningEnd::new(config, signer);
-        end.set_listed(BASE, is_listed).unwrap();
-        Self { tsi: TSI, end, symbols: 0, numbers: 0, symbol_bytes: 1_300 }
+        end.set_group(BASE, if is_listed { GROUP } else { 0 }).unwrap();
+        Self { tsi: TSI, end, symbols: 0, numbers: 0, symbol_bytes: 1_300, slots: PLANNED }
     }
 
     fn header(&mut self, is_packet: bool) -> alc::Repr {
@@ -52,6 +54,12 @@ impl<S: Signer> Source<S> {
         }
     }
 
+    /// Plans a manifest each `group` packets from now on, and as many slots ahead as that takes.
+    fn plan_slots(&mut self, group: usize) {
+        self.end.set_group(BASE, group).unwrap();
+        self.slots = 2 * group + 2;
+    }
+
     /// Plans the next slot.
     fn plan(&mut self) {
         let is_packet = self.end.next_slot(BASE) == Slot::Packet;
@@ -68,7 +76,7 @@ impl<S: Signer> Source<S> {
 
     /// Sends the next slot, with the plan full before.
     fn send(&mut self) -> Vec<u8> {
-        while self.end.planned(BASE) < PLANNED {
+        while self.end.planned(BASE) < self.slots {
             self.plan();
         }
         self.send_planned()

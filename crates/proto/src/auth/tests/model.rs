@@ -95,7 +95,7 @@ proptest! {
                 Step::Leave => front.leave(BASE),
                 Step::Join => front.join(BASE),
                 Step::Shed => { source.end.shed(BASE); }
-                Step::List(is_listed) => source.end.set_listed(BASE, is_listed).unwrap(),
+                Step::List(is_listed) => source.end.set_group(BASE, if is_listed { GROUP } else { 0 }).unwrap(),
             }
         }
         front.on_timeout(now + Duration::from_secs(10));
