@@ -28,7 +28,7 @@ const WAITING_ONE_CHANNEL: usize = PLANNED + 8;
 /// Waiting packets of a channel from which manifests list the channel's packets.
 const LISTED_FROM: usize = 9;
 /// Rate of a session of layers from which manifests list most packets.
-pub const LISTED_RATE: Rate = Rate::from_kilobits(20_000);
+pub const LISTED_RATE: Rate = Rate::from_kilobits(8_000);
 /// Longest time between two packets with the public key. At the start of a session, each time is twice the
 /// time before.
 const KEY_INTERVAL: Duration = Duration::from_millis(100);
