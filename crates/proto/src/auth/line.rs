@@ -19,14 +19,14 @@ use crate::time::{Duration, Instant};
 /// each packet of a channel is signed.
 const LEAD_MAX: Duration = Duration::from_millis(500);
 /// The same for a sender that follows receivers' reports: a report takes effect after as long. Channels of
-/// fewer than 90 packets a second are signed one by one.
+/// fewer than 100 packets a second are signed one by one.
 pub(crate) const DEMAND_LEAD_MAX: Duration = Duration::from_millis(100);
 /// Most packets that wait for their departure, on all channels: 6 MB of 1472 bytes.
 const WAITING_MAX: usize = PLANNED_MAX / 2;
 /// Waiting packets that a schedule without many channels aims at: a plan, and some room for rounding.
 const WAITING_ONE_CHANNEL: usize = PLANNED + 8;
 /// Waiting packets of a channel from which manifests list the channel's packets.
-const LISTED_FROM: usize = 9;
+const LISTED_FROM: usize = 10;
 /// Rate of a session of layers from which manifests list most packets.
 pub const LISTED_RATE: Rate = Rate::from_kilobits(8_000);
 /// Longest time between two packets with the public key. At the start of a session, each time is twice the

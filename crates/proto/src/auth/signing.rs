@@ -227,11 +227,12 @@ impl<S: Signer> SigningEnd<S> {
         Ok(())
     }
 
-    /// Sets the packets between two manifests by the packets that the channel plans ahead: most packets are
-    /// in two manifests before they leave.
+    /// Sets the packets between two manifests by the packets that the channel plans ahead. Nearly all packets
+    /// must be in two manifests before they leave: a signed packet is verified before the listed ones that
+    /// wait, and a receiver that has just joined takes those for lost.
     pub(crate) fn fit_group(&mut self, channel: ChannelId) {
         let Ok(known) = channel_mut(&mut self.channels, channel) else { return };
-        let group = known.queue.len() * 9 / 20;
+        let group = known.queue.len() * 2 / 5;
         // A channel at the bound keeps its manifests.
         let least = if known.group > 0 { GROUP_MIN - 1 } else { GROUP_MIN };
         let group = if group < least { 0 } else { group.clamp(GROUP_MIN, GROUP) };
