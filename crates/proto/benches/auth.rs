@@ -4,8 +4,8 @@
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use headwater_proto::auth::{
-    AuthVerdict, PLANNED, PublicKey, Signer, SigningConfig, SigningEnd, Slot, Verifier, VerifyingConfig,
-    VerifyingFront,
+    AuthVerdict, GROUP, PLANNED, PublicKey, Signer, SigningConfig, SigningEnd, Slot, Verifier,
+    VerifyingConfig, VerifyingFront,
 };
 use headwater_proto::{ChannelId, Duration, Instant, Seed};
 
