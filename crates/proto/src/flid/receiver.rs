@@ -385,6 +385,14 @@ impl ReceiverControl for FlidReceiver {
         self.arrive(now, cci, is_marked);
     }
 
+    /// Packets of old slots come together here, if a manifest lists packets from before the join: they do not
+    /// tell of a sender that has restarted.
+    fn arrived_late(&mut self, at: Instant, arrival: &Arrival<'_>) {
+        if !self.is_stale(at, arrival.cci) {
+            self.arrived(at, arrival);
+        }
+    }
+
     /// Packets of the slot before the newest one may still arrive on channels that were joined then.
     fn is_stale(&self, now: Instant, cci: &Cci) -> bool {
         let (Some(session), Ok(cci)) = (&self.session, cci.flid_sl()) else { return false };
