@@ -34,6 +34,15 @@ pub enum ReceiverEvent {
         /// Reason.
         reason: String,
     },
+    /// A part of a stream was never received and is not sent any more: the stream stays incomplete.
+    PartMissed {
+        /// Name of the stream.
+        stream: RelativePath,
+        /// Start of the missing part, in bytes.
+        offset: u64,
+        /// Length of the missing part in bytes.
+        bytes: u64,
+    },
     /// A file is whole, verified, and under its final name.
     FileCompleted {
         /// The file.

@@ -1,0 +1,71 @@
+//! Parts of a stream: order, missing parts, end.
+
+use headwater_wire::fdt::File;
+
+use super::catalogue::{FileOutcome, Refusal};
+use super::{DeliveryReceiver, ReceiverEvent};
+use crate::control::ReceiverControl;
+use crate::delivery::name::RelativePath;
+use crate::delivery::plan::StreamPart;
+use crate::delivery::store::{FileIndex, Store};
+
+/// Stream of a session, as far as its parts were announced.
+#[derive(Debug)]
+pub(super) struct AnnouncedStream {
+    name: RelativePath,
+    /// End of the last part that was announced, in bytes.
+    next: u64,
+    is_ended: bool,
+}
+
+impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
+    /// Whether the session has a stream whose end is not announced.
+    pub(super) fn awaits_parts(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| !stream.is_ended)
+    }
+
+    /// Checks that a new part continues the stream, and reports the bytes between.
+    pub(super) fn continue_stream(&mut self, part: &StreamPart, bytes: u64) -> Result<(), Refusal> {
+        let StreamPart { stream: name, offset, end } = part;
+        let stream = self.stream.get_or_insert_with(|| AnnouncedStream {
+            name: name.clone(),
+            next: 0,
+            is_ended: false,
+        });
+        let next = stream.next;
+        if stream.name != *name || stream.is_ended || *offset < next || (end.is_some() && bytes > 0) {
+            return Err(Refusal::Part);
+        }
+        // `FdtError` has refused parts that end beyond 2^64.
+        (stream.next, stream.is_ended) = (offset.saturating_add(bytes), end.is_some());
+        if *offset > next {
+            self.report_missed(name.clone(), next, offset - next);
+        }
+        Ok(())
+    }
+
+    /// Gives up the parts that lie before the first part of an instance: the sender has released them.
+    pub(super) fn drop_released_parts(&mut self, entries: &[File]) {
+        let parts = entries.iter().filter_map(|entry| entry.headwater.stream.as_ref());
+        let Some(first) = parts.map(|part| part.offset).min() else { return };
+        let open = (self.first_open_part..self.catalogue.files.len()).map(FileIndex);
+        let open: Vec<_> = open.filter(|file| self.catalogue.is_open(*file)).collect();
+        self.first_open_part = open.first().map_or(self.catalogue.files.len(), |file| file.0);
+        for file in open {
+            let state = &self.catalogue.files[file.0];
+            let (bytes, is_whole) = (state.spec.bytes, state.left == 0);
+            match state.part.clone() {
+                Some(StreamPart { stream, offset, .. }) if offset < first && !is_whole => {
+                    self.end_file(file, FileOutcome::Refused);
+                    self.report_missed(stream, offset, bytes);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn report_missed(&mut self, stream: RelativePath, offset: u64, bytes: u64) {
+        self.refused += 1;
+        self.front.event(ReceiverEvent::PartMissed { stream, offset, bytes });
+    }
+}
