@@ -129,6 +129,18 @@ impl<'a> View<'a> {
                 };
                 self.screen.say(&format!("{path}: {}, {verdict}", Size(*bytes)));
             }
+            ReceiveUpdate::PartMissed { stream, offset, bytes } => tracing::warn!(
+                "{stream}: {} from byte {offset} on are missing, and are not sent any more",
+                Size(*bytes)
+            ),
+            ReceiveUpdate::StreamCompleted { stream, bytes, missed: 0 } => {
+                self.screen.say(&format!("{stream}: {}, verified", Size(*bytes)));
+            }
+            ReceiveUpdate::StreamCompleted { stream, bytes, missed } => tracing::warn!(
+                "{stream}.incomplete: {}, of which {} are missing and read as zeros",
+                Size(*bytes),
+                Size(*missed)
+            ),
             ReceiveUpdate::FileMismatch { path, .. } => {
                 tracing::error!("{path}: differs from the sender's digest, discarded");
             }

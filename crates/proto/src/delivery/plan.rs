@@ -355,7 +355,13 @@ impl SessionPlan {
         let entry = |(object, blocks): (&PlannedObject, &Vec<Digest>)| {
             let of_file = |(other, _): &(&PlannedObject, &Vec<Digest>)| other.file == object.file;
             let file = objects.iter().zip(digests).filter(of_file).flat_map(|(_, blocks)| blocks);
-            entry(&self.files[object.file], self.parts.get(&object.file), object, Some(file_digest(file)), blocks)
+            entry(
+                &self.files[object.file],
+                self.parts.get(&object.file),
+                object,
+                Some(file_digest(file)),
+                blocks,
+            )
         };
         objects.iter().zip(digests).map(entry).collect()
     }

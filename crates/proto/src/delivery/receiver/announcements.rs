@@ -248,12 +248,9 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         let file = object_spec.file;
         if let Some(file) = new_file {
             let part = self.catalogue.files[file.0].part.clone();
-            if let Some(part) = &part {
-                let bytes = self.catalogue.files[file.0].spec.bytes;
-                if let Err(refusal) = self.continue_stream(part, bytes) {
-                    self.catalogue.forget(object, &mut self.room);
-                    return Err(refusal);
-                }
+            if let Err(refusal) = self.continue_stream(file) {
+                self.catalogue.forget(object, &mut self.room);
+                return Err(refusal);
             }
             let spec = &self.catalogue.files[file.0].spec;
             let event = ReceiverEvent::FileAnnounced { file, path: spec.path.clone(), bytes: spec.bytes };

@@ -43,6 +43,15 @@ pub enum ReceiverEvent {
         /// Length of the missing part in bytes.
         bytes: u64,
     },
+    /// All parts of a stream up to its end are in place or missed.
+    StreamCompleted {
+        /// Name of the stream.
+        stream: RelativePath,
+        /// Length of the stream in bytes.
+        bytes: u64,
+        /// Bytes of the missed parts.
+        missed: u64,
+    },
     /// A file is whole, verified, and under its final name.
     FileCompleted {
         /// The file.

@@ -15,31 +15,53 @@ pub(super) struct AnnouncedStream {
     name: RelativePath,
     /// End of the last part that was announced, in bytes.
     next: u64,
-    is_ended: bool,
+    /// The part that ends the stream.
+    last: Option<FileIndex>,
+    /// Bytes of missing parts.
+    missed: u64,
 }
 
 impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     /// Whether the session has a stream whose end is not announced.
     pub(super) fn awaits_parts(&self) -> bool {
-        self.stream.as_ref().is_some_and(|stream| !stream.is_ended)
+        self.stream.as_ref().is_some_and(|stream| stream.last.is_none())
+    }
+
+    /// Returns the part that ends the stream, once announced.
+    pub(super) fn last_part(&self) -> Option<FileIndex> {
+        self.stream.as_ref()?.last
+    }
+
+    /// Reports the end of a stream whose last part is in place.
+    pub(super) fn report_stream(&mut self, file: FileIndex, outcome: FileOutcome) {
+        if let Some(AnnouncedStream { name, next, missed, .. }) =
+            self.stream.as_ref().filter(|stream| stream.last == Some(file) && outcome.is_done())
+        {
+            let (stream, bytes, missed) = (name.clone(), *next, *missed);
+            self.front.event(ReceiverEvent::StreamCompleted { stream, bytes, missed });
+        }
     }
 
     /// Checks that a new part continues the stream, and reports the bytes between.
-    pub(super) fn continue_stream(&mut self, part: &StreamPart, bytes: u64) -> Result<(), Refusal> {
-        let StreamPart { stream: name, offset, end } = part;
+    pub(super) fn continue_stream(&mut self, file: FileIndex) -> Result<(), Refusal> {
+        let state = &self.catalogue.files[file.0];
+        let bytes = state.spec.bytes;
+        let Some(StreamPart { stream: name, offset, end }) = &state.part else { return Ok(()) };
         let stream = self.stream.get_or_insert_with(|| AnnouncedStream {
             name: name.clone(),
             next: 0,
-            is_ended: false,
+            last: None,
+            missed: 0,
         });
         let next = stream.next;
-        if stream.name != *name || stream.is_ended || *offset < next || (end.is_some() && bytes > 0) {
+        if stream.name != *name || stream.last.is_some() || *offset < next || (end.is_some() && bytes > 0) {
             return Err(Refusal::Part);
         }
         // `FdtError` has refused parts that end beyond 2^64.
-        (stream.next, stream.is_ended) = (offset.saturating_add(bytes), end.is_some());
+        (stream.next, stream.last) = (offset.saturating_add(bytes), end.map(|_| file));
         if *offset > next {
-            self.report_missed(name.clone(), next, offset - next);
+            let (name, missed) = (name.clone(), offset - next);
+            self.report_missed(name, next, missed);
         }
         Ok(())
     }
@@ -66,6 +88,9 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
 
     fn report_missed(&mut self, stream: RelativePath, offset: u64, bytes: u64) {
         self.refused += 1;
+        if let Some(state) = &mut self.stream {
+            state.missed = state.missed.saturating_add(bytes);
+        }
         self.front.event(ReceiverEvent::PartMissed { stream, offset, bytes });
     }
 }

@@ -294,7 +294,8 @@ impl Description {
         let is_heard = self.is_stale && self.rounds_of_instance >= HOLD_ROUNDS;
         let may_be_soon = has_grown || self.has_completed || is_heard;
         let is_due = (self.has_parts_news && now >= self.made + PARTS_INTERVAL)
-            || (may_be_soon && now >= self.made + INTERVAL) || (self.is_stale && now >= self.made + self.hold);
+            || (may_be_soon && now >= self.made + INTERVAL)
+            || (self.is_stale && now >= self.made + self.hold);
         if is_due || (now >= self.renew && self.round_began.is_none()) {
             self.remake(now, config);
         }

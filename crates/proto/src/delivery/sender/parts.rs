@@ -82,7 +82,8 @@ impl StreamParts {
     /// Begins the next turn and returns the blocks of its set.
     fn begin(&mut self, announced: usize) -> Vec<Range<u32>> {
         let was_new = self.set == SentSet::New;
-        if was_new && self.left == Some(0)
+        if was_new
+            && self.left == Some(0)
             && let Some(part) = self.parts.iter_mut().find(|part| !part.is_sent)
         {
             part.is_sent = true;
@@ -177,16 +178,12 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
     }
 
     /// Whether parts of a stream follow.
-    pub(super) fn awaits_parts(&self) -> bool {
+    pub fn awaits_parts(&self) -> bool {
         self.parts.as_ref().is_some_and(|parts| parts.is_open())
     }
 
     /// Adds object headers, blocks and orders of the plan's objects from `first` on; returns the new blocks.
-    pub(super) fn push_objects(
-        &mut self,
-        plan: &SessionPlan,
-        first: usize,
-    ) -> Vec<CarouselBlock> {
+    pub(super) fn push_objects(&mut self, plan: &SessionPlan, first: usize) -> Vec<CarouselBlock> {
         let mut new = Vec::new();
         for (index, object) in plan.objects().iter().enumerate().skip(first) {
             self.objects.push(ObjectHeader::new(object));
