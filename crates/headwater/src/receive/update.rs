@@ -154,6 +154,13 @@ pub enum ReceiveUpdate {
         /// Whether the file was already present and nothing had to be received.
         is_present: bool,
     },
+    /// The file announced next is a part of a stream.
+    PartAnnounced {
+        /// Number of the file.
+        file: usize,
+        /// Name of the stream.
+        stream: RelativePath,
+    },
     /// A part of a stream was never received and is not sent any more: the stream stays incomplete.
     PartMissed {
         /// Name of the stream.

@@ -454,6 +454,9 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 self.files_refused += 1;
                 ReceiveUpdate::FileRefused { location, reason }
             }
+            ReceiverEvent::PartAnnounced { file, stream } => {
+                ReceiveUpdate::PartAnnounced { file: file.0, stream }
+            }
             ReceiverEvent::PartMissed { stream, offset, bytes } => {
                 let (sum, is_beginning) = self.missed.unwrap_or((0, offset == 0));
                 self.missed = Some((sum.saturating_add(bytes), is_beginning));

@@ -266,6 +266,9 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 }
             };
             self.open_files += 1;
+            if let Some(part) = part {
+                self.front.event(ReceiverEvent::PartAnnounced { file, stream: part.stream });
+            }
             self.front.event(event);
             if held.is_whole {
                 // The file's blocks count as waiting until the objects end, below.

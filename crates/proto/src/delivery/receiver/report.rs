@@ -34,6 +34,13 @@ pub enum ReceiverEvent {
         /// Reason.
         reason: String,
     },
+    /// The file announced next is a part of a stream.
+    PartAnnounced {
+        /// Index of the file.
+        file: FileIndex,
+        /// Name of the stream.
+        stream: RelativePath,
+    },
     /// A part of a stream was never received and is not sent any more: the stream stays incomplete.
     PartMissed {
         /// Name of the stream.
