@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::command::{self, Run, Running, group, headwater, receive, run};
+use crate::command::{self, Run, Running, group, receive, run};
 use crate::transfer::noise;
 
 /// Bytes of a symbol of a signed session.
@@ -148,7 +148,7 @@ fn receivers_of_a_killed_session_are_made_whole_by_ranges() {
     let (group, address) = (group(), free_address());
     // A server of its own: the sender dies.
     let server = send(
-        &crate::command::group(),
+        &command::group(),
         &path("a file"),
         &["--rate", "100k", "--duration", "60s", "--http", &address],
     );

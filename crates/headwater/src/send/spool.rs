@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -158,15 +158,18 @@ impl Spool {
     pub(super) fn poll(&self) -> Option<Result<SpooledPart, SourceError>> {
         match self.parts.try_recv() {
             Ok(part) => Some(part),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(panicked())),
         }
     }
 
     /// Waits for the next part; `None` if `is_stopped` returns true first.
     pub(super) fn wait(&self, is_stopped: impl Fn() -> bool) -> Option<Result<SpooledPart, SourceError>> {
         while !is_stopped() {
-            if let Ok(part) = self.parts.recv_timeout(LOOK) {
-                return Some(part);
+            match self.parts.recv_timeout(LOOK) {
+                Ok(part) => return Some(part),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Some(Err(panicked())),
             }
         }
         None
@@ -314,6 +317,10 @@ impl PartReader {
         let memory = MemoryLease::new(&self.memory, in_memory);
         Ok(Some(SpooledPart { file, part, digests, source, memory }))
     }
+}
+
+fn panicked() -> SourceError {
+    SourceError::Session("reading standard input failed unexpectedly".into())
 }
 
 fn cannot_spool(folder: &Path, error: &io::Error) -> SourceError {

@@ -424,6 +424,9 @@ impl Store for DiskStore {
         self.forget_file(file);
         self.ledger.dropped(&place);
         self.places.give_up(&place);
+        if place.part.is_some() {
+            self.writer.push(Write::ClearPart(Arc::clone(&place)));
+        }
         let key = place.key();
         self.writer.push(Write::GivenUp(place));
         self.writer.push(Write::Discard(key));

@@ -251,6 +251,27 @@ impl Places {
         self.folder.discard(&repair_name(key))
     }
 
+    /// Clears the content of a part of a stream, so that the missing bytes of the stream read as zeros. On a
+    /// device and in a pipe, a stream with a missing part has no use.
+    pub(super) fn clear_part(&self, place: &FilePlace) -> Result<(), StoreError> {
+        let Some(content) = self.folder.find_work(STREAM).filter(|_| self.target.is_none()) else {
+            return Ok(());
+        };
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if rustix::fs::fallocate(&content, flags, place.start(), place.spec.bytes.max(1)).is_ok() {
+            return Ok(());
+        }
+        let zeros = [0; 64 << 10];
+        let (mut at, end) = (place.start(), place.start() + place.spec.bytes);
+        while at < end {
+            let length = usize::try_from(end - at).map_or(zeros.len(), |rest| rest.min(zeros.len()));
+            let written = content.write_all_at(&zeros[..length], at);
+            written.map_err(|error| self.folder.failed("clear a part of a stream", error))?;
+            at += length as u64;
+        }
+        Ok(())
+    }
+
     /// Syncs the working files of a file to disk, if the file is still in progress.
     pub(super) fn sync(&self, place: &FilePlace) -> Result<(), StoreError> {
         let failed = |error| self.folder.failed(&format!("write '{}'", place.spec.path), error);

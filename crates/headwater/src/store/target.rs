@@ -131,8 +131,8 @@ impl Target {
         )))
     }
 
-    /// Records that a part of the content is whole and verified. With `frees`, a stream frees the disk space of
-    /// the content that its reader has.
+    /// Records that a part of the content is whole and verified. With `frees`, a stream frees the disk space
+    /// of the content that its reader has.
     ///
     /// # Errors
     /// If the stream takes no more.

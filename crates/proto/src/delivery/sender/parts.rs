@@ -1,9 +1,9 @@
 //! Order of the parts of a stream: a new part first, then a share for the parts that are kept for late
 //! receivers.
 //!
-//! The sender sends one set of parts at a time: a new part alone until its first pass is over, then all parts
-//! that have had their first pass for [`KEPT_SHARE`] of that time, then the next new part. Without a new part,
-//! all parts take turns.
+//! The sender sends one set of parts at a time: a new part alone until its first pass is over, then the parts
+//! that have had their first pass for [`KEPT_SHARE`] of that time, then the next new part. Without a new
+//! part, all parts take turns.
 
 use core::ops::Range;
 use std::collections::VecDeque;
