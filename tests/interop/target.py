@@ -190,7 +190,7 @@ def input_(bed):
         # Nothing was read of this receiver's output until now.
         memory = peak_memory(slow)
         print(f"  memory of a receiver whose reader waits: {memory / MB:.0f} MB")
-        raw = subprocess.run(["zstd", "-d", "-c", "-q"], input=slow.stdout.read(), capture_output=True, check=True).stdout
+        raw = subprocess.run(["zstd", "-d", "-c", "-q"], input=slow.stdout.buffer.read(), capture_output=True, check=True).stdout
         check(slow.wait(timeout=20) == 0, "the receiver with a slow reader failed")
         bed.ok(sender)
         check(pack.wait(timeout=20) == 0 and unpack.wait(timeout=20) == 0, "zstd ended with an error")

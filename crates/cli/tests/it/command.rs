@@ -58,13 +58,13 @@ pub fn receive(group: &str, out: &Path, more: &[&str]) -> Running {
 
 /// Sends a path on the loopback interface with `--json`.
 pub fn send(group: &str, path: &Path, more: &[&str]) -> Running {
-    Running::start(sender(group, more).arg(path))
+    Running::start(sender(group, more).arg("--json").arg(path))
 }
 
-/// Command that sends on the loopback interface with `--json`, without a path.
+/// Command that sends on the loopback interface, without a path.
 pub fn sender(group: &str, more: &[&str]) -> Command {
     let mut command = headwater();
-    command.args(["send", "--interface", "lo", "--json", "--group", group]).args(more);
+    command.args(["send", "--interface", "lo", "--group", group]).args(more);
     command
 }
 

@@ -73,7 +73,7 @@ fn a_late_receiver_gets_what_is_kept_and_is_told() {
     let path = |name: &str| folder.path().join(name);
     let (group, content) = (group(), noise(2_500_000));
     let early = receive(&group, &path("early"), &["--timeout", "30s"]);
-    let (mut sending, mut stdin) = send(&group, &["--keep", "1MB", "--until", "idle"]);
+    let (mut sending, mut stdin) = send(&group, &["--keep", "1MB", "--until", "idle", "--json"]);
     let (first, rest) = content.split_at(2_000_000);
     stdin.write_all(first).unwrap();
     sending.wait_for("stream:released");

@@ -23,7 +23,7 @@ fn receive(group: &str, folder: &Path, to: &str, stdout: Stdio) -> Running {
 }
 
 fn send(group: &str, content: &Path) -> Running {
-    command::send(group, content, &["--rate", "20M", "--until", "1"])
+    Running::start(command::sender(group, &["--rate", "20M", "--until", "1"]).arg(content))
 }
 
 fn pipe(folder: &Path) -> String {
