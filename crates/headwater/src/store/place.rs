@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use headwater_fec::{Block, FecError};
 use headwater_proto::delivery::{
@@ -23,6 +23,8 @@ pub(super) struct Places {
     /// Place of a single file's content outside of the folder.
     pub(super) target: Option<Arc<Target>>,
     open: OpenFiles<FileKey>,
+    /// Length of the working file of a stream, once known.
+    stream_bytes: Mutex<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,7 +145,7 @@ impl ObjectPlace {
 
 impl Places {
     pub(super) fn new(folder: Folder, target: Option<Arc<Target>>) -> Self {
-        Self { folder, target, open: OpenFiles::new(OPEN_FILES_MAX) }
+        Self { folder, target, open: OpenFiles::new(OPEN_FILES_MAX), stream_bytes: Mutex::new(0) }
     }
 
     /// Returns the device that takes the content in place of a working file.
@@ -208,7 +210,9 @@ impl Places {
         }
         if place.part.is_some() {
             place.check()?;
-            return self.open.get(FileKey::Stream, || self.folder.open_work(STREAM, None));
+            let content = self.open.get(FileKey::Stream, || self.folder.open_work(STREAM, None))?;
+            self.extend_stream(&content, place)?;
+            return Ok(content);
         }
         self.open.get(FileKey::Content(place.index.0), || {
             place.check()?;
@@ -217,6 +221,22 @@ impl Places {
             file.set_len(place.spec.bytes).map_err(|error| self.folder.failed(&attempt(), error))?;
             Ok(file)
         })
+    }
+
+    /// Gives the working file of a stream the length for a part: a decoder reads whole blocks.
+    fn extend_stream(&self, content: &File, place: &FilePlace) -> Result<(), StoreError> {
+        let end = place.start() + place.spec.bytes;
+        let mut length = self.stream_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        if *length >= end {
+            return Ok(());
+        }
+        // An earlier receiver may have left more.
+        let extended = content.metadata().and_then(|metadata| match metadata.len() {
+            long if long >= end => Ok(long),
+            _ => content.set_len(end).map(|()| end),
+        });
+        *length = extended.map_err(|error| self.folder.failed("make room for a stream", error))?;
+        Ok(())
     }
 
     /// Returns the bytes on disk of a file left by an earlier session, or of a file in place that may be the
