@@ -2,12 +2,13 @@
 
 usage: target.py BINARY [--full] [PART...]
 
-parts: device refused pipe
+parts: device refused pipe input used
 """
 
 import hashlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,8 +72,8 @@ class Bed:
             time.sleep(0.01)
         return program
 
-    def send(self, file, rate, **more):
-        return self.start(self.binary, "send", "--interface", "lo", "--group", GROUP, "--rate", rate, "--until", 1, "--quiet", file, **more)
+    def send(self, file, rate, until=1, **more):
+        return self.start(self.binary, "send", "--interface", "lo", "--group", GROUP, "--rate", rate, "--until", until, "--quiet", file, **more)
 
     def transfer(self, file, rate, *place):
         """Seconds from the sender's start to the receiver's end."""
@@ -174,7 +175,75 @@ def pipe(bed):
     return [("the image is equal", digest(got, 30 * MB) == digest(image, 30 * MB))]
 
 
-PARTS = {"device": device, "refused": refused, "pipe": pipe}
+def input_(bed):
+    """A compressed image of unknown length from a pipe to a pipe; memory of the receiver while its reader is slow."""
+    image, got = bed.image("stream", 20 * MB, 5), bed.folder / "got-stream"
+    with open(got, "wb") as out:
+        unpack = subprocess.Popen(["zstd", "-d", "-q"], stdin=subprocess.PIPE, stdout=out)
+        receiver = bed.receive("--to", "-", stdout=unpack.stdin)
+        unpack.stdin.close()
+        slow = bed.receive("--to", "-", "--out", bed.folder / "slow", stdout=subprocess.PIPE)
+        pack = subprocess.Popen(["zstd", "-c", "-q", image], stdout=subprocess.PIPE)
+        sender = bed.send("-", "100M", until=2, stdin=pack.stdout)
+        pack.stdout.close()
+        bed.ok(receiver)
+        # Nothing was read of this receiver's output until now.
+        memory = peak_memory(slow)
+        print(f"  memory of a receiver whose reader waits: {memory / MB:.0f} MB")
+        raw = subprocess.run(["zstd", "-d", "-c", "-q"], input=slow.stdout.buffer.read(), capture_output=True, check=True).stdout
+        check(slow.wait(timeout=20) == 0, "the receiver with a slow reader failed")
+        bed.ok(sender)
+        check(pack.wait(timeout=20) == 0 and unpack.wait(timeout=20) == 0, "zstd ended with an error")
+    return [
+        ("the image is equal", digest(got, 30 * MB) == digest(image, 30 * MB)),
+        ("a slow reader gets the same", raw == image.read_bytes()),
+        ("a slow reader holds nobody, and takes no memory", memory < 100 * MB),
+    ]
+
+
+def peak_memory(program):
+    """Peak of the resident memory in bytes."""
+    status = Path(f"/proc/{program.pid}/status").read_text()
+    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+
+
+def used(bed):
+    """The used blocks of a file system, as the guide has it."""
+    if shutil.which("partclone.ext4") is None:
+        print("  SKIPPED: partclone is not installed")
+        return []
+    disk, copy = bed.device("ext4", 200 * MB // 512 * 512), bed.device("copy", 200 * MB // 512 * 512)
+    run("mkfs.ext4", "-q", disk)
+    place = bed.folder / "ext4-mount"
+    place.mkdir()
+    run("mount", disk, place)
+    try:
+        made = random.Random(6)
+        for name, number_of_bytes in [("one", 9 * MB), ("two", 1), ("three", 3 * MB)]:
+            (place / name).write_bytes(made.randbytes(number_of_bytes))
+    finally:
+        run("umount", place)
+    log = bed.folder / "partclone.log"
+    restore = subprocess.Popen(["partclone.ext4", "-r", "-q", "-L", log, "-s", "-", "-o", copy], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    receiver = bed.receive("--to", "-", stdout=restore.stdin)
+    restore.stdin.close()
+    clone = subprocess.Popen(["partclone.ext4", "-c", "-q", "-L", log, "-s", disk], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    sender = bed.send("-", "100M", stdin=clone.stdout)
+    clone.stdout.close()
+    bed.ok(receiver)
+    bed.ok(sender)
+    check(clone.wait(timeout=20) == 0 and restore.wait(timeout=60) == 0, "partclone ended with an error")
+    run("e2fsck", "-f", "-n", copy)
+    run("mount", "-o", "ro", copy, place)
+    try:
+        made = random.Random(6)
+        equal = all((place / name).read_bytes() == made.randbytes(size) for name, size in [("one", 9 * MB), ("two", 1), ("three", 3 * MB)])
+    finally:
+        run("umount", place)
+    return [("the files of the copy are equal", equal)]
+
+
+PARTS = {"device": device, "refused": refused, "pipe": pipe, "input": input_, "used": used}
 
 
 def main():

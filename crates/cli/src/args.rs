@@ -2,6 +2,7 @@
 
 mod bench;
 mod groups;
+mod input;
 mod keys;
 mod pgm;
 mod relay;
@@ -29,6 +30,7 @@ use crate::keys::state_folder;
 
 pub use bench::{BenchArgs, BenchPart, MeasureArgs};
 pub use groups::GroupArgs;
+pub use input::InputArgs;
 pub use keys::{KeygenArgs, SignArgs, TrustArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use relay::{QueueName, RelayArgs};
@@ -69,6 +71,7 @@ Examples:
   headwater send --passes 2 --rate 50M photos/       two passes over a folder
   headwater send --congestion-control rainbow x.iso  on request, by unicast, until interrupted
   headwater send --expect hosts.txt image.iso        until each host of the file has everything
+  zstd -c disk.img | headwater send --until 5 -      standard input, until 5 receivers have everything
   headwater send --dry-run --rate 100M image.iso     show the packets and the duration; send nothing";
 
 const RECEIVE_EXAMPLES: &str = "\
@@ -159,7 +162,7 @@ fn long(examples: &str) -> String {
 /// `headwater send`.
 #[derive(Debug, Args)]
 pub struct SendArgs {
-    /// Files and folders to send
+    /// Files and folders to send; - alone is standard input, whose length need not be known
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
     /// Treatment of symbolic links inside folders; a PATH that is a link is always followed
@@ -217,7 +220,8 @@ pub struct SendArgs {
     /// Session identifier, 1 to 4294967295; default: random
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub tsi: Option<u32>,
-    /// Stop after this number of passes; one pass sends as many packets as the content fills
+    /// Stop after this number of passes; one pass sends as many packets as the content fills. Passes and
+    /// --duration count from the end of standard input
     #[arg(long, value_name = "N", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
     pub passes: Option<u64>,
     /// Stop after this time: 500ms, 10s, 5m, 1h
@@ -229,6 +233,8 @@ pub struct SendArgs {
     /// Folder for repair symbols on disk, as many bytes as the content; default: TMPDIR, else /tmp
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub temp_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub input: InputArgs,
     #[command(flatten)]
     pub roster: RosterArgs,
     #[command(flatten)]

@@ -89,9 +89,9 @@ pub use receive::{
 pub use send::{
     ContestedName, EXPECTED_MAX, FileSet, LinkOptions, Links, MissingReceiver, OutsideLink, PrepareError,
     PreparedFile, PublishedFile, PublishedFiles, RateLimit, RepairPlace, RosterEnd, RosterOptions,
-    RosterProgress, RosterSummary, SLOWEST_MAX, SOURCE_PORT, SendEnd, SendError, SendOptions, SendOrder,
-    SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, Skipped, prepare,
-    prepare_with,
+    RosterProgress, RosterSummary, SLOWEST_MAX, SOURCE_PORT, SendEnd, SendError, SendInput, SendOptions,
+    SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, Skipped,
+    prepare, prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
 pub use store::Target;

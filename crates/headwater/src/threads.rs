@@ -32,6 +32,11 @@ impl StopHandle {
         self.waker.wake();
     }
 
+    /// Wakes the session's thread.
+    pub(crate) fn wake(&self) {
+        self.waker.wake();
+    }
+
     /// Whether the session was asked to end.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)

@@ -105,6 +105,34 @@ pub enum Event<'a> {
         /// Reason in words.
         reason: &'a str,
     },
+    /// `stream:released`: the sender of an input of unknown length no longer sends the first bytes.
+    StreamReleased {
+        /// Bytes from the beginning of the stream.
+        bytes: u64,
+    },
+    /// `stream:ended`: the input of a sender has ended.
+    StreamEnded {
+        /// Length of the stream in bytes.
+        bytes: u64,
+    },
+    /// `stream:missed`: a part of a stream is missing and is not sent any more.
+    StreamMissed {
+        /// Name of the stream.
+        file: &'a str,
+        /// Start of the part in bytes.
+        offset: u64,
+        /// Length of the part in bytes.
+        bytes: u64,
+    },
+    /// `stream:completed`: all parts of a stream up to its end are in place or missing.
+    StreamCompleted {
+        /// Name of the stream.
+        file: &'a str,
+        /// Length of the stream in bytes.
+        bytes: u64,
+        /// Bytes that are missing; the file is named NAME.incomplete if there are any.
+        missed: u64,
+    },
     /// `pass:completed`: a pass ended; since the last pass, as many symbols were sent as the content has.
     PassCompleted {
         /// Passes so far.
@@ -401,6 +429,10 @@ impl Event<'_> {
             Self::ObjectCompleted { .. } => "object:completed",
             Self::ObjectMismatch { .. } => "object:mismatch",
             Self::ObjectWithdrawn { .. } => "object:withdrawn",
+            Self::StreamReleased { .. } => "stream:released",
+            Self::StreamEnded { .. } => "stream:ended",
+            Self::StreamMissed { .. } => "stream:missed",
+            Self::StreamCompleted { .. } => "stream:completed",
             Self::CopyCompared { .. } => "copy:compared",
         }
     }

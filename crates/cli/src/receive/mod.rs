@@ -11,9 +11,9 @@ use headwater::{
     IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress,
     ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairOptions, RepairUpdate, Session, Target,
 };
-use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
+use headwater_proto::{Rate, Size};
 
 use crate::args::{ReceiveArgs, Repair};
 use crate::capture::Capture;
@@ -238,6 +238,12 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
             let digest = digest.as_ref().map(hex);
             Event::ObjectCompleted { file: path.as_str(), bytes: *bytes, digest, present: *is_present }
         }
+        ReceiveUpdate::PartMissed { stream, offset, bytes } => {
+            Event::StreamMissed { file: stream.as_str(), offset: *offset, bytes: *bytes }
+        }
+        ReceiveUpdate::StreamCompleted { stream, bytes, missed } => {
+            Event::StreamCompleted { file: stream.as_str(), bytes: *bytes, missed: *missed }
+        }
         ReceiveUpdate::FileMismatch { path, .. } => Event::ObjectMismatch { file: path.as_str() },
         ReceiveUpdate::SessionCompleted { refused } => Event::SessionCompleted { refused: *refused },
         ReceiveUpdate::SessionClosed => Event::SessionClosed {},
@@ -442,6 +448,16 @@ fn incomplete(reason: IncompleteReason, refused: usize) -> String {
              more passes, or until interrupted"
                 .into()
         }
+        IncompleteReason::PartsMissed { bytes, is_beginning: true } => format!(
+            "the first {} of the stream were not sent any more when this receiver began; start receivers before the sender, \
+             or send with a larger --keep",
+            Size(bytes)
+        ),
+        IncompleteReason::PartsMissed { bytes, is_beginning: false } => format!(
+            "{} of the stream are missing: the sender did not keep them long enough for this receiver; send more slowly, or \
+             with a larger --keep",
+            Size(bytes)
+        ),
         IncompleteReason::Refused => format!(
             "{} of the session cannot be received here; the lines above say why",
             crate::screen::count(refused, "file")

@@ -1,6 +1,6 @@
 //! Progress of a receiver on standard error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use headwater::keys::fingerprint;
@@ -23,6 +23,8 @@ pub struct View<'a> {
     /// Names by file; refused files have no name.
     names: BTreeMap<usize, String>,
     bars: Vec<Bar>,
+    /// Files that are parts of a stream, which has a line of its own.
+    parts: BTreeSet<usize>,
     total: Bar,
     /// Why the transfer is as fast as it is, once the control estimates the path: the last estimate, and its
     /// line on a terminal.
@@ -43,6 +45,7 @@ impl<'a> View<'a> {
             out,
             names: BTreeMap::new(),
             bars: Vec::new(),
+            parts: BTreeSet::new(),
             total,
             path: None,
             why: None,
@@ -112,8 +115,16 @@ impl<'a> View<'a> {
             ReceiveUpdate::SessionReplaced { tsi, source } => {
                 tracing::warn!("the session has fallen silent; continuing with session {tsi} from {source}");
                 self.names.clear();
+                self.parts.clear();
                 self.bars.drain(..).for_each(|bar| bar.finish_and_clear());
             }
+            ReceiveUpdate::PartAnnounced { file, stream } => {
+                if self.parts.is_empty() {
+                    self.screen.say(&format!("{stream}: a stream, whose length is not known before its end"));
+                }
+                self.parts.insert(*file);
+            }
+            ReceiveUpdate::FileCompleted { file, .. } if self.parts.contains(file) => {}
             ReceiveUpdate::FileAnnounced { file, path, .. } => {
                 self.names.insert(*file, path.to_string());
             }
@@ -129,6 +140,18 @@ impl<'a> View<'a> {
                 };
                 self.screen.say(&format!("{path}: {}, {verdict}", Size(*bytes)));
             }
+            ReceiveUpdate::PartMissed { stream, offset, bytes } => tracing::warn!(
+                "{stream}: {} from byte {offset} on are missing, and are not sent any more",
+                Size(*bytes)
+            ),
+            ReceiveUpdate::StreamCompleted { stream, bytes, missed: 0 } => {
+                self.screen.say(&format!("{stream}: {}, verified", Size(*bytes)));
+            }
+            ReceiveUpdate::StreamCompleted { stream, bytes, missed } => tracing::warn!(
+                "{stream}.incomplete: {}, of which {} are missing and read as zeros",
+                Size(*bytes),
+                Size(*missed)
+            ),
             ReceiveUpdate::FileMismatch { path, .. } => {
                 tracing::error!("{path}: differs from the sender's digest, discarded");
             }
@@ -178,7 +201,7 @@ impl<'a> View<'a> {
             let line = self.why.get_or_insert_with(|| self.screen.line(progress.control.name));
             line.show(&[path.to_string()]);
         }
-        if (2..=BARS_MAX).contains(&progress.files.len()) {
+        if (2..=BARS_MAX).contains(&progress.files.len()) && self.parts.is_empty() {
             self.files(progress);
         }
     }
@@ -210,9 +233,10 @@ impl<'a> View<'a> {
         if progress.stats.packets == 0 {
             return;
         }
+        let noun = if self.parts.is_empty() { "file" } else { "part" };
         self.screen.say(&format!(
             "{}, {} verified; {} packets in {}, {} lost",
-            count(summary.files_completed, "file"),
+            count(summary.files_completed, noun),
             Size(summary.bytes_completed),
             progress.stats.packets,
             time(progress.elapsed),

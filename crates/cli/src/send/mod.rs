@@ -3,6 +3,7 @@
 mod control;
 mod dry_run;
 mod http;
+mod input;
 mod roster;
 mod view;
 
@@ -13,7 +14,8 @@ use headwater::keys::PublicKey;
 use headwater::net::OpenError;
 use headwater::{
     CongestionControl, FileSet, GroupKeys, PrepareError, RateLimit, RosterOptions, SendEnd, SendError,
-    SendOptions, SendOutcome, SendProgress, SendSession, SendUpdate, SenderKey, Session, prepare_with,
+    SendInput, SendOptions, SendOutcome, SendProgress, SendSession, SendUpdate, SenderKey, Session,
+    prepare_with,
 };
 use headwater_proto::control::{Counters, DemandStatus};
 use headwater_proto::controls::Network;
@@ -39,7 +41,11 @@ const OUTSIDE_NAMED_MAX: usize = 3;
 /// Sends files, or shows the session of a dry run.
 pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
-    let files = prepare_with(&args.paths, args.links.into()).map_err(preparation_failed)?;
+    let input = input::chosen(args)?;
+    let files = match &input {
+        Some(_) => FileSet::default(),
+        None => prepare_with(&args.paths, args.links.into()).map_err(preparation_failed)?,
+    };
     warn_of_selection(&files);
     keep_sources(&files, [&args.output.pcap, &args.output.events, &args.roster.receipts])?;
     // A dry run creates no capture, not even an empty file.
@@ -55,7 +61,8 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let socket = http::open(args)?;
     confine(&args.confine, &paths(args, &files, key.as_ref()))?;
     let keys = (key, next_key, group_key);
-    let session = open(args, control, files, capture.as_ref(), (keys, receivers.clone()))?;
+    let content = input.map_or_else(|| Content::Files(files), Content::Input);
+    let session = open(args, control, content, capture.as_ref(), (keys, receivers.clone()))?;
     let (session, server) = http::serve(args, session, socket)?;
     if args.dry_run {
         dry_run::show(args, &session, &mut events).or_exit(Exit::Other, "cannot write to standard output")?;
@@ -76,7 +83,7 @@ fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
     let outside = files.outside().iter().map(|link| link.target.clone());
     let folder = args.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
     Paths {
-        read: args.paths.iter().cloned().chain(outside).collect(),
+        read: args.paths.iter().filter(|path| *path != Path::new("-")).cloned().chain(outside).collect(),
         write: keys::written(key).into_iter().chain([folder]).collect(),
         ..Paths::default()
     }
@@ -125,10 +132,16 @@ fn keep_sources(files: &FileSet, targets: [&Option<PathBuf>; 3]) -> Result<(), F
 /// Key of a sender, the key of later sessions, and keys of the group.
 type Keys = (Option<SenderKey>, Option<PublicKey>, Option<GroupKeys>);
 
+/// Content of a session.
+enum Content {
+    Files(FileSet),
+    Input(SendInput),
+}
+
 fn open(
     args: &SendArgs,
     control: CongestionControl,
-    files: FileSet,
+    content: Content,
     capture: Option<&Capture>,
     ((key, next_key, group_key), roster): (Keys, Option<RosterOptions>),
 ) -> Result<SendSession, Failure> {
@@ -152,6 +165,13 @@ fn open(
         group_key: group_key.clone(),
         roster: roster.clone(),
         ..SendOptions::new(args.network.sender(&args.link, capture), control)
+    };
+    let files = match content {
+        Content::Files(files) => files,
+        Content::Input(input) => {
+            let opened = SendSession::open_input(input, options(key));
+            return opened.map_err(|error| sending_failed(args, error));
+        }
     };
     // A symbol size of the user's that leaves no room for signatures is no reason to fail, unless a key was
     // named.
@@ -253,6 +273,8 @@ pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Ev
         SendUpdate::FileLeftOut { path, reason } => {
             events.emit(end, &Event::ObjectWithdrawn { file: path.as_str(), reason });
         }
+        SendUpdate::PartsReleased { bytes } => events.emit(end, &Event::StreamReleased { bytes: *bytes }),
+        SendUpdate::InputEnded { bytes } => events.emit(end, &Event::StreamEnded { bytes: *bytes }),
         SendUpdate::Progress(sent) => {
             events.emit(end, &Event::SessionProgress(progress(sent, facts.symbols)));
         }
@@ -343,7 +365,10 @@ pub fn failure(tried: &str, error: SendError) -> Failure {
         | SendError::ListenTwice(..)
         | SendError::Plan(_)
         | SendError::Fdt(_) => Exit::Usage,
-        SendError::Source(_) | SendError::Space { .. } | SendError::Store { .. } => Exit::Disk,
+        SendError::Source(_)
+        | SendError::Space { .. }
+        | SendError::SpoolSpace { .. }
+        | SendError::Store { .. } => Exit::Disk,
         SendError::Memory { .. } => Exit::Other,
     };
     Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned()))

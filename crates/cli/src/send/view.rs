@@ -35,6 +35,9 @@ pub struct View<'a> {
     /// Whether receivers end the session.
     is_ended_by_receivers: bool,
     has_told_nobody: bool,
+    /// Name of the input and bytes that are kept of it, for a session of an input.
+    input: Option<(String, u64)>,
+    has_released: bool,
 }
 
 /// Warns once that the machine cannot send the requested rate.
@@ -79,6 +82,8 @@ impl<'a> View<'a> {
             reports_to: None,
             is_ended_by_receivers: args.roster.until.is_some() || args.roster.expect.is_some(),
             has_told_nobody: args.roster.no_roster,
+            input: session.kept_bytes().map(|kept| (args.input.input_name.to_string(), kept)),
+            has_released: false,
         }
     }
 
@@ -92,6 +97,10 @@ impl<'a> View<'a> {
             }
             SendUpdate::Started(started) => self.started(started),
             SendUpdate::FileLeftOut { reason, .. } => tracing::warn!("{reason}"),
+            SendUpdate::PartsReleased { bytes } => self.released(*bytes),
+            SendUpdate::InputEnded { bytes } => {
+                self.screen.say(&format!("standard input has ended after {}", Size(*bytes)));
+            }
             SendUpdate::RateLimited(limit) => self.limit.warn(limit),
             SendUpdate::NobodyReports => self.nobody(),
             SendUpdate::NameContested(contested) => roster::contested(contested),
@@ -114,7 +123,10 @@ impl<'a> View<'a> {
             0 => String::new(),
             folders => format!(", {}", count(folders, "empty folder")),
         };
-        let what = format!("{}{folders}, {}", count(self.files, "file"), Size(self.bytes));
+        let what = match &self.input {
+            Some((name, kept)) => format!("standard input as '{name}', keeping {} of it,", Size(*kept)),
+            None => format!("{}{folders}, {}", count(self.files, "file"), Size(self.bytes)),
+        };
         match interface {
             Some(on) => self.screen.say(&format!("sending {what} to {group} on {on}, session {tsi}")),
             None => {
@@ -132,6 +144,16 @@ impl<'a> View<'a> {
         let (asked, granted) = (started.send_buffer.asked_bytes, started.send_buffer.granted_bytes);
         tracing::info!(asked, granted, gso = started.segmentation, "send buffer in bytes");
         self.bar = Some(self.screen.bar("sending", STEPS));
+    }
+
+    /// Says once that the beginning is gone.
+    fn released(&mut self, bytes: u64) {
+        if !core::mem::replace(&mut self.has_released, true) {
+            self.screen.say(&format!(
+                "the first {} of the input are not kept any more: receivers that begin now miss them; --keep keeps more",
+                Size(bytes)
+            ));
+        }
     }
 
     /// Says once that no report has come.

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -47,6 +47,27 @@ pub fn run(args: &[&str]) -> Run {
     Running::start(headwater().args(args)).end()
 }
 
+/// Receives on the loopback interface with `--json`; returns once the receiver has joined.
+pub fn receive(group: &str, out: &Path, more: &[&str]) -> Running {
+    let mut command = headwater();
+    command.args(["receive", "--interface", "lo", "--json", "--group", group, "--out"]).arg(out);
+    let mut running = Running::start(command.args(more));
+    running.wait_for("channel:joined");
+    running
+}
+
+/// Sends a path on the loopback interface with `--json`.
+pub fn send(group: &str, path: &Path, more: &[&str]) -> Running {
+    Running::start(sender(group, more).arg("--json").arg(path))
+}
+
+/// Command that sends on the loopback interface, without a path.
+pub fn sender(group: &str, more: &[&str]) -> Command {
+    let mut command = headwater();
+    command.args(["send", "--interface", "lo", "--group", group]).args(more);
+    command
+}
+
 /// A run under way.
 pub struct Running {
     child: Child,
@@ -71,6 +92,11 @@ impl Running {
                 return &self.seen[start..];
             }
         }
+    }
+
+    /// Takes standard input, which must be a pipe.
+    pub fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().unwrap()
     }
 
     pub fn interrupt(&self) {

@@ -8,6 +8,7 @@ mod disk_full;
 mod doctor;
 mod groups;
 mod help;
+mod input;
 mod inspect;
 mod keys;
 mod messages;

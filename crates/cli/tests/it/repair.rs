@@ -12,24 +12,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::command::{Run, Running, group, headwater, run};
+use crate::command::{self, Run, Running, group, receive, run};
 use crate::transfer::noise;
 
 /// Bytes of a symbol of a signed session.
 const SYMBOL: u64 = 1_344;
 
-fn receive(group: &str, out: &Path, more: &[&str]) -> Running {
-    let mut command = headwater();
-    command.args(["receive", "--interface", "lo", "--json", "--group", group, "--out"]).arg(out);
-    let mut running = Running::start(command.args(more));
-    running.wait_for("channel:joined");
-    running
-}
-
 fn send(group: &str, file: &Path, more: &[&str]) -> Running {
-    let mut command = headwater();
-    command.args(["send", "--interface", "lo", "--json", "--group", group, "--repair-random-time", "0s"]);
-    Running::start(command.args(more).arg(file))
+    command::send(group, file, &[&["--repair-random-time", "0s"], more].concat())
 }
 
 /// A port that nobody listens on now.
@@ -158,7 +148,7 @@ fn receivers_of_a_killed_session_are_made_whole_by_ranges() {
     let (group, address) = (group(), free_address());
     // A server of its own: the sender dies.
     let server = send(
-        &crate::command::group(),
+        &command::group(),
         &path("a file"),
         &["--rate", "100k", "--duration", "60s", "--http", &address],
     );

@@ -6,21 +6,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::command::{Run, Running, group, headwater, run};
+use crate::command::{self, Run, Running, group, headwater, run};
 use crate::transfer::noise;
 
 fn receive(group: &str, out: &Path, name: &str) -> Running {
-    let mut command = headwater();
-    command.args(["receive", "--interface", "lo", "--json", "--group", group, "--timeout", "30s"]);
-    let mut running = Running::start(command.args(["--name", name, "--out"]).arg(out));
-    running.wait_for("channel:joined");
-    running
+    command::receive(group, out, &["--timeout", "30s", "--name", name])
 }
 
 fn send(group: &str, file: &Path, options: &[&str]) -> Running {
-    let mut command = headwater();
-    command.args(["send", "--interface", "lo", "--json", "--rate", "4M", "--group", group]);
-    Running::start(command.args(options).arg(file))
+    command::send(group, file, &[&["--rate", "4M"], options].concat())
 }
 
 fn events<'a>(run: &'a Run, name: &'a str) -> impl Iterator<Item = Value> + 'a {

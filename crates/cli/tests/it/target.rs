@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::command::{Run, Running, group, headwater, run};
+use crate::command::{self, Run, Running, group, headwater, run};
 use crate::transfer::noise;
 
 /// Starts a receiver to a pipe or to standard output, and waits until the receiver has joined.
@@ -23,9 +23,7 @@ fn receive(group: &str, folder: &Path, to: &str, stdout: Stdio) -> Running {
 }
 
 fn send(group: &str, content: &Path) -> Running {
-    let mut command = headwater();
-    command.args(["send", "--interface", "lo", "--quiet", "--rate", "20M", "--until", "1", "--group", group]);
-    Running::start(command.arg(content))
+    Running::start(command::sender(group, &["--rate", "20M", "--until", "1"]).arg(content))
 }
 
 fn pipe(folder: &Path) -> String {

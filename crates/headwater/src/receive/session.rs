@@ -182,8 +182,9 @@ fn run_on<P: ContentPort>(
     let mut receiver = system::random_u64();
     let is_local = listener.socket.interface().map_or(options.group.ip().is_loopback(), |on| on.loopback);
     let repairer = Repairer::new(repair, is_local, options.timeout, listener.poller.waker());
-    let mut watch =
-        Watch::new(listener.stop.clone(), observer, limits, losses, clock.now()).with_repairer(repairer);
+    let mut watch = Watch::new(listener.stop.clone(), observer, limits, losses, clock.now())
+        .with_repairer(repairer)
+        .with_order(target.is_some());
     loop {
         let store = match first.take() {
             Some(store) => store,

@@ -154,6 +154,31 @@ pub enum ReceiveUpdate {
         /// Whether the file was already present and nothing had to be received.
         is_present: bool,
     },
+    /// The file announced next is a part of a stream.
+    PartAnnounced {
+        /// Number of the file.
+        file: usize,
+        /// Name of the stream.
+        stream: RelativePath,
+    },
+    /// A part of a stream was never received and is not sent any more: the stream stays incomplete.
+    PartMissed {
+        /// Name of the stream.
+        stream: RelativePath,
+        /// Start of the missing part, in bytes.
+        offset: u64,
+        /// Length of the missing part in bytes.
+        bytes: u64,
+    },
+    /// A stream has its name: its own if nothing is missing, else its own with `.incomplete`.
+    StreamCompleted {
+        /// Name of the stream.
+        stream: RelativePath,
+        /// Length of the stream in bytes.
+        bytes: u64,
+        /// Bytes that are missing.
+        missed: u64,
+    },
     /// A file is complete but differs from the sender's digest and was discarded.
     FileMismatch {
         /// Number of the file.
@@ -261,6 +286,13 @@ pub enum IncompleteReason {
     /// Files were refused: the receiver does not accept the names or codings, or the folder cannot store the
     /// files.
     Refused,
+    /// Parts of a stream were not sent any more when the receiver began, or before the receiver had them.
+    PartsMissed {
+        /// Bytes that are missing.
+        bytes: u64,
+        /// Whether the receiver began too late for the beginning of the stream.
+        is_beginning: bool,
+    },
 }
 
 /// Outcome of a receiving session.

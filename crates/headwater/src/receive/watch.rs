@@ -80,6 +80,10 @@ pub(super) struct Watch<'a> {
     /// Highest level that the sender sends, as last told.
     ceiling: Option<u8>,
     repairer: Option<Repairer>,
+    /// Bytes of a stream that are missing, and whether the stream's beginning is.
+    missed: Option<(u64, bool)>,
+    /// Whether a place takes a stream in order, so that a missing part ends the session.
+    takes_in_order: bool,
 }
 
 /// Reason for the end of a run.
@@ -93,6 +97,8 @@ enum EndReason {
     StoreFailed(StoreError),
     TimedOut,
     Stopped,
+    /// A part of a stream is missing, and the place takes the stream in order.
+    PartMissed,
 }
 
 impl<'a> Watch<'a> {
@@ -132,11 +138,19 @@ impl<'a> Watch<'a> {
             has_told_unheard: false,
             ceiling: None,
             repairer: None,
+            missed: None,
+            takes_in_order: false,
         }
     }
 
     pub(super) fn with_repairer(mut self, repairer: Repairer) -> Self {
         self.repairer = Some(repairer);
+        self
+    }
+
+    /// Ends the session when a part of a stream is missing.
+    pub(super) fn with_order(mut self, takes_in_order: bool) -> Self {
+        self.takes_in_order = takes_in_order;
         self
     }
 
@@ -155,7 +169,7 @@ impl<'a> Watch<'a> {
         (self.began, self.silent_since, self.unopened) = (now, None, None);
         self.announced.clear();
         self.repairer.iter_mut().for_each(Repairer::reset);
-        self.mismatch = false;
+        (self.mismatch, self.missed) = (false, None);
         (self.files_completed, self.bytes_completed, self.files_refused) = (0, 0, 0);
         true
     }
@@ -232,10 +246,13 @@ impl<'a> Watch<'a> {
             (Some(EndReason::TimedOut), _) if !self.session_found => ReceiveOutcome::NothingReceived,
             (Some(EndReason::TimedOut), _) => ReceiveOutcome::Incomplete(IncompleteReason::TimedOut),
             (Some(EndReason::Closed), _) => ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed),
-            (Some(EndReason::Completed), _) if self.files_refused > 0 => {
-                ReceiveOutcome::Incomplete(IncompleteReason::Refused)
-            }
-            (Some(EndReason::Completed), _) => ReceiveOutcome::Completed,
+            (Some(EndReason::Completed | EndReason::PartMissed), _) => match self.missed {
+                Some((bytes, is_beginning)) => {
+                    ReceiveOutcome::Incomplete(IncompleteReason::PartsMissed { bytes, is_beginning })
+                }
+                None if self.files_refused > 0 => ReceiveOutcome::Incomplete(IncompleteReason::Refused),
+                None => ReceiveOutcome::Completed,
+            },
         }
     }
 
@@ -437,6 +454,17 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 self.files_refused += 1;
                 ReceiveUpdate::FileRefused { location, reason }
             }
+            ReceiverEvent::PartAnnounced { file, stream } => {
+                ReceiveUpdate::PartAnnounced { file: file.0, stream }
+            }
+            ReceiverEvent::PartMissed { stream, offset, bytes } => {
+                let (sum, is_beginning) = self.missed.unwrap_or((0, offset == 0));
+                self.missed = Some((sum.saturating_add(bytes), is_beginning));
+                ReceiveUpdate::PartMissed { stream, offset, bytes }
+            }
+            ReceiverEvent::StreamCompleted { stream, bytes, missed } => {
+                ReceiveUpdate::StreamCompleted { stream, bytes, missed }
+            }
             ReceiverEvent::FileCompleted { file, digest, is_present } => {
                 let Some((path, bytes)) = self.announced.get(&file.0).cloned() else { return };
                 self.files_completed += 1;
@@ -496,6 +524,10 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
         }
         if self.stop.is_stopped() {
             self.end = Some(EndReason::Stopped);
+            return self.linger(machine, now);
+        }
+        if self.takes_in_order && self.missed.is_some() {
+            self.end = Some(EndReason::PartMissed);
             return self.linger(machine, now);
         }
         let gives_up = self.gives_up(machine);

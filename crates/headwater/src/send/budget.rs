@@ -69,8 +69,54 @@ impl Budget {
         if let Some(in_memory) = needs.in_memory(limit, workers as u64) {
             return Ok(in_memory);
         }
-        let (threads, gather) = needs.on_disk(limit, workers as u64)?;
         let folder = options.temporary_folder.clone().unwrap_or_else(std::env::temp_dir);
+        Self::on_disk(plan, folder, needs.on_disk(limit, workers as u64)?)
+    }
+}
+
+/// Options that the coding of the parts of an input depends on.
+#[derive(Clone, Debug)]
+pub(super) struct PartCoding {
+    scheme: Scheme,
+    memory_limit: u64,
+    folder: PathBuf,
+}
+
+impl PartCoding {
+    pub(super) fn of(options: &SendOptions, folder: PathBuf) -> Self {
+        let memory_limit = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
+        Self { scheme: options.scheme, memory_limit, folder }
+    }
+}
+
+impl Budget {
+    /// Plans the coding of a part of an input. Encoders of all parts take up to half of the memory, of which
+    /// `used` bytes are taken; repair symbols of further parts go to disk and are coded in the other half.
+    ///
+    /// # Errors
+    /// As [`Budget::new`].
+    pub(super) fn of_part(
+        plan: &SessionPlan,
+        coding: &PartCoding,
+        workers: usize,
+        used: u64,
+    ) -> Result<Self, SendError> {
+        let half = coding.memory_limit / 2;
+        if coding.scheme == Scheme::NoCode || plan.symbols() == 0 {
+            return Ok(Self { place: RepairPlace::Nowhere, threads: 0, gather: 0 });
+        }
+        let needs = Needs::of(plan, coding.scheme);
+        if let Some(in_memory) = needs.in_memory(half.saturating_sub(used), workers as u64) {
+            return Ok(in_memory);
+        }
+        Self::on_disk(plan, coding.folder.clone(), needs.on_disk(half, workers as u64)?)
+    }
+
+    fn on_disk(
+        plan: &SessionPlan,
+        folder: PathBuf,
+        (threads, gather): (usize, usize),
+    ) -> Result<Self, SendError> {
         let bytes = store_layout(plan, 1).bytes();
         check_space(&folder, bytes)?;
         Ok(Self { place: RepairPlace::Disk { bytes, folder }, threads, gather })

@@ -36,6 +36,8 @@ pub(super) struct Content {
     files: Vec<PreparedFile>,
     objects: Vec<Object>,
     open: OpenFiles<usize>,
+    /// Content of the single file, if the file has no name.
+    spool: Option<Arc<File>>,
     /// By file: reason why the file cannot be sent.
     faults: Vec<OnceLock<SourceError>>,
     /// By block: digest of the first read.
@@ -72,10 +74,16 @@ impl Content {
         Self {
             objects: objects.collect(),
             open: OpenFiles::new(OPEN_FILES_MAX),
+            spool: None,
             faults: vec![OnceLock::new(); files.len()],
             digests: vec![OnceLock::new(); blocks],
             files: files.to_vec(),
         }
+    }
+
+    /// Maps the objects of `plan` to a file without a name.
+    pub(super) fn spooled(spool: File, file: PreparedFile, plan: &SessionPlan) -> Self {
+        Self { spool: Some(Arc::new(spool)), ..Self::new(&[file], plan) }
     }
 
     pub(super) fn object(&self, object: usize) -> &Object {
@@ -215,6 +223,9 @@ impl Content {
     }
 
     fn file(&self, index: usize) -> Result<Arc<File>, SourceError> {
+        if let Some(spool) = &self.spool {
+            return Ok(Arc::clone(spool));
+        }
         self.open.get(index, || {
             let opened = File::open(&self.files[index].path);
             let file = opened.map_err(|error| self.unreadable(index, &error))?;

@@ -176,6 +176,19 @@ pub enum SendError {
         /// Bytes free in the folder.
         free: Size,
     },
+    /// The bytes of an input to keep do not fit on disk.
+    #[error(
+        "keeping {needed} of the input needs more than the {free} that are free in '{}'; make room, choose another folder, or \
+         keep less", folder.display()
+    )]
+    SpoolSpace {
+        /// Folder for the input.
+        folder: PathBuf,
+        /// Bytes to keep.
+        needed: Size,
+        /// Bytes free in the folder.
+        free: Size,
+    },
     /// The file for repair symbols could not be created.
     #[error("cannot {attempt} in '{}', where repair symbols are kept; choose another folder", folder.display())]
     Store {

@@ -26,6 +26,20 @@ pub struct PreparedFile {
     pub(super) stamp: Stamp,
 }
 
+impl PreparedFile {
+    /// Describes a file without a name that holds a part of an input.
+    pub(super) fn spooled(spool: &fs::File, file: &FileToSend) -> io::Result<Self> {
+        Ok(Self {
+            path: "standard input".into(),
+            name: file.path.clone(),
+            bytes: file.bytes,
+            mode: 0,
+            modified: None,
+            stamp: Stamp::of(&spool.metadata()?),
+        })
+    }
+}
+
 /// Identity and state of a file, compared to detect changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {

@@ -7,14 +7,17 @@ mod encoders;
 mod error;
 mod files;
 mod hashing;
+mod input;
 mod layout;
 mod link;
 mod options;
+mod packets;
 mod published;
 mod repair_store;
 mod roster;
 mod session;
 mod source;
+mod spool;
 mod update;
 
 pub use budget::RepairPlace;
@@ -23,12 +26,13 @@ pub use files::{FileSet, Links, OutsideLink, PreparedFile, Skipped, prepare, pre
 pub(crate) use link::Link;
 pub use link::{LinkOptions, SOURCE_PORT};
 pub use options::{SendEnd, SendOptions, SendOrder};
+pub(crate) use packets::{Headers, PacketOptions, PacketPlan, symbol_size_within};
 pub use published::{PublishedFile, PublishedFiles};
 pub use roster::{
     ContestedName, EXPECTED_MAX, MissingReceiver, RosterEnd, RosterOptions, RosterProgress, RosterSummary,
     SLOWEST_MAX,
 };
 pub use session::SendSession;
-pub(crate) use session::{Headers, PacketOptions, PacketPlan, symbol_size_within};
+pub use spool::SendInput;
 pub(crate) use update::RateWatch;
 pub use update::{RateLimit, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};

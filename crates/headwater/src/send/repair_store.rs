@@ -30,13 +30,21 @@ const READ_AHEAD_BYTES: usize = 4 << 20;
 /// # Errors
 /// [`SendError::Space`] if the space is too small, [`SendError::Store`] if the folder does not exist.
 pub(super) fn check_space(folder: &Path, bytes: u64) -> Result<(), SendError> {
-    let free = rustix::fs::statvfs(folder)
-        .map_err(|errno| failed(folder, "ask for the free space", errno.into()))
-        .map(|free| free.f_bavail.saturating_mul(free.f_frsize))?;
+    let free = free_bytes(folder)?;
     if bytes > free {
         return Err(no_space(folder, bytes, free));
     }
     Ok(())
+}
+
+/// Returns the free space of a folder in bytes.
+///
+/// # Errors
+/// [`SendError::Store`] if the folder does not exist.
+pub(super) fn free_bytes(folder: &Path) -> Result<u64, SendError> {
+    rustix::fs::statvfs(folder)
+        .map_err(|errno| failed(folder, "ask for the free space", errno.into()))
+        .map(|free| free.f_bavail.saturating_mul(free.f_frsize))
 }
 
 /// Creates a file without a name and allocates all bytes of a store. The file is removed when closed, even

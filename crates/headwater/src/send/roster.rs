@@ -146,7 +146,8 @@ impl RosterWatch {
         now: Instant,
     ) {
         self.digest = machine.content_digest();
-        if machine.roster().is_none_or(|roster| !self.look(roster, now)) {
+        let is_open = machine.awaits_parts();
+        if machine.roster().is_none_or(|roster| !self.look(roster, is_open, now)) {
             return;
         }
         if let Some((count, longest)) = self.options.start_when
@@ -160,8 +161,9 @@ impl RosterWatch {
         }
     }
 
-    /// Looks at the rows if a look is due; returns whether a look was due.
-    fn look(&mut self, roster: &RosterSender, now: Instant) -> bool {
+    /// Looks at the rows if a look is due; returns whether a look was due. While the content `is_open`, no
+    /// receiver has everything.
+    fn look(&mut self, roster: &RosterSender, is_open: bool, now: Instant) -> bool {
         if now.since(core::mem::replace(&mut self.last_turn, now)) >= PAUSE {
             self.resumed = now;
         }
@@ -172,7 +174,7 @@ impl RosterWatch {
         self.progress.counts = roster.counts(now);
         self.progress.slowest = slowest(roster, now);
         self.expected.refresh(roster, now);
-        self.is_met |= self.is_met_at(roster, now);
+        self.is_met |= !is_open && self.is_met_at(roster, now);
         true
     }
 

@@ -1,34 +1,31 @@
 //! Sending session for files: opens the session, runs the session, and returns a summary.
 
-#[cfg(test)]
-mod tests;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT};
-use headwater_proto::auth::{LISTED_RATE, TREE_BYTES, signed_bytes};
+use headwater_fec::{Order, SLOWEST_RATE};
 use headwater_proto::control::{Counters, SenderControl};
-use headwater_proto::controls::Network;
-use headwater_proto::crypt::ENCRYPTED_BYTES;
 use headwater_proto::delivery::{
     DeliverySender, DeliverySenderConfig, Digest, PlanConfig, RepairServers, SenderEvent, SessionPlan,
     Source, SourceError, Start,
 };
-use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, Seed, fixed};
+use headwater_proto::{Instant, Seed, fixed};
 
 use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, RepairPlace};
 use super::content::{Content, FileWatcher};
 use super::error::SendError;
 use super::files::FileSet;
 use super::hashing::HashingThreads;
-use super::link::{Link, LinkOptions, PullEndpoint};
-use super::options::{self, SendOptions};
+use super::input::{ContentSource, InputFeed};
+use super::link::{Link, PullEndpoint};
+use super::options::{self, SendOptions, SendOrder};
+use super::packets::{Headers, PacketOptions, PacketPlan};
 use super::published::PublishedFiles;
 use super::repair_store::store_file;
 use super::roster::RosterWatch;
 use super::source::FileSource;
+use super::spool::{SendInput, Spool, SpoolConfig};
 use super::update::{
     DemandWatch, RateWatch, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate, progress,
 };
@@ -40,9 +37,6 @@ use crate::session::Session;
 use crate::system;
 use crate::threads::{StopHandle, worker_count};
 
-/// Maximum headers of a packet with one symbol: LCT with long identifiers, CCI and FEC payload id, and spare
-/// room.
-const HEADER_BYTES_MAX: usize = 92;
 /// Maximum time for hashing before the first packet. Longer content is hashed further while it is being
 /// sent.
 const HASHING_BEFORE: Duration = Duration::from_millis(500);
@@ -51,10 +45,6 @@ const DIGESTS_PER_TURN: usize = 256;
 /// Fixed rate in bit/s from which a session begins with the source symbols: decoding 100 MB takes 0.4 s of a
 /// processor, which is 5 % of the time that 100 MB take at this rate.
 const SOURCE_FIRST_RATE: u64 = 100_000_000;
-/// Least ratio of maximum to base rate. Below this ratio there are not two waves above the base, which both
-/// shapes of channels need.
-const MAX_OVER_BASE_MIN: u64 = 5;
-
 /// Session that sends files to their end, or until the session is stopped.
 ///
 /// Content is hashed for at most half a second before the first packet, and further while it is being sent.
@@ -71,6 +61,8 @@ pub struct SendSession {
     tsi: u32,
     published: PublishedFiles,
     way: SessionTransport,
+    /// Content that is read during the session.
+    input: Option<(SendInput, SpoolConfig)>,
 }
 
 /// Transport of packets to receivers.
@@ -112,7 +104,27 @@ impl SendSession {
             (found, _) => found?,
         };
         let published = PublishedFiles::new(files.files());
-        Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, published, way })
+        Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, published, way, input: None })
+    }
+
+    /// Opens a session of an input of unknown length, in spread order. The input is read when the session
+    /// runs. The session's [`end`](SendOptions::end) counts from the end of the input.
+    ///
+    /// # Errors
+    /// As [`SendSession::open`], and if there is no room for the bytes to keep.
+    pub fn open_input(input: SendInput, options: SendOptions) -> Result<Self, SendError> {
+        let options = SendOptions { order: Some(SendOrder::Spread), ..options };
+        let mut session = Self::open(FileSet::default(), options)?;
+        let (options, symbol_size) = (&session.options, session.symbol_size);
+        let config = PlanConfig { scheme: options.scheme, symbol_size, order: session.plan.order() };
+        let config = SpoolConfig::new(&input, config, options)?;
+        session.input = Some((input, config));
+        Ok(session)
+    }
+
+    /// Returns the bytes of the input that are kept for late receivers; `None` for a session of files.
+    pub fn kept_bytes(&self) -> Option<u64> {
+        self.input.as_ref().map(|(_, config)| config.keep)
     }
 
     /// Returns the objects, blocks and symbols of the session.
@@ -187,16 +199,16 @@ impl SendSession {
     fn send<C: SenderControl>(
         &mut self,
         control: C,
-        source: FileSource,
+        source: ContentSource,
         known: ContentCheck,
         observer: &mut dyn FnMut(SendUpdate),
     ) -> Result<SendSummary, SendError> {
         let config = DeliverySenderConfig::new(self.tsi)
             .with_end(self.options.end.into())
             .with_ntp_at_zero(ntp_now())
-            .with_start(self.start()?)
+            .with_start(if known.feed.is_some() { Start::First } else { self.start()? })
             .with_next_key(self.options.next_key);
-        let ContentCheck { digests, lost, hashing, watching } = known;
+        let ContentCheck { digests, lost, hashing, watching, feed } = known;
         let is_on_request = self.options.congestion_control.is_on_request();
         let signing =
             self.options.signing.as_ref().map(|key| key.signing(self.tsi, is_on_request)).transpose();
@@ -206,10 +218,14 @@ impl SendSession {
         let encryption = group.map(|keys| keys.encryption(self.options.signing.as_ref())).transpose();
         let roster = self.options.roster.clone().filter(|_| !is_on_request).map(RosterWatch::new);
         let kept = roster.as_ref().map(RosterWatch::sender).transpose()?;
-        let mut machine = DeliverySender::new(config, &self.plan, &digests, control, source)?
+        let plan = feed.as_ref().map_or(&self.plan, InputFeed::plan);
+        let mut machine = DeliverySender::new(config, plan, &digests, control, source)?
             .with_signing(signing)
             .with_encryption(encryption?)
-            .with_roster(kept, &self.plan);
+            .with_roster(kept, plan);
+        if feed.is_some() {
+            machine = machine.with_stream(plan);
+        }
         machine.hold(roster.as_ref().is_some_and(RosterWatch::waits));
         drop(digests);
         lost.into_iter().for_each(|error| withdraw(&mut machine, error));
@@ -218,8 +234,9 @@ impl SendSession {
             stop: self.way.stop().clone(),
             observer,
             files: &self.files,
-            hashing: Some(hashing),
+            hashing,
             watching,
+            feed,
             progress: Progress::new(clock.now()),
             rate: RateWatch::new(self.options.congestion_control.rate_max()),
             demand: DemandWatch::default(),
@@ -269,6 +286,9 @@ impl Session for SendSession {
         if self.options.is_rehearsal {
             return Err(SendError::Rehearsal);
         }
+        if let Some(input) = self.input.take() {
+            return self.send_input(input, observer);
+        }
         let store = match &self.budget.place {
             RepairPlace::Disk { bytes, folder } => Some(store_file(folder, *bytes)?),
             RepairPlace::Nowhere | RepairPlace::Memory { .. } => None,
@@ -291,12 +311,43 @@ impl Session for SendSession {
         if self.way.stop().is_stopped() {
             return Ok(SendSummary::nothing_sent());
         }
-        let known = ContentCheck { digests, lost, hashing, watching: FileWatcher::start(&content)? };
+        let watching = Some(FileWatcher::start(&content)?);
+        let known = ContentCheck { digests, lost, hashing: Some(hashing), watching, feed: None };
         let control = self.options.congestion_control;
         let layered = control.is_multi_rate() && !control.is_on_request();
         let source = FileSource::new(content, &self.plan, &self.budget, store, layered)?;
+        self.send_under_control(ContentSource::Files(Box::new(source)), known, observer)
+    }
+
+    fn is_progress(update: &SendUpdate) -> bool {
+        matches!(update, SendUpdate::Progress(_) | SendUpdate::Hashing { .. })
+    }
+}
+
+impl SendSession {
+    /// Sends an input from its first part on.
+    fn send_input(
+        &mut self,
+        (input, config): (SendInput, SpoolConfig),
+        observer: &mut dyn FnMut(SendUpdate),
+    ) -> Result<SendSummary, SendError> {
+        let stop = self.way.stop().clone();
+        let spool = Spool::start(input.input, config.clone(), stop.clone())?;
+        let Some(first) = spool.wait(|| stop.is_stopped()) else { return Ok(SendSummary::nothing_sent()) };
+        let (feed, digests, source) = InputFeed::new(spool, config, self.plan.clone(), first?)?;
+        let known =
+            ContentCheck { digests, lost: Vec::new(), hashing: None, watching: None, feed: Some(feed) };
+        self.send_under_control(ContentSource::Parts(source), known, observer)
+    }
+
+    fn send_under_control(
+        &mut self,
+        source: ContentSource,
+        known: ContentCheck,
+        observer: &mut dyn FnMut(SendUpdate),
+    ) -> Result<SendSummary, SendError> {
         observer(SendUpdate::Started(Box::new(self.started())));
-        match control {
+        match self.options.congestion_control {
             // At the highest rates the cost of the control counts for each packet.
             CongestionControl::Fixed { rate } => {
                 self.send(fixed::FixedSender::new(rate, Instant::ZERO), source, known, observer)
@@ -310,10 +361,6 @@ impl Session for SendSession {
                 self.send(control.sender(self.packet_bytes, path)?, source, known, observer)
             }
         }
-    }
-
-    fn is_progress(update: &SendUpdate) -> bool {
-        matches!(update, SendUpdate::Progress(_) | SendUpdate::Hashing { .. })
     }
 }
 
@@ -347,8 +394,10 @@ struct ContentCheck {
     digests: Vec<Vec<Digest>>,
     /// Files that cannot be sent.
     lost: Vec<SourceError>,
-    hashing: HashingThreads,
-    watching: FileWatcher,
+    hashing: Option<HashingThreads>,
+    watching: Option<FileWatcher>,
+    /// Parts of an input that follow.
+    feed: Option<InputFeed>,
 }
 
 /// Withdraws the file of `error` from a session; ends the session if the error concerns the whole session.
@@ -367,7 +416,8 @@ struct Watch<'a> {
     files: &'a FileSet,
     /// `None` once all blocks are hashed.
     hashing: Option<HashingThreads>,
-    watching: FileWatcher,
+    watching: Option<FileWatcher>,
+    feed: Option<InputFeed>,
     progress: Progress,
     rate: RateWatch,
     demand: DemandWatch,
@@ -380,7 +430,7 @@ struct Watch<'a> {
 impl Watch<'_> {
     /// Passes lost files and digests of newly hashed blocks to the machine.
     fn tell_digests<C: SenderControl, S: Source>(&mut self, machine: &mut DeliverySender<C, S>) {
-        while let Some(error) = self.watching.poll() {
+        while let Some(error) = self.watching.as_ref().and_then(FileWatcher::poll) {
             withdraw(machine, error);
         }
         let Some(hashing) = &mut self.hashing else { return };
@@ -396,9 +446,12 @@ impl Watch<'_> {
     }
 }
 
-impl<C: SenderControl, S: Source, P: Port> Application<DeliverySender<C, S>, P> for Watch<'_> {
-    fn steer(&mut self, machine: &mut DeliverySender<C, S>, _port: &mut P, now: Instant) {
+impl<C: SenderControl, P: Port> Application<DeliverySender<C, ContentSource>, P> for Watch<'_> {
+    fn steer(&mut self, machine: &mut DeliverySender<C, ContentSource>, _port: &mut P, now: Instant) {
         self.tell_digests(machine);
+        if let Some(feed) = &mut self.feed {
+            feed.steer(machine, now, self.observer);
+        }
         if let Some(roster) = &mut self.roster {
             roster.steer(machine, now);
         }
@@ -434,7 +487,7 @@ impl<C: SenderControl, S: Source, P: Port> Application<DeliverySender<C, S>, P> 
 
     fn observe(
         &mut self,
-        machine: &mut DeliverySender<C, S>,
+        machine: &mut DeliverySender<C, ContentSource>,
         _port: &P,
         unsent: u64,
         now: Instant,
@@ -465,129 +518,6 @@ impl<C: SenderControl, S: Source, P: Port> Application<DeliverySender<C, S>, P> 
     }
 }
 
-/// Header bytes of content packets while identifiers fit in 16 bits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Headers {
-    usual: u16,
-    longest: u16,
-}
-
-impl Headers {
-    /// LCT and FEC payload id. A TSI and a TOI of 32 bits, EXT_LEVELS, and the announcement of a roster take
-    /// 4 bytes more each.
-    const FILES: Self = Self { usual: 16, longest: 28 };
-    /// LCT, FEC payload id and EXT_SEQ; EXT_FTI in the first part of a buffer; EXT_LEVELS and a TSI of 32
-    /// bits take 4 bytes more each.
-    pub(crate) const BUFFERS: Self = Self { usual: 24, longest: 48 };
-}
-
-/// Options of packets, common to sessions of files and sessions of buffers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PacketOptions<'a> {
-    pub(crate) congestion_control: &'a CongestionControl,
-    pub(crate) tsi: Option<u32>,
-    pub(crate) symbol_size: Option<u16>,
-    pub(crate) is_signed: bool,
-    pub(crate) is_encrypted: bool,
-}
-
-impl PacketOptions<'_> {
-    /// Returns the bytes that a signature adds to a packet. On request, packets of the FDT carry the key,
-    /// too.
-    fn signed_bytes(&self) -> u16 {
-        let bytes = signed_bytes(self.congestion_control.is_on_request());
-        let bytes = bytes + if self.congestion_control.has_trees() { TREE_BYTES } else { 0 };
-        if self.is_signed { u16::try_from(bytes).unwrap_or(u16::MAX) } else { 0 }
-    }
-
-    /// Returns the bytes that control and encryption add to each packet.
-    fn added_bytes(&self) -> u16 {
-        let encrypted = if self.is_encrypted { ENCRYPTED_BYTES } else { 0 };
-        self.congestion_control.added_bytes() + u16::try_from(encrypted).unwrap_or(u16::MAX)
-    }
-
-    fn check(&self) -> Result<(), SendError> {
-        let refuse = |option, value, range| Err(SendError::Option { option, value, range });
-        if self.tsi == Some(0) {
-            return refuse("the TSI", 0, "from 1 to 4294967295");
-        }
-        let (control, max) = (self.congestion_control, self.congestion_control.rate_max());
-        if let Some(base) = control.rate_base().filter(|_| control.is_multi_rate()) {
-            // Rates that follow reports need no room for steps above the first step.
-            let follows = control.control().network == Network::GroupsAndReports;
-            let over = if follows { 1 } else { MAX_OVER_BASE_MIN };
-            let least = Rate::from_bits(base.as_bits().saturating_mul(over)).unwrap_or(base);
-            if max < least {
-                return Err(SendError::Rates { base, max, least });
-            }
-        }
-        let symbol_max = DATAGRAM_BYTES_MAX - HEADER_BYTES_MAX;
-        if let Some(size) = self.symbol_size.filter(|size| *size == 0 || usize::from(*size) > symbol_max) {
-            return refuse("the symbol size", size.into(), "from 1 to 8880 bytes");
-        }
-        Ok(())
-    }
-}
-
-/// Checked options and packet sizes, common to sessions of files and sessions of buffers.
-#[derive(Debug)]
-pub(crate) struct PacketPlan {
-    pub(crate) tsi: u32,
-    pub(crate) symbol_size: u16,
-    /// UDP payload of a content packet, as the congestion control counts it.
-    pub(crate) packet_bytes: u16,
-}
-
-impl PacketPlan {
-    /// Plans a session to groups and opens the socket that sends to the groups.
-    pub(crate) fn open(
-        link: &LinkOptions,
-        packets: PacketOptions<'_>,
-        headers: Headers,
-    ) -> Result<(Self, Link), SendError> {
-        packets.check()?;
-        let control = packets.congestion_control;
-        if control.is_on_request() {
-            return Err(SendError::NotOnRequest(control.name()));
-        }
-        let link = Link::open(link, control.channels()?, 0)?;
-        let interface = link.socket.interface();
-        let planned = Self::new(packets, headers, link.header_bytes(), interface.mtu(), &interface.name)?;
-        Ok((planned, link))
-    }
-
-    /// Plans packets for a path with `path_bytes` of headers and, if known, an MTU.
-    fn new(
-        options: PacketOptions<'_>,
-        headers: Headers,
-        path_bytes: u32,
-        mtu: Option<u32>,
-        interface: &str,
-    ) -> Result<Self, SendError> {
-        let added = options.added_bytes();
-        let signed = options.signed_bytes();
-        let header_bytes = path_bytes + u32::from(headers.longest) + u32::from(added + signed);
-        let symbol_size = options.symbol_size.unwrap_or_else(|| symbol_size_for(mtu, header_bytes));
-        // Without signature or encryption, the longest symbol fits the longest datagram.
-        let longest = path_bytes + u32::try_from(DATAGRAM_BYTES_MAX).unwrap_or(u32::MAX);
-        let mtu = mtu.unwrap_or(longest).min(longest);
-        if header_bytes + u32::from(symbol_size) > mtu {
-            return Err(SendError::Mtu { symbol_size, mtu, interface: interface.to_owned() });
-        }
-        // Most packets of a fast session of layers are listed, and no longer than without authentication.
-        let control = options.congestion_control;
-        let is_mostly_listed = control.is_layered() && control.rate_max() >= LISTED_RATE;
-        let signed = if is_mostly_listed { 0 } else { signed };
-        let packet_bytes = symbol_size + headers.usual + added + signed;
-        options.congestion_control.channels_of(packet_bytes)?;
-        let tsi = match options.tsi {
-            Some(tsi) => tsi,
-            None => random_tsi()?,
-        };
-        Ok(Self { tsi, symbol_size, packet_bytes })
-    }
-}
-
 /// Opens the transport of a session of files.
 fn open(options: &SendOptions) -> Result<(PacketPlan, SessionTransport), SendError> {
     let packets = PacketOptions {
@@ -611,24 +541,4 @@ fn open(options: &SendOptions) -> Result<(PacketPlan, SessionTransport), SendErr
     let (mtu, interface) = endpoint.mtu();
     let planned = PacketPlan::new(packets, Headers::FILES, endpoint.header_bytes(), Some(mtu), &interface)?;
     Ok((planned, SessionTransport::Requests(endpoint)))
-}
-
-/// Returns the symbol size with which the longest packets of a signed session of files fit a path of this
-/// MTU.
-pub(crate) fn symbol_size_within(mtu: Option<u32>, is_ipv4: bool) -> u16 {
-    let ip_and_udp = if is_ipv4 { 28 } else { 48 };
-    let signed = u32::try_from(signed_bytes(false)).unwrap_or(u32::MAX);
-    symbol_size_for(mtu, ip_and_udp + u32::from(Headers::FILES.longest) + signed)
-}
-
-/// Returns the symbol size for a path of this MTU (an unknown MTU counts as 1500): a multiple of 64 (the
-/// width of vector instructions), at least 64 and at most the default.
-fn symbol_size_for(mtu: Option<u32>, header_bytes: u32) -> u16 {
-    let room = mtu.unwrap_or(1_500).saturating_sub(header_bytes) / 64 * 64;
-    u16::try_from(room).unwrap_or(u16::MAX).clamp(64, SYMBOL_SIZE_DEFAULT)
-}
-
-/// Returns 16 random bits, not 0. With 16 bits the headers are shortest.
-fn random_tsi() -> Result<u32, SendError> {
-    Ok(u32::from(u16::from_ne_bytes(system::random_bytes()?)).max(1))
 }

@@ -36,6 +36,16 @@ pub enum SendUpdate {
         /// Cause, and advice for the user.
         reason: String,
     },
+    /// The first bytes of the input are not sent any more: receivers that begin now miss them.
+    PartsReleased {
+        /// Bytes from the beginning of the input.
+        bytes: u64,
+    },
+    /// The input has ended, and its end is announced to receivers.
+    InputEnded {
+        /// Length of the input in bytes.
+        bytes: u64,
+    },
     /// Number of complete passes over the session.
     PassCompleted(u64),
     /// The interface went down, disappeared or came back. Packets that could not be sent meanwhile count as

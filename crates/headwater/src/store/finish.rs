@@ -29,6 +29,8 @@ pub(super) enum Job {
     Block(Arc<ObjectPlace>, BlockJob),
     /// Give a file its name.
     File(Arc<FilePlace>),
+    /// Give a stream its name: its last part, and whether all parts are there.
+    Stream(Arc<FilePlace>, bool),
     /// Compare a part of the file already in place.
     Compare(Box<Comparison>),
     /// Sync files to disk, and then the journal up to this length.
@@ -88,6 +90,9 @@ impl Job {
                 Err(_) if file.is_over() => Ok(Outcome::Report(StoreReport::FileMismatch(file.index))),
                 finished => finished,
             },
+            Self::Stream(last, is_whole) => {
+                Ok(Outcome::Placed(last.index, places.publish_stream(&last, is_whole)?))
+            }
             Self::Compare(comparison) => compare(places, comparison),
             Self::Sync(files, journal, end) => {
                 files.iter().try_for_each(|file| places.sync(file))?;

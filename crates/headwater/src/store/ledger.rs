@@ -27,7 +27,7 @@ use tracing::warn;
 use super::folder::{Folder, is_recent};
 use super::journal::{self, Change, Journal, Key};
 use super::kept::{BLOCKS_BYTES_MAX, ResumeState, ResumedBlock, ResumedFile};
-use super::place::{FilePlace, Places, content_name, key_of, repair_name};
+use super::place::{FilePlace, Places, STREAM, content_name, key_of, repair_name};
 use super::writer::{Write, WriteLog, Writer};
 
 pub(super) const JOURNAL: &str = "journal";
@@ -248,6 +248,9 @@ impl StoreIndex {
         let under_way = self.states.values().filter(|state| !state.is_placed);
         let mut names: Vec<_> =
             under_way.flat_map(|state| [content_name(&state.key), repair_name(&state.key)]).collect();
+        if !names.is_empty() {
+            names.push(STREAM.to_owned());
+        }
         names.extend([JOURNAL, DESCRIPTION_FILE, SENDER_FILE, RECEIVER_FILE].map(str::to_owned));
         names.sort_unstable();
         if let Err(error) =
@@ -279,7 +282,7 @@ fn lost_files(places: &Places, files: &BTreeMap<u32, ResumedFile>) -> BTreeSet<u
     let is_kept = |file: &ResumedFile| match file.placed {
         Some(stamp) => is_recent(stamp.time()),
         None if places.device().is_some() => true,
-        None => [content_name(&file.key), repair_name(&file.key)]
+        None => [&content_name(&file.key), &repair_name(&file.key), STREAM]
             .iter()
             .any(|name| places.folder.changed(name).is_some_and(is_recent)),
     };

@@ -25,6 +25,7 @@ mod ledger;
 mod place;
 #[cfg(test)]
 mod resume_tests;
+mod stream;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -39,7 +40,7 @@ use std::time::{Duration, Instant};
 use headwater_proto::auth::PublicKey;
 use headwater_proto::delivery::{
     BlockJob, BlockVerdict, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex,
-    ObjectSpec, RelativePath, ShortDigest, Store, StoreError, StoreReport, StoredRepair,
+    ObjectSpec, RelativePath, ShortDigest, Store, StoreError, StoreReport, StoredRepair, StreamPart,
 };
 use tracing::warn;
 
@@ -51,6 +52,7 @@ use self::journal::Stamp;
 use self::kept::ResumedBlock;
 use self::ledger::StoreIndex;
 use self::place::{FilePlace, ObjectPlace, Places};
+use self::stream::JoinedStream;
 pub use self::target::Target;
 use self::work::Workers;
 use self::writer::{Write, Writer};
@@ -83,6 +85,7 @@ pub(crate) struct DiskStore {
     open_files: usize,
     /// Accepted files in place or given up.
     ended: BTreeSet<FileIndex>,
+    stream: Option<JoinedStream>,
 }
 
 impl DiskStore {
@@ -109,6 +112,7 @@ impl DiskStore {
             out_of_space: None,
             open_files: 0,
             ended: BTreeSet::new(),
+            stream: None,
         })
     }
 
@@ -147,10 +151,14 @@ impl DiskStore {
         if self.ledger.has_unfinished() { ledger::read_sender(&self.places.folder) } else { Vec::new() }
     }
 
-    fn admit(&mut self, spec: &FileSpec) -> Result<(), StoreError> {
+    fn admit(&mut self, spec: &FileSpec, part: Option<&StreamPart>) -> Result<(), StoreError> {
         self.names.check(&spec.path)?;
         self.places.folder.check_place(&spec.path)?;
-        self.places.target.as_ref().map_or(Ok(()), |target| target.take(spec))?;
+        if let Some(part) = part {
+            self.names.check(&part.stream)?;
+            self.places.folder.check_place(&part.stream)?;
+        }
+        self.places.target.as_ref().map_or(Ok(()), |target| target.take(spec, part))?;
         let announced = self.announced_bytes.saturating_add(self.room_for(spec));
         let needed = announced.saturating_add(announced.min(DECODING_ROOM_BYTES));
         let free = self.places.folder.free_bytes()?;
@@ -256,12 +264,43 @@ impl DiskStore {
         Arc::clone(known.expect("the receiver names files that were taken only"))
     }
 
+    /// Creates a file, and adopts what an earlier session left of it.
+    fn create(
+        &mut self,
+        file: FileIndex,
+        spec: &FileSpec,
+        part: Option<&StreamPart>,
+    ) -> Result<HeldFile, StoreError> {
+        self.files.resize_with(file.0 + 1, || None);
+        self.admit(spec, part)?;
+        // A stream frees the content that its reader has.
+        let is_freed = part.is_some() && self.places.target.is_some() && self.places.device().is_none();
+        let (number, mut held) = match is_freed {
+            true => (None, HeldFile::default()),
+            false => self.ledger.take_file(&self.writer, spec),
+        };
+        if held.is_whole {
+            self.end(file, spec);
+        } else if part.is_none()
+            && self.places.folder.stamp(&spec.path).is_some_and(|stamp| stamp.bytes == spec.bytes)
+        {
+            held.is_present = true;
+            self.present.insert(file, Vec::new());
+        }
+        let place = FilePlace::new(file, spec.clone(), number).with_part(part.cloned());
+        self.files[file.0] = Some(Arc::new(place));
+        Ok(held)
+    }
+
     /// Notes that a file is in place.
     fn placed(&mut self, file: FileIndex, stamp: Stamp) {
         let place = self.file(file);
         // The file may have been given up while a thread was at work on the file.
         if self.end(file, &place.spec) {
             self.forget_file(file);
+            if let Some(part) = &place.part {
+                return self.part_ended(part, true);
+            }
             self.ledger.placed(&place);
             self.writer.push(Write::Placed(place, stamp));
         }
@@ -270,16 +309,17 @@ impl DiskStore {
 
 impl Store for DiskStore {
     fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
-        self.files.resize_with(file.0 + 1, || None);
-        self.admit(spec)?;
-        let (number, mut held) = self.ledger.take_file(&self.writer, spec);
-        if held.is_whole {
-            self.end(file, spec);
-        } else if self.places.folder.stamp(&spec.path).is_some_and(|stamp| stamp.bytes == spec.bytes) {
-            held.is_present = true;
-            self.present.insert(file, Vec::new());
-        }
-        self.files[file.0] = Some(Arc::new(FilePlace::new(file, spec.clone(), number)));
+        self.create(file, spec, None)
+    }
+
+    fn create_part(
+        &mut self,
+        file: FileIndex,
+        spec: &FileSpec,
+        part: &StreamPart,
+    ) -> Result<HeldFile, StoreError> {
+        let held = self.create(file, spec, Some(part))?;
+        self.join_part(file, spec, part);
         Ok(held)
     }
 
@@ -361,7 +401,11 @@ impl Store for DiskStore {
     }
 
     fn finish_file(&mut self, file: FileIndex) {
-        self.writer.push(Write::Job(Job::File(self.file(file))));
+        let place = self.file(file);
+        if place.part.as_ref().is_some_and(|part| part.end.is_some()) {
+            return self.finish_last_part(place);
+        }
+        self.writer.push(Write::Job(Job::File(place)));
     }
 
     fn compare_file(&mut self, file: FileIndex, digest: Digest, promised: Vec<ShortDigest>) {
@@ -372,10 +416,17 @@ impl Store for DiskStore {
 
     fn discard_file(&mut self, file: FileIndex) -> Result<(), StoreError> {
         let place = self.file(file);
-        self.end(file, &place.spec);
+        if self.end(file, &place.spec)
+            && let Some(part) = &place.part
+        {
+            self.part_ended(part, false);
+        }
         self.forget_file(file);
         self.ledger.dropped(&place);
         self.places.give_up(&place);
+        if place.part.is_some() {
+            self.writer.push(Write::ClearPart(Arc::clone(&place)));
+        }
         let key = place.key();
         self.writer.push(Write::GivenUp(place));
         self.writer.push(Write::Discard(key));

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use headwater_fec::{Block, FecError};
-use headwater_proto::delivery::{FileIndex, FileSpec, ObjectSpec, RelativePath, StoreError, repair_slots};
+use headwater_proto::delivery::{
+    FileIndex, FileSpec, ObjectSpec, RelativePath, StoreError, StreamPart, repair_slots,
+};
 use rustix::fs::FallocateFlags;
 
 use super::folder::Folder;
@@ -21,6 +23,8 @@ pub(super) struct Places {
     /// Place of a single file's content outside of the folder.
     pub(super) target: Option<Arc<Target>>,
     open: OpenFiles<FileKey>,
+    /// Length of the working file of a stream, once known.
+    stream_bytes: Mutex<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +32,8 @@ enum FileKey {
     Content(usize),
     /// Repair symbols of a file.
     Repair(usize),
+    /// Content of all parts of a stream.
+    Stream,
 }
 
 /// A file in progress.
@@ -37,6 +43,8 @@ pub(super) struct FilePlace {
     pub(super) spec: FileSpec,
     /// Number of the file in the journal, if the file may be resumed.
     pub(super) number: Option<u32>,
+    /// Set for a part of a stream, whose content has a place in the working file of the stream.
+    pub(super) part: Option<StreamPart>,
     /// Whether the file was given up, or is in place already: its working files are gone for good.
     is_over: AtomicBool,
 }
@@ -65,9 +73,23 @@ pub(super) fn repair_name(key: &Key) -> String {
     format!("{:032x}.repair", u128::from_be_bytes(*key))
 }
 
+/// Name of the working file for all parts of a stream.
+pub(super) const STREAM: &str = "stream";
+/// End of the name of a stream with holes.
+const INCOMPLETE: &str = ".incomplete";
+
 impl FilePlace {
     pub(super) fn new(index: FileIndex, spec: FileSpec, number: Option<u32>) -> Self {
-        Self { index, spec, number, is_over: AtomicBool::new(false) }
+        Self { index, spec, number, part: None, is_over: AtomicBool::new(false) }
+    }
+
+    pub(super) fn with_part(self, part: Option<StreamPart>) -> Self {
+        Self { part, ..self }
+    }
+
+    /// Returns the place of the file's first byte in its content.
+    fn start(&self) -> u64 {
+        self.part.as_ref().map_or(0, |part| part.offset)
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -123,7 +145,7 @@ impl ObjectPlace {
 
 impl Places {
     pub(super) fn new(folder: Folder, target: Option<Arc<Target>>) -> Self {
-        Self { folder, target, open: OpenFiles::new(OPEN_FILES_MAX) }
+        Self { folder, target, open: OpenFiles::new(OPEN_FILES_MAX), stream_bytes: Mutex::new(0) }
     }
 
     /// Returns the device that takes the content in place of a working file.
@@ -133,13 +155,16 @@ impl Places {
 
     /// Whether the content of a file of an earlier session has a place.
     pub(super) fn has_content(&self, key: &Key) -> bool {
-        self.device().is_some() || self.folder.find_work(&content_name(key)).is_some()
+        self.device().is_some()
+            || [&content_name(key), STREAM].iter().any(|name| self.folder.find_work(name).is_some())
     }
 
     /// Records that a block is whole.
     pub(super) fn whole(&self, object: &ObjectPlace, block: &Block) -> Result<(), StoreError> {
         let Some(target) = &self.target else { return Ok(()) };
-        target.whole(&self.content(&object.file)?, object.offset(block), block.bytes)
+        let content = self.content(&object.file)?;
+        let place = (object.file.start() + object.offset(block), block.bytes);
+        target.whole(&content, place, object.file.part.is_some())
     }
 
     /// Syncs the content of a file to disk and gives the file its final name; a device has the content
@@ -147,6 +172,9 @@ impl Places {
     pub(super) fn publish(&self, file: &FilePlace) -> Result<Stamp, StoreError> {
         let content = self.content(file)?;
         self.close(file);
+        if file.part.is_some() {
+            return Stamp::of(&content).map_err(|error| self.folder.failed("inspect a stream", error));
+        }
         if self.target.is_none() {
             return self.folder.publish(&file.content_name(), &content, &file.spec);
         }
@@ -155,12 +183,36 @@ impl Places {
         Stamp::of(&content).map_err(failed)
     }
 
+    /// Gives the stream that ends with `last` its final name; a stream with holes gets a name of its own, and
+    /// the bytes that are there stay at their places.
+    pub(super) fn publish_stream(&self, last: &FilePlace, is_whole: bool) -> Result<Stamp, StoreError> {
+        let Some(part) = &last.part else { return self.publish(last) };
+        let content = self.content(last)?;
+        let failed = |error| self.folder.failed(&format!("write '{}'", part.stream), error);
+        if self.target.is_some() {
+            content.sync_all().map_err(failed)?;
+            return Stamp::of(&content).map_err(failed);
+        }
+        content.set_len(part.offset).map_err(failed)?;
+        let path = if is_whole { part.stream.to_string() } else { format!("{}{INCOMPLETE}", part.stream) };
+        let path = RelativePath::new(&path).map_err(|error| StoreError(error.to_string()))?;
+        let FileSpec { mode, modified, .. } = last.spec;
+        let spec = FileSpec { path, bytes: part.offset, mode, modified, md5: None, digest: None };
+        self.folder.publish(STREAM, &content, &spec)
+    }
+
     /// Opens the place of a file's content. A working file is created on first use, at its full length but
     /// sparse.
     pub(super) fn content(&self, place: &FilePlace) -> Result<Arc<File>, StoreError> {
         if let Some(device) = self.device() {
             place.check()?;
             return Ok(Arc::clone(&device.file));
+        }
+        if place.part.is_some() {
+            place.check()?;
+            let content = self.open.get(FileKey::Stream, || self.folder.open_work(STREAM, None))?;
+            self.extend_stream(&content, place)?;
+            return Ok(content);
         }
         self.open.get(FileKey::Content(place.index.0), || {
             place.check()?;
@@ -171,6 +223,22 @@ impl Places {
         })
     }
 
+    /// Gives the working file of a stream the length for a part: a decoder reads whole blocks.
+    fn extend_stream(&self, content: &File, place: &FilePlace) -> Result<(), StoreError> {
+        let end = place.start() + place.spec.bytes;
+        let mut length = self.stream_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        if *length >= end {
+            return Ok(());
+        }
+        // An earlier receiver may have left more.
+        let extended = content.metadata().and_then(|metadata| match metadata.len() {
+            long if long >= end => Ok(long),
+            _ => content.set_len(end).map(|()| end),
+        });
+        *length = extended.map_err(|error| self.folder.failed("make room for a stream", error))?;
+        Ok(())
+    }
+
     /// Returns the bytes on disk of a file left by an earlier session, or of a file in place that may be the
     /// same.
     pub(super) fn held_bytes(&self, spec: &FileSpec) -> u64 {
@@ -179,7 +247,8 @@ impl Places {
             let found = self.folder.find_work(name).and_then(|file| file.metadata().ok());
             found.map_or(0, |metadata| metadata.blocks())
         };
-        let blocks = blocks(&content_name(&key)).saturating_add(blocks(&repair_name(&key)));
+        let names = [content_name(&key), repair_name(&key), STREAM.to_owned()];
+        let blocks = names.iter().fold(0_u64, |sum, name| sum.saturating_add(blocks(name)));
         let present = self.folder.stamp(&spec.path).filter(|stamp| stamp.bytes == spec.bytes);
         blocks.saturating_mul(512).min(spec.bytes).max(present.map_or(0, |stamp| stamp.bytes))
     }
@@ -202,10 +271,32 @@ impl Places {
         self.folder.discard(&repair_name(key))
     }
 
+    /// Clears the content of a part of a stream, so that the missing bytes of the stream read as zeros. On a
+    /// device and in a pipe, a stream with a missing part has no use.
+    pub(super) fn clear_part(&self, place: &FilePlace) -> Result<(), StoreError> {
+        let Some(content) = self.folder.find_work(STREAM).filter(|_| self.target.is_none()) else {
+            return Ok(());
+        };
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if rustix::fs::fallocate(&content, flags, place.start(), place.spec.bytes.max(1)).is_ok() {
+            return Ok(());
+        }
+        let zeros = [0; 64 << 10];
+        let (mut at, end) = (place.start(), place.start() + place.spec.bytes);
+        while at < end {
+            let length = usize::try_from(end - at).map_or(zeros.len(), |rest| rest.min(zeros.len()));
+            let written = content.write_all_at(&zeros[..length], at);
+            written.map_err(|error| self.folder.failed("clear a part of a stream", error))?;
+            at += length as u64;
+        }
+        Ok(())
+    }
+
     /// Syncs the working files of a file to disk, if the file is still in progress.
     pub(super) fn sync(&self, place: &FilePlace) -> Result<(), StoreError> {
         let failed = |error| self.folder.failed(&format!("write '{}'", place.spec.path), error);
-        for name in [place.content_name(), place.repair_name()] {
+        let stream = place.part.is_some().then(|| STREAM.to_owned());
+        for name in [place.content_name(), place.repair_name()].into_iter().chain(stream) {
             if let Some(file) = self.folder.find_work(&name) {
                 file.sync_data().map_err(failed)?;
             }
@@ -216,8 +307,9 @@ impl Places {
     /// Writes the content of a file at an offset.
     pub(super) fn write(&self, place: &FilePlace, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let content = self.content(place)?;
+        let offset = place.start() + offset;
         let written = match self.device() {
-            Some(device) => device.write(bytes, offset, place.spec.bytes),
+            Some(device) => device.write(bytes, offset, place.start() + place.spec.bytes),
             None => content.write_all_at(bytes, offset),
         };
         written.map_err(|error| self.folder.failed(&format!("write '{}'", place.spec.path), error))
@@ -225,7 +317,7 @@ impl Places {
 
     /// Reads the content of a file at an offset.
     pub(super) fn read(&self, place: &FilePlace, offset: u64, bytes: &mut [u8]) -> Result<(), StoreError> {
-        let read = read_at(&*self.content(place)?, bytes, offset);
+        let read = read_at(&*self.content(place)?, bytes, place.start() + offset);
         read.map_err(|error| self.folder.failed(&format!("read '{}' back", place.spec.path), error))
     }
 

@@ -17,9 +17,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use headwater_proto::Size;
-use headwater_proto::delivery::{FileSpec, FileVersion, StoreError};
+use headwater_proto::delivery::{FileSpec, FileVersion, StoreError, StreamPart};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::OFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use super::finish::CHUNK_BYTES;
@@ -98,16 +98,29 @@ impl Target {
 
     /// Takes a file, if the file is the first, or the one that was taken before, and if the device is long
     /// enough.
-    pub(super) fn take(&self, spec: &FileSpec) -> Result<(), StoreError> {
+    pub(super) fn take(&self, spec: &FileSpec, part: Option<&StreamPart>) -> Result<(), StoreError> {
         let to = self.path.display();
-        if let Some(device) = self.device().filter(|device| device.bytes < spec.bytes) {
-            let (needed, bytes) = (Size(spec.bytes), Size(device.bytes));
+        let end = part.map_or(0, |part| part.offset).saturating_add(spec.bytes);
+        if let Some(device) = self.device().filter(|device| device.bytes < end) {
+            let (needed, bytes) = (Size(end), Size(device.bytes));
             return Err(StoreError(format!(
                 "'{}' has {needed} and '{to}' has room for {bytes}: choose a longer device",
                 spec.path
             )));
         }
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(part) = part {
+            let (name, next, _) =
+                taken.get_or_insert_with(|| (part.stream.to_string(), 0, FileVersion::default()));
+            if *name != part.stream.as_str() || *next != part.offset {
+                return Err(StoreError(format!(
+                    "'{to}' takes a stream from its beginning and in order, and bytes before {} of '{name}' are missing",
+                    part.offset
+                )));
+            }
+            *next = end;
+            return Ok(());
+        }
         let (name, bytes, version) =
             taken.get_or_insert_with(|| (spec.path.to_string(), spec.bytes, spec.version()));
         if *name == spec.path.as_str() && *bytes == spec.bytes && version.is_same(&spec.version()) {
@@ -118,15 +131,22 @@ impl Target {
         )))
     }
 
-    /// Records that a part of the content is whole and verified.
+    /// Records that a part of the content is whole and verified. With `frees`, a stream frees the disk space
+    /// of the content that its reader has.
     ///
     /// # Errors
     /// If the stream takes no more.
-    pub(super) fn whole(&self, content: &Arc<File>, offset: u64, bytes: u64) -> Result<(), StoreError> {
+    pub(super) fn whole(
+        &self,
+        content: &Arc<File>,
+        (offset, bytes): (u64, u64),
+        frees: bool,
+    ) -> Result<(), StoreError> {
         let Kind::Stream(stream) = &self.kind else { return Ok(()) };
         stream.shared.check(&self.path)?;
         let mut state = stream.shared.lock();
         state.content.get_or_insert_with(|| Arc::clone(content));
+        state.frees |= frees;
         if offset + bytes > state.next {
             state.whole.insert(offset, bytes);
         }
@@ -256,6 +276,8 @@ struct State {
     next: u64,
     failed: Option<io::ErrorKind>,
     ended: bool,
+    /// Whether content that the reader has is freed.
+    frees: bool,
 }
 
 impl Stream {
@@ -309,8 +331,17 @@ impl Shared {
                 if !self.write(to, &chunk[..length])? {
                     return Ok(());
                 }
+                let frees = {
+                    let mut state = self.lock();
+                    state.next = at + length as u64;
+                    state.frees
+                };
+                if frees {
+                    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                    // On other file systems the content stays until the end.
+                    let _unsupported = rustix::fs::fallocate(&content, flags, at, length as u64);
+                }
                 at += length as u64;
-                self.lock().next = at;
             }
             self.changed.notify_all();
         }

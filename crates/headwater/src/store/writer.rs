@@ -48,6 +48,8 @@ pub(super) enum Write {
     GivenUp(Arc<FilePlace>),
     /// The removal of a file's working files.
     Discard(Key),
+    /// Clears the content of a part of a stream that was given up.
+    ClearPart(Arc<FilePlace>),
     /// A job for the worker threads.
     Job(Job),
     /// The end of a job that synced the journal to disk.
@@ -329,6 +331,7 @@ impl Disk {
                 self.log.dropped(&file)?;
             }
             Write::Discard(key) => self.places.discard(&key)?,
+            Write::ClearPart(part) => self.places.clear_part(&part)?,
             Write::Job(job) => self.start(job),
             Write::Synced => self.log.synced(),
             Write::Compacted(journal, from) => self.log.compacted(journal, from)?,

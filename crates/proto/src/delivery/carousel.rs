@@ -187,6 +187,33 @@ impl Carousel {
         }
     }
 
+    /// Adds blocks, which begin with their first source symbol and are sent once [`Self::select`] selects
+    /// them.
+    ///
+    /// # Panics
+    /// As [`Carousel::new`].
+    pub(super) fn extend(&mut self, blocks: &[CarouselBlock]) {
+        check(blocks);
+        self.blocks.extend_from_slice(blocks);
+        if let Sequence::Spread(spread) = &mut self.order {
+            spread.extend(blocks.len());
+        }
+    }
+
+    /// Sends the blocks that `selects` accepts, each from its next symbol on, and no others. In window order
+    /// the selected blocks begin anew.
+    pub(super) fn select(&mut self, selects: impl Fn(u32) -> bool) {
+        match &mut self.order {
+            Sequence::Spread(spread) => spread.select(&self.blocks, &selects),
+            Sequence::Window(windows) => {
+                *windows = Windows::new(&self.blocks);
+                windows.retain(&self.blocks, &selects);
+            }
+        }
+        let selected = (0..).zip(&self.blocks).filter(|(block, _)| selects(*block));
+        self.pass_symbols = selected.map(|(_, block)| self.order.pass_share(*block)).sum();
+    }
+
     /// Returns the next symbol; `None` if there are no blocks.
     pub fn next_visit(&mut self) -> Option<Visit> {
         match &mut self.order {

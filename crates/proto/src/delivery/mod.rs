@@ -33,7 +33,9 @@ pub use headwater_wire::fdt::{FileTime, Withdrawal};
 pub use memory::{MemorySource, MemoryStore};
 pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, RelativePath};
 pub use object::{BlockHasher, Digest, ShortDigest, block_digest, content_digest, file_digest, hex};
-pub use plan::{FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SYMBOL_SIZE_MAX, SessionPlan};
+pub use plan::{
+    FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SYMBOL_SIZE_MAX, SessionPlan, StreamPart,
+};
 pub use receiver::{
     BLOCK_STATE_BYTES, DECODING_BYTES, DeliveryReceiver, DeliveryReceiverConfig, Drops, FileProgress,
     MissingRange, PENDING_BYTES, ReceiverEvent, ReceiverStats, RepairFile, RepairPosition, RepairStats,

@@ -37,6 +37,17 @@ pub struct FileToSend {
     pub modified: Option<FileTime>,
 }
 
+/// Part of a stream: content of a length that is not known before its end. Each part is a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamPart {
+    /// Name of the stream at the receivers.
+    pub stream: RelativePath,
+    /// Start of the part in the stream, in bytes.
+    pub offset: u64,
+    /// Set for the part that ends the stream, which has no bytes: [`file_digest`] of the parts before.
+    pub end: Option<Digest>,
+}
+
 /// Rules for mapping files to objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanConfig {
@@ -121,6 +132,8 @@ pub struct SessionPlan {
     objects: Vec<PlannedObject>,
     order: Order,
     repair: Option<RepairServers>,
+    /// Parts of a stream, by file.
+    parts: BTreeMap<usize, StreamPart>,
 }
 
 /// Largest source block of Reed-Solomon over GF(2^8), a code that does not scale: half of the 255 symbols
@@ -169,33 +182,81 @@ impl SessionPlan {
             return Err(PlanError::Order(config.scheme));
         }
         refuse_same_names(&files)?;
-        let mut objects = Vec::with_capacity(files.len());
+        let mut plan = Self {
+            objects: Vec::with_capacity(files.len()),
+            files: Vec::new(),
+            folders: Vec::new(),
+            order: config.order,
+            repair: None,
+            parts: BTreeMap::new(),
+        };
         let mut codecs = Codecs::default();
         let size = u64::from(config.symbol_size);
         let symbols = files.iter().map(|file| file.bytes.div_ceil(size)).sum();
         let coding = Coding { scheme: config.scheme, symbols, ldpc_symbols: ldpc_symbols(config, memory) };
-        for (index, file) in files.iter().enumerate() {
-            let runs = partition(file.bytes, config, memory)
-                .and_then(|whole| runs(whole, config))
-                .map_err(|error| PlanError::Partition { path: file.path.clone(), error })?;
-            let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);
-            for (segment, (offset, partition)) in (0..).zip(runs) {
-                let fti = coding.fti(partition);
-                if objects.len() == OBJECTS_MAX {
-                    return Err(PlanError::TooManyObjects);
-                }
-                objects.push(PlannedObject {
-                    toi: objects.len() as u128 + 1,
-                    file: index,
-                    offset,
-                    segment: (segment, count),
-                    partition,
-                    codec: codecs.of(&fti)?,
-                    fti,
-                });
-            }
+        files.into_iter().try_for_each(|file| plan.push(file, config, memory, coding, &mut codecs))?;
+        Ok(plan)
+    }
+
+    /// Adds a part of a stream, coded as if the part were alone. A session has one stream and nothing else;
+    /// the part without a successor has an [`end`](StreamPart::end). `config` and `memory` are those of the
+    /// plan.
+    ///
+    /// # Errors
+    /// [`PlanError`] when the session cannot carry more parts; the plan is as before.
+    pub fn push_part(
+        &mut self,
+        file: FileToSend,
+        part: StreamPart,
+        config: PlanConfig,
+        memory: u64,
+    ) -> Result<(), PlanError> {
+        let symbols = file.bytes.div_ceil(config.symbol_size.max(1).into());
+        let coding = Coding { scheme: config.scheme, symbols, ldpc_symbols: ldpc_symbols(config, memory) };
+        let (files, objects) = (self.files.len(), self.objects.len());
+        let pushed = self.push(file, config, memory, coding, &mut Codecs::default());
+        if pushed.is_ok() {
+            self.parts.insert(files, part);
+        } else {
+            self.objects.truncate(objects);
         }
-        Ok(Self { files, folders: Vec::new(), objects, order: config.order, repair: None })
+        pushed
+    }
+
+    /// Whether parts of a stream follow.
+    pub fn is_open(&self) -> bool {
+        self.parts.values().next_back().is_some_and(|last| last.end.is_none())
+    }
+
+    fn push(
+        &mut self,
+        file: FileToSend,
+        config: PlanConfig,
+        memory: u64,
+        coding: Coding,
+        codecs: &mut Codecs,
+    ) -> Result<(), PlanError> {
+        let runs = partition(file.bytes, config, memory)
+            .and_then(|whole| runs(whole, config))
+            .map_err(|error| PlanError::Partition { path: file.path.clone(), error })?;
+        let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);
+        for (segment, (offset, partition)) in (0..).zip(runs) {
+            let fti = coding.fti(partition);
+            if self.objects.len() == OBJECTS_MAX {
+                return Err(PlanError::TooManyObjects);
+            }
+            self.objects.push(PlannedObject {
+                toi: self.objects.len() as u128 + 1,
+                file: self.files.len(),
+                offset,
+                segment: (segment, count),
+                partition,
+                codec: codecs.of(&fti)?,
+                fti,
+            });
+        }
+        self.files.push(file);
+        Ok(())
     }
 
     /// Adds folders that hold no file, for receivers to create. Default: empty.
@@ -269,19 +330,40 @@ impl SessionPlan {
         assert_eq!(digests.len(), self.objects.len(), "one list of block digests for each object");
         let is_whole =
             |object: usize| digests[object].len() == self.objects[object].partition.blocks() as usize;
-        let complete = (0..self.objects.len()).all(is_whole);
+        let complete = !self.is_open() && (0..self.objects.len()).all(is_whole);
         let folders = self.folders.iter().map(RelativePath::to_content_location).collect();
         let mut instance = Instance { expires, complete, folders, ..Instance::default() };
         for (file, range) in self.files.iter().zip(self.file_objects()) {
             let digest =
                 range.clone().all(is_whole).then(|| file_digest(digests[range.clone()].iter().flatten()));
+            let part = self.objects.get(range.start).and_then(|object| self.parts.get(&object.file));
             let objects = self.objects[range.clone()].iter().zip(&digests[range]);
-            instance.files.extend(objects.map(|(object, blocks)| entry(file, object, digest, blocks)));
+            instance.files.extend(objects.map(|(object, blocks)| entry(file, part, object, digest, blocks)));
         }
         if let Some(repair) = &self.repair {
             repair.describe(&mut instance);
         }
         instance
+    }
+}
+
+impl SessionPlan {
+    /// Returns the entries of the FDT for the objects from `first` on. `digests` holds the digests of all
+    /// blocks of these objects.
+    pub(super) fn entries_from(&self, first: usize, digests: &[Vec<Digest>]) -> Vec<File> {
+        let objects = &self.objects[first..];
+        let entry = |(object, blocks): (&PlannedObject, &Vec<Digest>)| {
+            let of_file = |(other, _): &(&PlannedObject, &Vec<Digest>)| other.file == object.file;
+            let file = objects.iter().zip(digests).filter(of_file).flat_map(|(_, blocks)| blocks);
+            entry(
+                &self.files[object.file],
+                self.parts.get(&object.file),
+                object,
+                Some(file_digest(file)),
+                blocks,
+            )
+        };
+        objects.iter().zip(digests).map(entry).collect()
     }
 }
 
@@ -411,7 +493,13 @@ impl Coding {
     }
 }
 
-fn entry(file: &FileToSend, object: &PlannedObject, digest: Option<Digest>, blocks: &[Digest]) -> File {
+fn entry(
+    file: &FileToSend,
+    part: Option<&StreamPart>,
+    object: &PlannedObject,
+    digest: Option<Digest>,
+    blocks: &[Digest],
+) -> File {
     let (index, count) = object.segment;
     let length = object.partition.transfer_length();
     let location = file.path.to_content_location();
@@ -433,6 +521,11 @@ fn entry(file: &FileToSend, object: &PlannedObject, digest: Option<Digest>, bloc
             block_digests: blocks.iter().map(short).collect(),
             digests_follow: digest.is_none(),
             segment,
+            stream: part.map(|part| fdt::StreamPart {
+                name: part.stream.to_content_location(),
+                offset: part.offset,
+                end: part.end,
+            }),
             mode: file.mode,
             modified: file.modified,
             ..Headwater::default()

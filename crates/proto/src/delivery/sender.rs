@@ -6,6 +6,7 @@ pub(crate) mod description;
 pub(crate) mod farewell;
 pub(crate) mod header;
 mod inventory;
+mod parts;
 pub(in crate::delivery) mod roster;
 
 use std::collections::VecDeque;
@@ -20,6 +21,7 @@ use self::farewell::{Farewell, Word};
 use self::header::{Header, ObjectHeader, SessionHeader, write_fdt};
 use self::inventory::Content;
 use self::inventory::Inventory;
+use self::parts::StreamParts;
 use self::roster::SessionRoster;
 use super::carousel::{CarouselBlock, Start, Visit};
 use super::fdt::FdtTooLarge;
@@ -162,6 +164,7 @@ pub struct DeliverySender<C, S> {
     signing: Option<Box<SigningLine>>,
     encryption: Option<Box<Encryption>>,
     roster: Option<Box<SessionRoster>>,
+    parts: Option<Box<StreamParts>>,
     /// Whether repair servers answer with digests as entity tags.
     has_etags: bool,
     /// Whether the content waits for receivers.
@@ -258,6 +261,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
             signing: None,
             encryption: None,
             roster: None,
+            parts: None,
             has_etags: plan.repair().is_some_and(|repair| repair.has_etags),
             is_held: false,
             has_finished: false,
@@ -308,6 +312,10 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         if self.phase != Phase::Sending || !self.inventory.withdraw(file) {
             return;
         }
+        // A stream has no use without one of its parts.
+        if self.parts.is_some() {
+            return self.fail(error);
+        }
         self.fdt.withdraw(self.inventory.objects(file), why);
         self.fdt.set_complete(self.inventory.is_complete());
         self.update_content();
@@ -351,7 +359,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
     /// Number of symbols in a pass: the source symbols of the session, plus a share of repair symbols in
     /// window order.
     pub fn pass_symbols(&self) -> u64 {
-        self.content.pass_symbols()
+        self.parts.as_ref().map_or_else(|| self.content.pass_symbols(), |parts| parts.symbols())
     }
 
     /// Whether the session is closed and all packets are sent.
@@ -366,9 +374,10 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
 
     fn ended(&self, now: Instant) -> bool {
         match self.config.end {
+            _ if self.awaits_parts() => false,
             End::Never => false,
             End::At(at) => at <= now,
-            End::Passes(passes) if self.content.pass_symbols() == 0 => self.fdt.rounds() >= passes,
+            End::Passes(passes) if self.pass_symbols() == 0 => self.fdt.rounds() >= passes,
             // A receiver that has every symbol still needs all digests to verify the content.
             End::Passes(_) => self.has_sent_passes() && self.fdt.is_told() && self.inventory.is_complete(),
         }
@@ -376,8 +385,9 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
 
     /// Whether all configured passes are sent.
     fn has_sent_passes(&self) -> bool {
-        let pass = self.content.pass_symbols();
-        matches!(self.config.end, End::Passes(passes) if pass > 0 && self.symbols_of_passes >= passes.saturating_mul(pass))
+        let pass = self.pass_symbols();
+        let is_open = self.awaits_parts();
+        matches!(self.config.end, End::Passes(passes) if !is_open && pass > 0 && self.symbols_of_passes >= passes.saturating_mul(pass))
     }
 
     /// Whether only the FDT is left to send, in rounds: a layering sends on in its schedule.
@@ -391,6 +401,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
     fn settle(&mut self, now: Instant) {
         if self.phase == Phase::Sending {
             self.fdt.refresh(now, self.config);
+            self.turn_parts();
             if self.ended(now) {
                 self.close();
             }
@@ -528,8 +539,9 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         self.fdt.content_sent(departure.level);
         self.stats.symbols += 1;
         self.symbols_of_passes += 1;
-        let pass = self.content.pass_symbols();
-        if self.symbols_of_passes.is_multiple_of(pass) {
+        self.count_part_symbol();
+        let pass = self.pass_symbols();
+        if !self.awaits_parts() && self.symbols_of_passes.is_multiple_of(pass) {
             self.events.push_back(SenderEvent::PassCompleted(self.symbols_of_passes / pass));
         }
         Some(bytes)
@@ -599,9 +611,11 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
             }
             // Without content there is nothing to send between two rounds of the FDT.
             Phase::Sending if self.is_without_content() => {
+                let rounds = [Some(self.fdt.next_round()), self.fdt.next_parts()];
+                let round = rounds.into_iter().flatten().min()?;
                 let next = match self.config.end {
-                    End::At(at) => self.fdt.next_round().min(at),
-                    End::Never | End::Passes(_) => self.fdt.next_round(),
+                    End::At(at) => round.min(at),
+                    End::Never | End::Passes(_) => round,
                 };
                 self.control.next_departure().map(|departure| departure.max(next))
             }

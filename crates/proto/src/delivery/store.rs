@@ -8,6 +8,7 @@ use headwater_wire::fdt::{FileTime, Withdrawal};
 
 use super::name::RelativePath;
 use super::object::{Digest, ShortDigest};
+use super::plan::StreamPart;
 
 /// Source of a sender's encoding symbols.
 pub trait Source {
@@ -268,6 +269,21 @@ pub trait Store {
     /// When the file cannot be created (a folder has the name, no space): the file is refused, the session
     /// continues with the rest.
     fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError>;
+
+    /// Creates a file that is a part of a stream, like [`Self::create_file`]. The parts come in the order of
+    /// the stream, and a part may be missing. By default the part is a file of its own.
+    ///
+    /// # Errors
+    /// When the part cannot be created: the part is refused.
+    fn create_part(
+        &mut self,
+        file: FileIndex,
+        spec: &FileSpec,
+        part: &StreamPart,
+    ) -> Result<HeldFile, StoreError> {
+        let _joined_by_nobody = part;
+        self.create_file(file, spec)
+    }
 
     /// Adds the digest of a file that was created without a digest, and returns the state of the file in
     /// light of the digest. By default does nothing.

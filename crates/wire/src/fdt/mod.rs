@@ -117,6 +117,8 @@ pub struct Headwater {
     pub withdrawn: Option<Withdrawal>,
     /// `hw:Segment` and related attributes: the part of a large file that this object carries.
     pub segment: Option<Segment>,
+    /// `hw:Stream` and related attributes: the part of a stream that this file carries.
+    pub stream: Option<StreamPart>,
     /// `hw:Mode`: permission bits, at most [`MODE_MAX`].
     pub mode: Option<u32>,
     /// `hw:Mtime`: time of the file's last modification.
@@ -147,6 +149,18 @@ pub struct Segment {
     pub file: String,
     /// `hw:File-Length`: length of the whole file in bytes.
     pub file_length: u64,
+}
+
+/// Part of a stream: content of a length that is not known before its end. Each part is a file, and the parts
+/// join without holes. A sender lists the parts that it still sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamPart {
+    /// `hw:Stream`: name of the stream. Untrusted data, like [`File::content_location`].
+    pub name: String,
+    /// `hw:Stream-Offset`: start of the part in the stream, in bytes.
+    pub offset: u64,
+    /// `hw:Stream-End`: the stream ends with this part; BLAKE3 over the digests of all parts before.
+    pub end: Option<[u8; 32]>,
 }
 
 /// Why an FDT instance is unusable.

@@ -18,7 +18,7 @@ use super::xml::is_xml_char;
 use super::{
     ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, ControlAttributes, DEPTH_MAX, DOCUMENT_LEN_MAX, FDT_NAMESPACE,
     FDT_NAMESPACE_2005, FILES_MAX, FOLDERS_MAX, FdtError, File, FileTime, HEADWATER_NAMESPACE, Headwater,
-    Instance, MBMS_NAMESPACE, MODE_MAX, OtiAttributes, Segment, URLS_MAX, Withdrawal,
+    Instance, MBMS_NAMESPACE, MODE_MAX, OtiAttributes, Segment, StreamPart, URLS_MAX, Withdrawal,
 };
 use crate::lct::TOI_MAX;
 
@@ -241,6 +241,7 @@ fn root(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<Instance, 
 
 fn file(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<File, FdtError> {
     let (mut file, mut location, mut segment) = (File::default(), None, SegmentParts::default());
+    let mut part = StreamPartAttributes::default();
     for attribute in attributes(reader, element) {
         match attribute? {
             KnownAttribute::Flute("TOI", value) => file.toi = value.toi()?,
@@ -254,7 +255,7 @@ fn file(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<File, FdtE
             KnownAttribute::Mbms("File-ETag", value) => file.etag = Some(value.string()?),
             KnownAttribute::Mbms(..) => {}
             KnownAttribute::Headwater(name, value) => {
-                headwater_attribute(&mut file.headwater, &mut segment, name, &value)?;
+                headwater_attribute(&mut file.headwater, (&mut segment, &mut part), name, &value)?;
             }
         }
     }
@@ -262,7 +263,9 @@ fn file(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<File, FdtE
         return Err(FdtError::Missing("TOI"));
     }
     file.content_location = location.ok_or(FdtError::Missing("Content-Location"))?;
-    file.headwater.segment = segment.finish(file.content_length.unwrap_or(0))?;
+    let length = file.content_length.unwrap_or(0);
+    file.headwater.segment = segment.finish(length)?;
+    file.headwater.stream = part.finish(length)?;
     Ok(file)
 }
 
@@ -291,7 +294,7 @@ fn oti_attribute(oti: &mut OtiAttributes, name: &str, value: &Value<'_>) -> Resu
 
 fn headwater_attribute(
     headwater: &mut Headwater,
-    segment: &mut SegmentParts,
+    (segment, part): (&mut SegmentParts, &mut StreamPartAttributes),
     name: &str,
     value: &Value<'_>,
 ) -> Result<(), FdtError> {
@@ -305,11 +308,41 @@ fn headwater_attribute(
         "Offset" => segment.offset = Some(value.number()?),
         "File" => segment.file = Some(value.string()?),
         "File-Length" => segment.file_length = Some(value.number()?),
+        "Stream" => part.name = Some(value.string()?),
+        "Stream-Offset" => part.offset = Some(value.number()?),
+        "Stream-End" => part.end = Some(value.digest()?),
         "Mode" => headwater.mode = Some(value.mode()?),
         "Mtime" => headwater.modified = Some(value.time()?),
         _ => {}
     }
     Ok(())
+}
+
+/// The attributes of a [`StreamPart`].
+#[derive(Default)]
+struct StreamPartAttributes {
+    name: Option<String>,
+    offset: Option<u64>,
+    end: Option<[u8; 32]>,
+}
+
+impl StreamPartAttributes {
+    fn finish(self, content_length: u64) -> Result<Option<StreamPart>, FdtError> {
+        let StreamPartAttributes { name, offset, end } = self;
+        if name.is_none() && offset.is_none() && end.is_none() {
+            return Ok(None);
+        }
+        let name = name.ok_or(FdtError::Missing("hw:Stream"))?;
+        let offset = offset.ok_or(FdtError::Missing("hw:Stream-Offset"))?;
+        match offset.checked_add(content_length) {
+            Some(_) => Ok(Some(StreamPart { name, offset, end })),
+            None => Err(FdtError::Attribute {
+                attribute: "hw:Stream-Offset".into(),
+                value: offset.to_string(),
+                reason: "the part ends beyond 2^64",
+            }),
+        }
+    }
 }
 
 /// The attributes of a [`Segment`]: all present or all absent.

@@ -119,6 +119,11 @@ fn headwater(out: &mut String, headwater: &Headwater) {
         attribute(out, "hw:File", &segment.file);
         attribute(out, "hw:File-Length", &segment.file_length.to_string());
     }
+    if let Some(part) = &headwater.stream {
+        attribute(out, "hw:Stream", &part.name);
+        attribute(out, "hw:Stream-Offset", &part.offset.to_string());
+        optional(out, "hw:Stream-End", part.end.map(hex).as_deref());
+    }
     optional(out, "hw:Mode", headwater.mode.map(|mode| format!("{mode:04o}")).as_deref());
     optional(out, "hw:Mtime", headwater.modified.map(|time| time.to_string()).as_deref());
 }

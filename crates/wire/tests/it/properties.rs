@@ -4,7 +4,7 @@ use headwater_wire::extensions::{
     ContentEncoding, DemandEcho, Extensions, FdtExtension, Levels, Members, Seq, Time,
 };
 use headwater_wire::fdt::{
-    ControlAttributes, File, FileTime, Headwater, Instance, OtiAttributes, Segment, Withdrawal,
+    ControlAttributes, File, FileTime, Headwater, Instance, OtiAttributes, Segment, StreamPart, Withdrawal,
 };
 use headwater_wire::fti::Ldpc;
 use headwater_wire::rtt::LossClass;
@@ -168,6 +168,12 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn stream()(name in text(), offset in 0..1u64 << 62, end in of(any::<[u8; 32]>())) -> StreamPart {
+        StreamPart { name, offset, end }
+    }
+}
+
 fn withdrawal() -> impl Strategy<Value = Withdrawal> {
     prop_oneof![Just(Withdrawal::Changed), Just(Withdrawal::Unreadable), Just(Withdrawal::Other)]
 }
@@ -186,14 +192,14 @@ prop_compose! {
         content_md5 in of(any::<[u8; 16]>()),
         oti in oti(),
         (digest, block_digests) in (of(any::<[u8; 32]>()), vec(any::<[u8; 16]>(), 0..4)),
-        (segment, mode) in (of(segment()), of(0..=0o7777u32)),
+        (segment, stream, mode) in (of(segment()), of(stream()), of(0..=0o7777u32)),
         modified in of((any::<i64>(), 0..1_000_000_000u32)),
         (digests_follow, withdrawn) in (any::<bool>(), of(withdrawal())),
         (alternate_locations, etag) in (urls(), of(text())),
     ) -> File {
         let modified = modified.and_then(|(seconds, nanoseconds)| FileTime::new(seconds, nanoseconds));
         let headwater =
-            Headwater { digest, block_digests, digests_follow, withdrawn, segment, mode, modified };
+            Headwater { digest, block_digests, digests_follow, withdrawn, segment, stream, mode, modified };
         File {
             toi,
             content_location,

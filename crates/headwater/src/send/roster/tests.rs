@@ -41,7 +41,7 @@ impl Bed {
         while self.now < until {
             self.now = (self.now + 100).min(until);
             self.sender.on_timeout(at(self.now));
-            self.watch.look(&self.sender, at(self.now));
+            self.watch.look(&self.sender, false, at(self.now));
         }
         self.watch.is_met
     }

@@ -124,6 +124,24 @@ impl Hierarchy {
         self.fresh_sent = u64::try_from(sent).expect("no more than before");
     }
 
+    /// Adds blocks, which are sent once [`Self::select`] selects them.
+    ///
+    /// # Panics
+    /// As [`Hierarchy::new`].
+    pub(in crate::delivery) fn extend(&mut self, blocks: &[CarouselBlock]) {
+        super::check(blocks);
+        self.blocks.extend_from_slice(blocks);
+        self.fresh.resize(self.blocks.len(), 0);
+    }
+
+    /// Sends the blocks that `selects` accepts, each from its next fresh symbol on, and no others.
+    pub(in crate::delivery) fn select(&mut self, selects: impl Fn(u32) -> bool) {
+        let end = u32::try_from(self.blocks.len()).expect("a session has below 2^32 blocks");
+        self.live = (0..end).filter(|block| selects(*block)).collect();
+        self.lay_ring();
+        self.fresh_sent = self.live.iter().map(|block| u64::from(self.fresh[*block as usize])).sum();
+    }
+
     /// Lays out the ring of the blocks that are sent.
     fn lay_ring(&mut self) {
         let blocks: Vec<_> = self.live.iter().map(|block| self.blocks[*block as usize]).collect();

@@ -156,6 +156,25 @@ impl Spread {
         sent
     }
 
+    /// Adds blocks without turns.
+    pub(super) fn extend(&mut self, count: usize) {
+        self.next.resize(self.next.len() + count, 0);
+    }
+
+    /// Gives the blocks that `selects` accepts equal turns from now on, and no turns to others.
+    pub(super) fn select(&mut self, blocks: &[CarouselBlock], selects: impl Fn(u32) -> bool) {
+        let end = u32::try_from(blocks.len()).expect("a session has below 2^32 blocks");
+        self.order = (0..end).filter(|block| selects(*block)).collect();
+        self.order.sort_by_key(|block| blocks[*block as usize].symbols);
+        let turns = classes(blocks, &self.order).into_iter();
+        self.turns = turns.map(|class| Reverse(Turn { class, taken: 0 })).collect();
+        if let Some(mix) = &mut self.mix {
+            mix.blocks.clear();
+            mix.pass = self.turns.iter().map(|Reverse(turn)| turn.class.weight).sum();
+            mix.left = mix.pass;
+        }
+    }
+
     /// Number of turns taken by all blocks.
     fn taken(&self) -> u64 {
         self.turns.iter().map(|Reverse(turn)| turn.taken).sum()

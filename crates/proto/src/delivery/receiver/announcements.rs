@@ -132,6 +132,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 self.learn(object, &entry.headwater);
             }
         }
+        self.drop_released_parts(&instance.files);
         self.make_folders(instance);
         self.complete |= instance.complete;
         if self.complete {
@@ -246,9 +247,18 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         let Admitted { object, object_spec, new_file } = self.catalogue.admit(entry, fti, &mut self.room)?;
         let file = object_spec.file;
         if let Some(file) = new_file {
+            let part = self.catalogue.files[file.0].part.clone();
+            if let Err(refusal) = self.continue_stream(file) {
+                self.catalogue.forget(object, &mut self.room);
+                return Err(refusal);
+            }
             let spec = &self.catalogue.files[file.0].spec;
             let event = ReceiverEvent::FileAnnounced { file, path: spec.path.clone(), bytes: spec.bytes };
-            let held = match self.store.create_file(file, spec) {
+            let created = match &part {
+                Some(part) => self.store.create_part(file, spec, part),
+                None => self.store.create_file(file, spec),
+            };
+            let held = match created {
                 Ok(held) => held,
                 Err(error) => {
                     self.catalogue.forget(object, &mut self.room);
@@ -256,6 +266,9 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 }
             };
             self.open_files += 1;
+            if let Some(part) = part {
+                self.front.event(ReceiverEvent::PartAnnounced { file, stream: part.stream });
+            }
             self.front.event(event);
             if held.is_whole {
                 // The file's blocks count as waiting until the objects end, below.

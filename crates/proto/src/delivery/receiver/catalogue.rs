@@ -13,7 +13,7 @@ use crate::delivery::FDT_BYTES_MAX;
 use crate::delivery::name::RelativePath;
 use crate::delivery::object::{Codecs, partition_of};
 use crate::delivery::object::{Digest, ShortDigest};
-use crate::delivery::plan::OBJECTS_MAX;
+use crate::delivery::plan::{OBJECTS_MAX, StreamPart};
 use crate::delivery::repair::FileLocation;
 use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, StoreError};
 
@@ -81,6 +81,8 @@ pub struct FileState {
     pub outcome: Option<FileOutcome>,
     /// Place at repair servers.
     pub location: FileLocation,
+    /// Set for a part of a stream.
+    pub part: Option<StreamPart>,
 }
 
 impl FileState {
@@ -174,6 +176,8 @@ pub enum Refusal {
     Store(StoreError),
     #[error("its coding cannot be read: {0}")]
     NoCoding(#[from] FdtError),
+    #[error("it overlaps with other parts of the stream, or lies beyond its end")]
+    Part,
     #[error("its length differs from its transfer length")]
     Length,
     #[error("{}", withdrawal(*.0))]
@@ -369,10 +373,16 @@ impl Catalogue {
         if self.places + count > OBJECTS_MAX {
             return Err(Refusal::TooManyObjects);
         }
+        let part = entry.headwater.stream.as_ref().map(|part| {
+            let stream = RelativePath::from_content_location(&part.name)?;
+            Ok::<_, Refusal>(StreamPart { stream, offset: part.offset, end: part.end })
+        });
+        let part = part.transpose()?;
         self.places += count;
         let file = FileIndex(self.files.len());
         self.files.push(FileState {
             location: FileLocation::of(entry, &path),
+            part,
             spec: FileSpec {
                 path,
                 bytes: segment.file_length,

@@ -192,6 +192,10 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         if file.left > 0 || file.digest_follows || file.is_compared || file.outcome.is_some() {
             return;
         }
+        // The part that ends a stream is finished last.
+        if self.open_files > 1 && file.part.as_ref().is_some_and(|part| part.end.is_some()) {
+            return;
+        }
         let matches =
             file.spec.digest.is_none_or(|digest| digest == file_digest(self.catalogue.block_digests(index)));
         if matches {
@@ -228,6 +232,12 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             // The refusing code has reported the reason.
             FileOutcome::Refused => {}
         }
+        if self.open_files == 1
+            && let Some(last) = self.last_part().filter(|last| *last != file)
+        {
+            self.finish_file_if_whole(last);
+        }
+        self.report_stream(file, outcome);
     }
 
     pub(super) fn fail(&mut self, error: StoreError) {

@@ -8,6 +8,7 @@ mod pending;
 mod repair;
 mod report;
 mod roster;
+mod stream;
 
 use core::net::SocketAddr;
 use std::collections::{BTreeSet, VecDeque};
@@ -18,6 +19,7 @@ use self::catalogue::{Catalogue, FileOutcome};
 use self::pending::Pending;
 use self::pending::{BlockId, Room};
 use self::roster::SessionReporter;
+use self::stream::AnnouncedStream;
 use super::fdt::FdtReceiver;
 use super::front::{Classified, Front, Opened, SessionEvent, Wanted, front_views, wanted_setters};
 use super::repair::RepairServers;
@@ -109,6 +111,9 @@ pub struct DeliveryReceiver<C, S> {
     repair_stats: RepairStats,
     awaits_repair: bool,
     reporter: Option<Box<SessionReporter>>,
+    stream: Option<AnnouncedStream>,
+    /// Index before which all files have ended.
+    first_open_part: usize,
 }
 
 impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
@@ -140,6 +145,8 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             repair_stats: RepairStats::default(),
             awaits_repair: false,
             reporter: None,
+            stream: None,
+            first_open_part: 0,
         }
     }
 
@@ -272,6 +279,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             } else if self.close_deadline().is_some_and(|at| at <= now) {
                 let all_done = self.open_files == 0
                     && !self.catalogue.files.is_empty()
+                    && !self.awaits_parts()
                     && !self.catalogue.is_awaiting_fti();
                 self.end(if all_done {
                     ReceiverEvent::SessionCompleted { refused: self.refused }

@@ -34,6 +34,31 @@ pub enum ReceiverEvent {
         /// Reason.
         reason: String,
     },
+    /// The file announced next is a part of a stream.
+    PartAnnounced {
+        /// Index of the file.
+        file: FileIndex,
+        /// Name of the stream.
+        stream: RelativePath,
+    },
+    /// A part of a stream was never received and is not sent any more: the stream stays incomplete.
+    PartMissed {
+        /// Name of the stream.
+        stream: RelativePath,
+        /// Start of the missing part, in bytes.
+        offset: u64,
+        /// Length of the missing part in bytes.
+        bytes: u64,
+    },
+    /// All parts of a stream up to its end are in place or missed.
+    StreamCompleted {
+        /// Name of the stream.
+        stream: RelativePath,
+        /// Length of the stream in bytes.
+        bytes: u64,
+        /// Bytes of the missed parts.
+        missed: u64,
+    },
     /// A file is whole, verified, and under its final name.
     FileCompleted {
         /// The file.

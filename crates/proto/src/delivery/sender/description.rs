@@ -14,6 +14,9 @@ use crate::time::{Duration, Instant};
 
 /// Minimum time between two rounds of the FDT.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum time between two instances that announce parts of a stream: the content of a part waits for its
+/// announcement.
+const PARTS_INTERVAL: Duration = Duration::from_millis(200);
 /// Minimum number of content packets between two FDT packets of a channel after the first round: 5 %.
 const CREDIT_PACKETS: u32 = 20;
 /// Content packets per FDT packet on a slow base channel, where a round would otherwise take longer than
@@ -61,6 +64,12 @@ pub(crate) enum Due {
 #[derive(Debug)]
 pub(crate) struct Description {
     instance: Instance,
+    /// Number of objects before the first entry: released parts of a stream.
+    released: usize,
+    /// Number of objects up to the last entry of the carousel's instance.
+    announced: usize,
+    /// Whether parts of a stream came or went since the carousel's instance.
+    has_parts_news: bool,
     carousel: FdtCarousel,
     preface: Option<Preface>,
     /// Number of the most recent instance.
@@ -155,6 +164,9 @@ impl Description {
             levels: turns(&carousel, levels),
             next_of_all: 0,
             carousel,
+            released: 0,
+            announced: instance.files.len(),
+            has_parts_news: false,
             preface: None,
             instance,
             instance_id,
@@ -195,13 +207,14 @@ impl Description {
     /// Adds the digests of an object's next blocks.
     pub(crate) fn add_digests(&mut self, object: usize, digests: &[Digest]) {
         self.digests += digests.len() as u64;
-        self.instance.files[object].headwater.block_digests.extend(digests.iter().map(short));
+        let entry = object - self.released;
+        self.instance.files[entry].headwater.block_digests.extend(digests.iter().map(short));
     }
 
     /// Sets the digest of the file in `objects`, once the digests of all blocks are known, and the entity tag
     /// of the digest if `has_etags`.
     pub(crate) fn set_digest(&mut self, objects: Range<usize>, digest: Digest, has_etags: bool) {
-        for file in &mut self.instance.files[objects] {
+        for file in &mut self.instance.files[entries(objects, self.released)] {
             file.etag = has_etags.then(|| entity_tag(&digest));
             (file.headwater.digest, file.headwater.digests_follow) = (Some(digest), false);
         }
@@ -209,18 +222,53 @@ impl Description {
 
     /// Marks the file in `objects` as withdrawn.
     pub(crate) fn withdraw(&mut self, objects: Range<usize>, why: Withdrawal) {
-        for file in &mut self.instance.files[objects] {
+        for file in &mut self.instance.files[entries(objects, self.released)] {
             (file.headwater.withdrawn, file.headwater.digests_follow) = (Some(why), false);
         }
         self.is_stale = true;
-        // Without content, FDT packets do not wait for content packets.
+        self.judge_content();
+    }
+
+    /// Adds entries of parts of a stream.
+    ///
+    /// # Errors
+    /// When the description is too long.
+    pub(crate) fn add_parts(&mut self, entries: Vec<File>) -> Result<(), FdtTooLarge> {
+        let digests = entries.iter().map(|file| file.headwater.block_digests.len() as u64);
+        self.digests += digests.sum::<u64>();
+        self.instance.files.extend(entries);
+        self.has_parts_news = true;
+        self.judge_content();
+        check_room(&self.instance, 0)
+    }
+
+    /// Returns when parts that came or went are announced.
+    pub(crate) fn next_parts(&self) -> Option<Instant> {
+        self.has_parts_news.then(|| self.made + PARTS_INTERVAL)
+    }
+
+    /// Removes the entries of the oldest parts of a stream, up to object `end`.
+    pub(crate) fn release(&mut self, end: usize) {
+        self.instance.files.drain(..end - self.released);
+        self.released = end;
+        self.has_parts_news = true;
+        self.judge_content();
+    }
+
+    /// Number of objects that the instance being sent describes, or that were released.
+    pub(crate) fn announced(&self) -> usize {
+        self.announced
+    }
+
+    /// Without content, FDT packets do not wait for content packets.
+    fn judge_content(&mut self) {
         let has_content = |file: &File| file.transfer_length != Some(0) && file.headwater.withdrawn.is_none();
         self.is_alone = !self.instance.files.iter().any(has_content);
     }
 
     /// Whether the carousel's instance holds everything known.
     pub(crate) fn is_told(&self) -> bool {
-        !self.is_stale && self.digests == self.digests_sent
+        !self.is_stale && !self.has_parts_news && self.digests == self.digests_sent
     }
 
     /// Makes a new instance if anything is unannounced, regardless of the time.
@@ -245,8 +293,9 @@ impl Description {
         let has_grown = self.digests > self.digests_sent && self.digests >= 2 * self.digests_sent;
         let is_heard = self.is_stale && self.rounds_of_instance >= HOLD_ROUNDS;
         let may_be_soon = has_grown || self.has_completed || is_heard;
-        let is_due =
-            (may_be_soon && now >= self.made + INTERVAL) || (self.is_stale && now >= self.made + self.hold);
+        let is_due = (self.has_parts_news && now >= self.made + PARTS_INTERVAL)
+            || (may_be_soon && now >= self.made + INTERVAL)
+            || (self.is_stale && now >= self.made + self.hold);
         if is_due || (now >= self.renew && self.round_began.is_none()) {
             self.remake(now, config);
         }
@@ -357,6 +406,7 @@ impl Description {
         let id = self.next_id();
         // The additions fit: `check_room` accounted for them when the first instance was made.
         let Ok(carousel) = FdtCarousel::new(&self.instance, id, self.symbol_size) else { return };
+        (self.announced, self.has_parts_news) = (self.released + self.instance.files.len(), false);
         self.next_of_all = 0;
         self.levels = turns(&carousel, u16::try_from(self.levels.len()).unwrap_or(u16::MAX));
         self.carousel = carousel;
@@ -402,6 +452,11 @@ impl Description {
         }
         Some(Preface { carousel: made?, next })
     }
+}
+
+/// Returns the entries of objects after `released` objects without an entry.
+fn entries(objects: Range<usize>, released: usize) -> Range<usize> {
+    objects.start - released..objects.end - released
 }
 
 /// Creates the states of all levels. The levels begin at distant symbols, so that a receiver of several

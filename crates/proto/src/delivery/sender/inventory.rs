@@ -24,6 +24,8 @@ pub(super) struct Inventory {
     files: Vec<FileDigests>,
     /// Number of files that are not withdrawn.
     live: usize,
+    /// Whether parts of a stream follow.
+    is_open: bool,
 }
 
 #[derive(Debug)]
@@ -59,11 +61,28 @@ impl Inventory {
             digest: None,
         };
         let files: Vec<_> = plan.file_objects().into_iter().map(file).collect();
-        let mut inventory = Self { live: files.len(), objects, files };
+        let mut inventory = Self { live: files.len(), objects, files, is_open: plan.is_open() };
         for file in 0..inventory.files.len() {
             inventory.forget_if_whole(file);
         }
         inventory
+    }
+
+    /// Adds the files of the plan from object `first` on, with the digests of all blocks.
+    pub(super) fn extend(&mut self, plan: &SessionPlan, first: usize, digests: &[Vec<Digest>]) {
+        for (object, known) in plan.objects()[first..].iter().zip(digests) {
+            if object.file == self.files.len() {
+                let objects = self.objects.len()..self.objects.len();
+                self.files.push(FileDigests { objects, is_withdrawn: false, missing: 0, digest: None });
+                self.live += 1;
+            }
+            let blocks = object.partition.blocks() as usize;
+            self.objects.push(ObjectDigests { file: object.file, blocks, known: known.clone() });
+            self.files[object.file].objects.end += 1;
+        }
+        let first_file = plan.objects().get(first).map_or(self.files.len(), |object| object.file);
+        (first_file..self.files.len()).for_each(|file| self.forget_if_whole(file));
+        self.is_open = plan.is_open();
     }
 
     /// Returns the objects of a file.
@@ -121,7 +140,7 @@ impl Inventory {
 
     /// Whether the description of every file is final.
     pub(super) fn is_complete(&self) -> bool {
-        self.files.iter().all(|file| file.is_withdrawn || file.missing == 0)
+        !self.is_open && self.files.iter().all(|file| file.is_withdrawn || file.missing == 0)
     }
 
     /// Releases the digests of a file once all are known: the FDT holds the digests then.
@@ -216,6 +235,31 @@ impl Content {
         if let Self::Requested(requested) = self {
             requested.common.skip();
             requested.carousels().for_each(Carousel::skip);
+        }
+    }
+
+    /// Adds blocks, which are sent once [`Self::select`] selects them.
+    pub(super) fn extend(&mut self, blocks: &[CarouselBlock]) {
+        match self {
+            Self::Flat(carousel) => carousel.extend(blocks),
+            Self::Layered(hierarchy) => hierarchy.extend(blocks),
+            Self::Requested(requested) => {
+                requested.is_rateless &= blocks.iter().all(|block| block.rateless);
+                requested.carousels().for_each(|carousel| carousel.extend(blocks));
+                requested.common.extend(blocks);
+            }
+        }
+    }
+
+    /// Sends the blocks that `selects` accepts, and no others.
+    pub(super) fn select(&mut self, selects: impl Fn(u32) -> bool) {
+        match self {
+            Self::Flat(carousel) => carousel.select(selects),
+            Self::Layered(hierarchy) => hierarchy.select(selects),
+            Self::Requested(requested) => {
+                requested.carousels().for_each(|carousel| carousel.select(&selects));
+                requested.common.select(selects);
+            }
         }
     }
 

@@ -34,6 +34,15 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         self
     }
 
+    /// Adds the files of a plan from `first` on to the content.
+    pub(super) fn extend_content(&mut self, plan: &SessionPlan, first: usize) {
+        if let Some(roster) = &mut self.roster {
+            let files = plan.files()[first..].iter().map(|file| (file.path.clone(), file.bytes));
+            roster.files.extend(files);
+        }
+        self.update_content();
+    }
+
     /// Returns the roster, if the sender keeps one.
     pub fn roster(&self) -> Option<&RosterSender> {
         self.roster.as_ref().map(|roster| &roster.sender)
