@@ -17,6 +17,7 @@ use headwater_proto::delivery::{
     Source, SourceError, Start,
 };
 use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, Seed, fixed};
+use headwater_wire::sdp::{Groups, RequestSource, SessionDescription};
 
 use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, RepairPlace};
 use super::content::{Content, FileWatcher};
@@ -25,7 +26,7 @@ use super::files::FileSet;
 use super::hashing::HashingThreads;
 use super::link::{Link, LinkOptions, PullEndpoint};
 use super::options::{self, SendOptions};
-use super::published::PublishedFiles;
+use super::published::{FdtPublisher, PublishedFiles};
 use super::repair_store::store_file;
 use super::roster::RosterWatch;
 use super::source::FileSource;
@@ -35,6 +36,7 @@ use super::update::{
 use crate::clock::{Clock, Progress, ntp_now};
 use crate::congestion_control::{CongestionControl, Path};
 use crate::driver::{Application, Port};
+use crate::keys::SenderKey;
 use crate::net::{BufferSize, LinkChange};
 use crate::session::Session;
 use crate::system;
@@ -143,6 +145,28 @@ impl SendSession {
         self.published.clone()
     }
 
+    /// Returns the description of the session, without URLs.
+    pub fn description(&self) -> SessionDescription {
+        let SendStarted { group, listen, channels, source, .. } = self.started();
+        let groups = group.ip().is_multicast().then_some(Groups {
+            base: group,
+            count: channels,
+            ttl: self.options.link.ttl,
+        });
+        let own = listen.first().filter(|listen| !listen.ip().is_unspecified());
+        let source = Some(source.ip()).filter(|source| !source.is_unspecified());
+        SessionDescription {
+            version: u64::from(ntp_now()),
+            groups,
+            source,
+            tsi: Some(self.tsi.into()),
+            encoding_id: self.plan.objects().first().map(|object| object.fti.encoding_id().codepoint()),
+            key: self.options.signing.as_ref().map(SenderKey::public),
+            rainbow: own.map(|own| RequestSource { source: *own, via: None }),
+            ..SessionDescription::default()
+        }
+    }
+
     /// Returns the storage of the session's repair symbols.
     pub fn repair_place(&self) -> &RepairPlace {
         &self.budget.place
@@ -202,6 +226,9 @@ impl SendSession {
             self.options.signing.as_ref().map(|key| key.signing(self.tsi, is_on_request)).transpose();
         let has_trees = self.options.congestion_control.has_trees();
         let signing = signing?.map(|signing| signing.with_trees(has_trees));
+        let started = signing.as_ref().map(|signing| signing.started());
+        let signed = self.options.signing.clone().zip(started);
+        let signed = signed.map(|(key, started)| (key, u64::from(self.tsi), started));
         let group = self.options.group_key.as_ref();
         let encryption = group.map(|keys| keys.encryption(self.options.signing.as_ref())).transpose();
         let roster = self.options.roster.clone().filter(|_| !is_on_request).map(RosterWatch::new);
@@ -227,6 +254,7 @@ impl SendSession {
             left_out: 0,
             last: None,
             roster,
+            publisher: FdtPublisher::new(self.published.clone(), signed),
         };
         let options = &mut self.options.link;
         match &mut self.way {
@@ -375,6 +403,7 @@ struct Watch<'a> {
     left_out: usize,
     last: Option<SendProgress>,
     roster: Option<RosterWatch>,
+    publisher: FdtPublisher,
 }
 
 impl Watch<'_> {
@@ -399,6 +428,7 @@ impl Watch<'_> {
 impl<C: SenderControl, S: Source, P: Port> Application<DeliverySender<C, S>, P> for Watch<'_> {
     fn steer(&mut self, machine: &mut DeliverySender<C, S>, _port: &mut P, now: Instant) {
         self.tell_digests(machine);
+        self.publisher.update(machine);
         if let Some(roster) = &mut self.roster {
             roster.steer(machine, now);
         }
