@@ -206,7 +206,7 @@ pub struct ReceiveStarted {
 pub struct ReceiveProgress {
     /// Time since the session began to listen.
     pub elapsed: Duration,
-    /// bit/s of UDP payload over the last second.
+    /// bit/s of UDP payload and of content from servers over the last second.
     pub rate_bits: u64,
     /// Time without a packet of the session (of any session until a session is found), from
     /// [`SILENCE_SHOWN`] on.

@@ -323,7 +323,7 @@ impl<'a> Watch<'a> {
         ReceiveProgress {
             silent: (silent >= SILENCE_SHOWN).then_some(silent),
             elapsed: elapsed(now),
-            rate_bits: self.progress.rate_bits(now, stats.bytes),
+            rate_bits: self.progress.rate_bits(now, stats.bytes + machine.repair_stats().bytes),
             stats,
             repair: machine.repair_stats(),
             bytes_by_path: self.bytes_by_path(machine),
