@@ -125,7 +125,7 @@ pub enum Command {
     /// Receive and verify the files of a session, then stop
     #[command(after_help = RECEIVE_EXAMPLES, after_long_help = long(RECEIVE_EXAMPLES))]
     Receive(Box<ReceiveArgs>),
-    /// Fetch the files that a URL describes: by multicast, on request or by HTTP, whatever this network carries
+    /// Fetch the files that a URL describes: by multicast, on request or by HTTP, as the network permits
     #[command(after_help = get::EXAMPLES, after_long_help = long(get::EXAMPLES))]
     Get(Box<GetArgs>),
     /// Send and receive messages over PGM, to and from ZeroMQ's and OpenPGM's sockets, too

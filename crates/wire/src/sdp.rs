@@ -3,11 +3,11 @@
 //!
 //! | attribute | meaning | source |
 //! |---|---|---|
-//! | `flute-tsi`, `flute-ch` | session identifier; number of channels, counting up from the base group | TS 26.346 |
+//! | `flute-tsi`, `flute-ch` | session identifier; number of channels, counted up from the base | TS 26.346 |
 //! | `source-filter` | address of the sender | RFC 4570 |
 //! | `FEC-declaration` | FEC encoding ID of the content | TS 26.346 |
 //! | `x-hw-key` | the sender's public key, in OpenSSH's form | ours |
-//! | `x-hw-http`, `x-hw-fdt` | base URL of the files, URL of the FDT; relative to the description's URL | ours |
+//! | `x-hw-http`, `x-hw-fdt` | base URL of the files, URL of the FDT; relative to the description | ours |
 //! | `x-hw-rainbow` | source that answers requests, and perhaps a relay on the way | ours |
 //! | `x-hw-amt` | AMT relay (RFC 7450); empty: to be discovered | ours |
 //!

@@ -13,8 +13,9 @@ use super::values;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Repair by HTTP")]
 pub struct RepairServerArgs {
-    /// Serve the files by HTTP under /files/, and the session's description for `get`, and name this server to
-    /// receivers that miss something; default port: 7280. A session that ends by itself serves until nobody has asked for some time
+    /// Serve the files by HTTP under /files/, and a description of the session for `get`; name this server to
+    /// receivers that miss something; default port: 7280. A session that ends by itself serves until nobody
+    /// has asked for some time
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::http)]
     pub http: Option<SocketAddr>,
     /// With --http: rate of all connections together, headers included

@@ -272,7 +272,9 @@ impl Resolver for CheckedResolver {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the name leads to an address of this machine or this link, which only --repair-url may name")]
+#[error(
+    "the name leads to an address of this machine or this link, which only a URL of the command line may name"
+)]
 struct LocalAddress;
 
 fn fetch(agents: &Agents, request: &RangeRequest, outlet: &Outlet) -> Result<(), Gone> {

@@ -1,5 +1,5 @@
-//! [`LongPacketsMissing`]: packets that are too long for the path to a receiver, judged by the shorter packets
-//! that arrive.
+//! [`LongPacketsMissing`]: packets that are too long for the path to a receiver, judged by the shorter
+//! packets that arrive.
 
 use std::fmt;
 

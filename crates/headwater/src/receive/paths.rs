@@ -94,21 +94,21 @@ impl PathMeter {
     /// Time between two looks.
     const TIME: headwater_proto::Duration = headwater_proto::Duration::from_secs(1);
 
-    /// Returns the path if it has changed. `packets` is the path of packets.
+    /// Returns the path if it has changed. `packets` is the path of packets, `useful` the needed symbols of
+    /// packets and of servers. The last look `is_last`.
     pub(super) fn look(
         &mut self,
         packets: ContentPath,
         useful: (u64, u64),
-        now: Instant,
+        (now, is_last): (Instant, bool),
     ) -> Option<ContentPath> {
-        if now < self.next {
+        let (by_packets, by_servers) = (useful.0 - self.last.0, useful.1 - self.last.1);
+        if by_packets + by_servers == 0 || (now < self.next && !is_last) {
             return None;
         }
-        let (by_packets, by_servers) = (useful.0 - self.last.0, useful.1 - self.last.1);
         (self.next, self.last) = (now + Self::TIME, useful);
         let path = if by_packets >= by_servers { packets } else { ContentPath::Http };
-        let is_new = by_packets + by_servers > 0 && self.path != Some(path);
-        is_new.then(|| *self.path.insert(path))
+        (self.path != Some(path)).then(|| *self.path.insert(path))
     }
 
     /// Begins with another machine, whose counters begin at 0.

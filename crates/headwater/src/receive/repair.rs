@@ -4,8 +4,8 @@
 //! session's offset and a random time, so that receivers do not ask at once. The machine lists missing ranges
 //! and verifies each block. Multicast that resumes ends the repair.
 //!
-//! Beside packets ([`HttpPath`]) the repair begins after [`SILENT`], also without an FDT, and ends once packets
-//! bring half of its rate.
+//! Beside packets ([`HttpPath`]) the repair begins after [`SILENT`], also without an FDT, and ends once
+//! packets bring half of its rate.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

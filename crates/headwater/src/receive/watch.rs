@@ -216,6 +216,7 @@ impl<'a> Watch<'a> {
         now: Instant,
     ) -> ReceiveSummary {
         let progress = self.snapshot(machine, socket, now);
+        self.tell_path(&progress, (now, true));
         (self.observer)(ReceiveUpdate::Progress(Box::new(progress.clone())));
         let outcome = self.final_outcome(machine);
         ReceiveSummary {
@@ -337,8 +338,9 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Reports the path of a session with several paths, if it has changed.
-    fn tell_path(&mut self, progress: &ReceiveProgress, now: Instant) {
+    /// Reports the path of a session with several paths, if it has changed; `now` is the time, and whether the
+    /// session has ended.
+    fn tell_path(&mut self, progress: &ReceiveProgress, now: (Instant, bool)) {
         let has_paths = self.repairer.as_ref().is_some_and(Repairer::is_beside);
         let useful = (progress.stats.useful, progress.repair.useful);
         if let Some(path) = self.meter.look(self.path, useful, now).filter(|_| has_paths) {
@@ -578,7 +580,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
             if contradictions > 0 && !core::mem::replace(&mut self.has_told_contradiction, true) {
                 (self.observer)(ReceiveUpdate::SessionContradicted { contradictions });
             }
-            self.tell_path(&progress, now);
+            self.tell_path(&progress, (now, false));
             (self.observer)(ReceiveUpdate::Progress(Box::new(progress)));
         }
         let repairs = self.repairer.as_ref().and_then(|repairer| repairer.next(now));
