@@ -9,13 +9,16 @@ import random
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import parts
 from network import Failed, Network, check, require_root
 
-SENDER, SOURCE, RELAY, RECEIVER = (f"10.94.0.{number}" for number in (1, 2, 3, 4))
-GROUP = "239.255.72.94:7501"
+HOSTS = ("sender", "source", "relay", "receiver", "cutting", "cut")
+SENDER, SOURCE, RELAY, _, CUTTING, _ = (f"10.94.0.{number}" for number in range(1, 7))
+# By sender.
+GROUPS = {"sender": "239.255.72.94:7501", "cutting": "239.255.73.94:7502"}
 # Both senders of the same files: a folder continues with symbols of the same size alone, with room for the signatures of either.
 SYMBOL_BYTES = "1200"
 SWITCH_SECONDS = 4
@@ -23,14 +26,14 @@ CUT_SECONDS = 20
 
 
 class Bed:
-    """A sender by multicast, a source on request, a relay and a receiver at a bridge."""
+    """A sender by multicast, a source on request, a relay and a receiver at a bridge, and a sender and a receiver for the cut."""
 
     def __init__(self, network, binary, folder):
         self.network, self.binary, self.folder = network, binary, folder
         network.add_host("bridge")
         network.ip("bridge", "link", "add", "lan", "type", "bridge", "mcast_snooping", "0")
         network.ip("bridge", "link", "set", "dev", "lan", "up")
-        for number, host in enumerate(("sender", "source", "relay", "receiver"), start=1):
+        for number, host in enumerate(HOSTS, start=1):
             network.add_host(host)
             network.ip(host, "link", "add", "eth0", "type", "veth", "peer", "name", host, "netns", network.hosts["bridge"])
             network.ip("bridge", "link", "set", "dev", host, "master", "lan", "up")
@@ -45,9 +48,9 @@ class Bed:
     def start(self, host, name, *command):
         return self.network.start(host, name, self.folder, [self.binary, *command])
 
-    def send(self, name, file, *options):
-        network = ("--group", GROUP, "--interface", "eth0", "--no-roster", "--max-rate", "8M", "--symbol-size", SYMBOL_BYTES)
-        program = self.start("sender", name, "send", "--json", *network, *options, file)
+    def send(self, name, file, *options, host="sender"):
+        network = ("--group", GROUPS[host], "--interface", "eth0", "--no-roster", "--max-rate", "8M", "--symbol-size", SYMBOL_BYTES)
+        program = self.start(host, name, "send", "--json", *network, *options, file)
         program.wait_for("its start", lambda events: any(event["event"] == "session:started" for event in events))
         # Until the FDT has all digests.
         time.sleep(1.5)
@@ -60,9 +63,9 @@ class Bed:
         source = self.start("source", f"{name}-source", "send", "--json", *control, file)
         return source, relay
 
-    def get(self, name, *options, url=f"http://{SENDER}:7280/"):
+    def get(self, name, *options, url=f"http://{SENDER}:7280/", host="receiver"):
         out = self.folder / f"{name}-out"
-        program = self.start("receiver", name, "get", url, "--json", "--interface", "eth0", "--out", out, *options)
+        program = self.start(host, name, "get", url, "--json", "--interface", "eth0", "--out", out, *options)
         program.wait_for("its start", lambda events: any(event["event"] == "session:started" for event in events))
         return program, out
 
@@ -161,13 +164,13 @@ def folder(bed):
 
 def cut(bed):
     """Multicast is cut for 20 s: HTTP takes over and gives way again."""
-    file = bed.content("cut", 14_000_000)
-    sender = bed.send("cut", file, "--http", SENDER, "--http-rate", "2M")
-    receiver, out = bed.get("cut")
+    file = bed.content("cut", 10_500_000)
+    sender = bed.send("cut", file, "--http", CUTTING, "--http-rate", "2M", host="cutting")
+    receiver, out = bed.get("cut", url=f"http://{CUTTING}:7280/", host="cut")
     receiver.wait_for("3 MB", lambda events: any(held["multicast"] > 3e6 for _, held in paths(events)))
     changed = []
     for is_cut, path in ((True, "http"), (False, "multicast")):
-        bed.network.drop_multicast("receiver", is_cut)
+        bed.network.drop_multicast("cut", is_cut)
         since = paths(receiver.events())[-1][0]
         if is_cut:
             time.sleep(CUT_SECONDS)
@@ -178,7 +181,8 @@ def cut(bed):
         yield f"{path} brings bytes {seconds:.1f} s after the change", seconds <= SWITCH_SECONDS
     back = changed[1][1]
     late = [held["http"] for at, held in paths(receiver.events()) if at > back + SWITCH_SECONDS]
-    yield "HTTP has stopped then", not late or late[0] == late[-1]
+    # On a machine without a processor to spare, M2C stays below half of the rate of HTTP.
+    yield "HTTP has stopped then", not late or late[0] == late[-1], parts.BUSY
     stop(sender)
 
 
@@ -192,7 +196,11 @@ def main():
         bed = Bed(network, options.binary, Path(os.environ["GET_FOLDER"]))
         try:
             names = options.parts or list(PARTS)
-            missed = parts.run(PARTS, names, "one receiver", lambda part: part(bed), options.full)
+            with ThreadPoolExecutor(1) as pool:
+                # The cut waits most of the time: it goes on beside the other parts.
+                cutting = pool.submit(lambda: list(cut(bed))) if "cut" in names else None
+                call = lambda part: cutting.result() if part is cut else part(bed)
+                missed = parts.run(PARTS, names, "one receiver", call, options.full)
         except Failed as failure:
             sys.exit(f"get: FAILED: {failure}")
     if missed:

@@ -15,13 +15,15 @@
 
 use core::fmt::Write;
 use core::net::{IpAddr, SocketAddr};
-use core::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 /// Longest description in bytes.
 pub const SDP_BYTES_MAX: usize = 16 << 10;
+/// Largest transport session identifier, of 48 bits, and number of channels.
+const TSI_MAX: u64 = (1 << 48) - 1;
+const CHANNELS_MAX: u64 = 256;
 /// Longest URL or name in bytes.
 const VALUE_BYTES_MAX: usize = 2 << 10;
 /// Time to live in an IPv4 connection line that states none.
@@ -239,8 +241,8 @@ impl Fields {
         let value = value.trim();
         let description = &mut self.description;
         match name {
-            "flute-tsi" => description.tsi = Some(number(value, (1 << 48) - 1)?),
-            "flute-ch" => self.channels = Some(number(value, 256)?),
+            "flute-tsi" => description.tsi = Some(number(value, TSI_MAX)?),
+            "flute-ch" => self.channels = u16::try_from(number(value, CHANNELS_MAX)?).ok(),
             "source-filter" => description.source = source(value).or(description.source),
             "FEC-declaration" => {
                 let id = value.split([' ', ';']).find_map(|word| word.strip_prefix("encoding-id="));
@@ -250,7 +252,7 @@ impl Fields {
             "x-hw-http" => description.http = Some(graphic(value)?),
             "x-hw-fdt" => description.fdt = Some(graphic(value)?),
             "x-hw-amt" => {
-                description.amt = Some(graphic(value).or_else(|| value.is_empty().then(String::new))?)
+                description.amt = Some(graphic(value).or_else(|| value.is_empty().then(String::new))?);
             }
             "x-hw-rainbow" => {
                 let mut words = value.split(' ').map(str::parse);
@@ -278,8 +280,8 @@ impl Fields {
 }
 
 /// Parses a number from 1 to `most`.
-fn number<N: FromStr + PartialOrd + From<u8>>(text: &str, most: N) -> Option<N> {
-    text.parse().ok().filter(|number| *number >= N::from(1) && *number <= most)
+fn number(text: &str, most: u64) -> Option<u64> {
+    text.parse().ok().filter(|number| (1..=most).contains(number))
 }
 
 /// Returns the first source of `incl IN IP4 * 192.0.2.1`; `None` for a list of excluded sources.

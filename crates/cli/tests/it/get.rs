@@ -68,7 +68,7 @@ fn described(folder: &Path, more: &[&str]) -> (String, String) {
     (fs::read_to_string(sdp).unwrap(), fs::read_to_string(folder.join("session.fdt")).unwrap())
 }
 
-fn assert_whole(received: &Run, file: &Path, length: usize) {
+fn assert_whole(received: &Run, file: &Path, length: u32) {
     assert_eq!(received.code, Some(0), "{}{}", received.stdout, received.stderr);
     assert_eq!(fs::read(file).unwrap(), noise(length));
 }

@@ -374,17 +374,17 @@ impl PathListeners {
             let current = switch.current();
             let end = match (current, &mut *groups, &mut *requests) {
                 (PacketPath::Multicast, Some(groups), _) => {
-                    watch.set_waker(groups.poller.waker());
+                    watch.set_waker(&groups.poller.waker());
                     run_machine(groups, false, folder, &mut watch, Some((&mut switch, None)))?
                 }
                 (PacketPath::Rainbow, groups, Some((_, asker))) => {
-                    watch.set_waker(asker.poller.waker());
+                    watch.set_waker(&asker.poller.waker());
                     let mut base = groups.as_mut().map(|groups| &mut groups.socket);
                     base.iter_mut().for_each(|base| listen_to_base(base));
                     run_machine(asker, true, folder, &mut watch, Some((&mut switch, base)))?
                 }
                 _ => {
-                    watch.set_waker(nothing.poller.waker());
+                    watch.set_waker(&nothing.poller.waker());
                     run_machine(nothing, false, folder, &mut watch, Some((&mut switch, None)))?
                 }
             };

@@ -160,7 +160,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Sets the waker of the session's next machine.
-    pub(super) fn set_waker(&mut self, waker: Waker) {
+    pub(super) fn set_waker(&mut self, waker: &Waker) {
         self.repairer.iter_mut().for_each(|repairer| repairer.set_waker(waker.clone()));
     }
 

@@ -7,16 +7,16 @@ use headwater_wire::sdp::{
 fn whole() -> SessionDescription {
     SessionDescription {
         version: 9,
-        groups: Some(Groups { base: "239.1.2.3:7287".parse().unwrap(), count: 12, ttl: 1 }),
-        source: Some("192.0.2.1".parse().unwrap()),
+        groups: Some(Groups { base: ([239, 1, 2, 3], 7287).into(), count: 12, ttl: 1 }),
+        source: Some([192, 0, 2, 1].into()),
         tsi: Some(5),
         encoding_id: Some(6),
         key: Some([7; 32]),
         http: Some("files/".to_owned()),
         fdt: Some("session.fdt".to_owned()),
         rainbow: Some(RequestSource {
-            source: "192.0.2.1:7288".parse().unwrap(),
-            via: Some("[2001:db8::1]:7289".parse().unwrap()),
+            source: ([192, 0, 2, 1], 7288).into(),
+            via: Some(([0x2001, 0xDB8, 0, 0, 0, 0, 0, 1], 7289).into()),
         }),
         amt: Some(String::new()),
     }
