@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use headwater_proto::control::{Membership, ReceiverControl};
 use headwater_proto::delivery::{DeliveryReceiver, ReceiverEvent};
+use headwater_proto::rainbow::carrier;
 use headwater_proto::{ChannelId, Instant};
 use headwater_wire::bcfs::{Header, Kind, Label, Level, WORDED_BODY_BYTES_MIN};
 use headwater_wire::lct;
@@ -51,7 +52,7 @@ impl ContentPath {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Multicast => "multicast",
-            Self::Rainbow => "rainbow",
+            Self::Rainbow => carrier::NAME,
             Self::Http => "http",
         }
     }
@@ -95,7 +96,7 @@ impl PathMeter {
     const TIME: headwater_proto::Duration = headwater_proto::Duration::from_secs(1);
 
     /// Returns the path if it has changed. `packets` is the path of packets, `useful` the needed symbols of
-    /// packets and of servers. The last look `is_last`.
+    /// packets and of servers. A last look does not wait for its time.
     pub(super) fn look(
         &mut self,
         packets: ContentPath,

@@ -338,8 +338,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Reports the path of a session with several paths, if it has changed; `now` is the time, and whether the
-    /// session has ended.
+    /// Reports the path of a session with several paths, if the path has changed; `now` is the time, and
+    /// whether the session has ended.
     fn tell_path(&mut self, progress: &ReceiveProgress, now: (Instant, bool)) {
         let has_paths = self.repairer.as_ref().is_some_and(Repairer::is_beside);
         let useful = (progress.stats.useful, progress.repair.useful);
