@@ -15,8 +15,8 @@ use crate::body::{Pacer, body, text_body};
 use crate::range::{Requested, has_tag, name, range};
 
 /// Paths of the session's description and of its FDT.
-pub(crate) const DESCRIPTION: &str = "/session.sdp";
-pub(crate) const FDT: &str = "/session.fdt";
+const DESCRIPTION: &str = "/session.sdp";
+const FDT: &str = "/session.fdt";
 /// Path above the names of files.
 pub(crate) const PREFIX: &str = "/files/";
 /// Bytes that the rate counts for the head of a response.

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::body::Pacer;
-use crate::files::{FDT, Files, PREFIX, full_routes, routes};
+use crate::files::{Files, PREFIX, full_routes, routes};
 
 /// Default rate of all connections together, with the headers of TCP, IPv4 and Ethernet.
 pub const RATE_DEFAULT: Rate = Rate::from_kilobits(20_000);
@@ -105,11 +105,6 @@ impl FileServerSocket {
     pub fn base_url(&self, own: std::net::IpAddr) -> String {
         let ip = if self.address.ip().is_unspecified() { own } else { self.address.ip() };
         format!("http://{}{PREFIX}", SocketAddr::new(ip, self.address.port()))
-    }
-
-    /// Returns the URL of the session's FDT. `own` stands for an unspecified address.
-    pub fn fdt_url(&self, own: std::net::IpAddr) -> String {
-        format!("{}{FDT}", self.base_url(own).trim_end_matches(PREFIX))
     }
 
     /// Serves the files on a new thread.
