@@ -102,11 +102,22 @@ class Network:
         self.run(host, "tc", "filter", "del", "dev", "eth0", "ingress")
         if percent == 0:
             return
+        below = int(percent / 100 * 2**32)
+        self.drop(host, f"4,32 0 0 4294963256,53 1 0 {below},6 0 0 4294967295,6 0 0 0")
+
+    def drop_multicast(self, host, is_dropped):
+        """Drops packets to IPv4 groups as they arrive, until told otherwise."""
+        self.run(host, "tc", "qdisc", "replace", "dev", "eth0", "clsact")
+        self.run(host, "tc", "filter", "del", "dev", "eth0", "ingress")
+        if is_dropped:
+            # The first octet of the destination, behind the Ethernet header.
+            self.drop(host, "5,48 0 0 30,53 0 2 224,53 1 0 240,6 0 0 4294967295,6 0 0 0")
+
+    def drop(self, host, code):
+        """Drops arriving packets that classic BPF matches."""
         # It stays down: what is sent there is gone.
         if "hole" not in self.ip(host, "-brief", "link"):
             self.ip(host, "link", "add", "hole", "type", "ifb")
-        below = int(percent / 100 * 2**32)
-        code = f"4,32 0 0 4294963256,53 1 0 {below},6 0 0 4294967295,6 0 0 0"
         drop = ("bpf", "bytecode", code, "action", "mirred", "egress", "redirect", "dev", "hole")
         self.run(host, "tc", "filter", "add", "dev", "eth0", "ingress", "protocol", "ip", "prio", "1", *drop)
 

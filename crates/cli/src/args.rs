@@ -1,6 +1,7 @@
 //! Arguments of the command line. One definition feeds parsing, help, completions and the man pages.
 
 mod bench;
+mod get;
 mod groups;
 mod input;
 mod keys;
@@ -29,6 +30,7 @@ use crate::exit::Failure;
 use crate::keys::state_folder;
 
 pub use bench::{BenchArgs, BenchPart, MeasureArgs};
+pub use get::GetArgs;
 pub use groups::GroupArgs;
 pub use input::InputArgs;
 pub use keys::{KeygenArgs, SignArgs, TrustArgs};
@@ -126,6 +128,9 @@ pub enum Command {
     /// Receive and verify the files of a session, then stop
     #[command(after_help = RECEIVE_EXAMPLES, after_long_help = long(RECEIVE_EXAMPLES))]
     Receive(Box<ReceiveArgs>),
+    /// Fetch the files that a URL describes: by multicast, on request or by HTTP, as the network permits
+    #[command(after_help = get::EXAMPLES, after_long_help = long(get::EXAMPLES))]
+    Get(Box<GetArgs>),
     /// Send and receive messages over PGM, to and from ZeroMQ's and OpenPGM's sockets, too
     Pgm(PgmArgs),
     /// Relay requests of receivers to sources, and replies to receivers, on networks without multicast
@@ -251,7 +256,7 @@ pub struct SendArgs {
 }
 
 /// `headwater receive`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ReceiveArgs {
     /// Folder for the files; created if missing. A file of the same name is replaced
     #[arg(long, value_name = "DIR", required_unless_present = "to", value_hint = ValueHint::DirPath)]
@@ -268,6 +273,9 @@ pub struct ReceiveArgs {
     /// Session identifier; default: that of the first session that arrives
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 48))]
     pub tsi: Option<u64>,
+    /// Take group, source, identifier and the sender's key from a description (SDP) in this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["group", "source", "tsi", "ask"])]
+    pub sdp: Option<PathBuf>,
     /// Stop if no needed data arrives for this time: 10s, 5m; default: never
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
@@ -407,7 +415,7 @@ pub struct GenerateArgs {
 }
 
 /// Network of a session.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct NetworkArgs {
     /// Multicast group of the session, IPv6 in brackets; default port: 7287
     #[arg(long, value_name = "ADDR:PORT", default_value = GROUP_DEFAULT, value_parser = values::group)]
@@ -465,7 +473,7 @@ pub struct LinkArgs {
 }
 
 /// Accepted packets.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ListenArgs {
     /// Accept packets from this sender only, by address or name (source-specific multicast)
     #[arg(long, value_name = "HOST", value_parser = values::host)]
@@ -489,7 +497,7 @@ impl ListenArgs {
 }
 
 /// Output while a session runs.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
     /// Print events as JSON, one object per line, on standard output

@@ -35,6 +35,7 @@ impl Cli {
         match &self.command {
             Command::Send(args) => send::run(args),
             Command::Receive(args) => receive::run(args),
+            Command::Get(args) => receive::get(args),
             Command::Pgm(args) => pgm::run(args),
             Command::Relay(args) => relay::run(args),
             Command::Demo(args) => demo::run(args),

@@ -80,11 +80,13 @@ pub use headwater_fec::Scheme;
 pub use headwater_proto as proto;
 pub use headwater_proto::delivery::RepairServers;
 pub use headwater_wire::fdt::URLS_MAX as REPAIR_URLS_MAX;
+pub use headwater_wire::sdp::{RequestSource, SessionDescription};
 pub use keys::{GroupKeys, KeyError, SenderKey, Trust};
 pub use receive::{
-    FileStatus, HeardSession, IncompleteReason, ListenOptions, LongPacketsMissing, Loss, ReceiveError,
-    ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveStarted, ReceiveSummary,
-    ReceiveUpdate, RepairOptions, RepairUpdate, SILENCE_SHOWN, SILENCE_TOLD,
+    BytesByPath, ContentPath, DescriptionError, FetchedDescription, FileStatus, HeardSession, HttpPath,
+    IncompleteReason, ListenOptions, LongPacketsMissing, Loss, ReceiveError, ReceiveOptions, ReceiveOutcome,
+    ReceiveProgress, ReceiveSession, ReceiveStarted, ReceiveSummary, ReceiveUpdate, RepairOptions,
+    RepairUpdate, SILENCE_SHOWN, SILENCE_TOLD,
 };
 pub use send::{
     ContestedName, EXPECTED_MAX, FileSet, LinkOptions, Links, MissingReceiver, OutsideLink, PrepareError,

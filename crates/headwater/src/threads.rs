@@ -21,6 +21,12 @@ impl StopHandle {
         Self { stopped: Arc::default(), waker }
     }
 
+    /// Returns a handle of the same flag that wakes another session. Only the first handle wakes its session
+    /// at once; the other session sees the flag at its next turn.
+    pub(crate) fn shared_with(&self, waker: Waker) -> Self {
+        Self { stopped: Arc::clone(&self.stopped), waker }
+    }
+
     /// Returns the flag that [`StopHandle::stop`] sets.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stopped)

@@ -280,6 +280,17 @@ pub enum Event<'a> {
         /// Last reason.
         reason: &'a str,
     },
+    /// `path:changed`: most of the needed content of the last second came by another path than before.
+    PathChanged {
+        /// `multicast`, `rainbow` or `http`.
+        path: &'a str,
+    },
+    /// `session:described`: the FDT came by HTTP, before the FDT of the session's packets.
+    SessionDescribed {
+        /// Fingerprint of the key that signed the FDT, if a trusted key did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    },
     /// `session:silent`: no packet has arrived for a while.
     SessionSilent {
         /// Seconds since the last packet.
@@ -420,6 +431,8 @@ impl Event<'_> {
             Self::RepairScheduled { .. } => "repair:scheduled",
             Self::RepairRefused { .. } => "repair:refused",
             Self::RepairFailed { .. } => "repair:failed",
+            Self::PathChanged { .. } => "path:changed",
+            Self::SessionDescribed { .. } => "session:described",
             Self::SessionSilent { .. } => "session:silent",
             Self::SessionHeardAgain { .. } => "session:heard-again",
             Self::LongPacketsMissing { .. } => "packets:too-long",

@@ -116,6 +116,21 @@ pub(crate) async fn body(
     Ok(Body::from_stream(Pieces(receiver)))
 }
 
+/// Creates the body of a response: a text.
+pub(crate) fn text_body(text: Arc<str>, pacer: Arc<Pacer>) -> Body {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let length = usize::try_from(pacer.piece_bytes()).unwrap_or(usize::MAX);
+        for piece in text.as_bytes().chunks(length) {
+            pacer.take(piece.len() as u64).await;
+            if sender.send(Ok(Bytes::copy_from_slice(piece))).await.is_err() {
+                return;
+            }
+        }
+    });
+    Body::from_stream(Pieces(receiver))
+}
+
 async fn read(file: &PublishedFile, at: u64, bytes: u64) -> Result<Bytes, SourceError> {
     let length = usize::try_from(bytes.min(PIECE_BYTES_MAX)).unwrap_or_default();
     let file = file.clone();

@@ -11,9 +11,12 @@ use axum::response::{IntoResponse, Response};
 use headwater::{PublishedFile, PublishedFiles};
 use headwater_proto::delivery::entity_tag;
 
-use crate::body::{Pacer, body};
+use crate::body::{Pacer, body, text_body};
 use crate::range::{Requested, has_tag, name, range};
 
+/// Paths of the session's description and of its FDT.
+const DESCRIPTION: &str = "/session.sdp";
+const FDT: &str = "/session.fdt";
 /// Path above the names of files.
 pub(crate) const PREFIX: &str = "/files/";
 /// Bytes that the rate counts for the head of a response.
@@ -43,6 +46,11 @@ async fn respond(State(files): State<Files>, request: Request) -> Response {
     let is_head = request.method() == Method::HEAD;
     if request.method() != Method::GET && !is_head {
         return (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "GET, HEAD")]).into_response();
+    }
+    match request.uri().path() {
+        DESCRIPTION => return document(files.files.sdp(), "application/sdp", is_head, files.pacer),
+        FDT => return document(files.files.fdt(), "application/xml", is_head, files.pacer),
+        _ => {}
     }
     let path = request.uri().path().strip_prefix(PREFIX).and_then(name);
     let Some(file) = path.and_then(|name| files.files.find(&name)) else {
@@ -84,6 +92,17 @@ async fn respond(State(files): State<Files>, request: Request) -> Response {
         set(header::CONTENT_RANGE, format!("bytes {start}-{}/{length}", start + bytes - 1));
     }
     response
+}
+
+/// Returns a document about the session; 404 if there is none.
+fn document(text: Option<Arc<str>>, kind: &'static str, is_head: bool, pacer: Arc<Pacer>) -> Response {
+    let Some(text) = text else { return StatusCode::NOT_FOUND.into_response() };
+    let length = text.len().to_string();
+    let body = if is_head { Body::empty() } else { text_body(text, pacer) };
+    // Each change of the session changes the documents.
+    let cache = (header::CACHE_CONTROL, "no-cache".to_owned());
+    let fields = [(header::CONTENT_LENGTH, length), (header::CONTENT_TYPE, kind.to_owned()), cache];
+    (fields, body).into_response()
 }
 
 async fn content(

@@ -12,6 +12,8 @@
 //! | `range` | fields of requests: ranges, entity tags, names |
 //! | `body` | bytes of a file at the server's rate |
 //!
+//! `/session.sdp` describes the session, and `/session.fdt` is its FDT, if the session publishes them.
+//!
 //! The server runs on a thread of its own, with the only async runtime of the project.
 
 mod body;

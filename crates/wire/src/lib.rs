@@ -11,6 +11,7 @@
 //! | [`fti`] | FEC object transmission information | RFC 5052, 5445, 5170, 5510, 6330 |
 //! | [`fti::PayloadId`] | FEC Payload ID: source block number and encoding symbol ID | as above |
 //! | [`fdt`] | FLUTE's file delivery table, in XML | RFC 6726 |
+//! | [`sdp`] | session description in SDP, signed FDT document | RFC 8866, 4570, TS 26.346 |
 //! | [`pgm`] | PGM packets and their options, encapsulated in UDP | RFC 3208 |
 //! | [`exchange`] | common header of the next five | ours |
 //! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/reference/wire/doctor.md` |
@@ -41,6 +42,7 @@ pub mod pgm;
 pub mod probe;
 pub mod roster;
 pub mod rtt;
+pub mod sdp;
 pub mod sim;
 
 pub use cci::Cci;

@@ -1,9 +1,10 @@
 //! Arguments about repair by HTTP.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use headwater_proto::Rate;
 
 use super::values;
@@ -12,8 +13,9 @@ use super::values;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Repair by HTTP")]
 pub struct RepairServerArgs {
-    /// Serve the files by HTTP under /files/, and name this server to receivers that miss something; default
-    /// port: 7280. A session that ends by itself serves until nobody has asked for some time
+    /// Serve the files by HTTP under /files/, and a description of the session for `get`; name this server to
+    /// receivers that miss something; default port: 7280. A session that ends by itself serves until nobody
+    /// has asked for some time
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::http)]
     pub http: Option<SocketAddr>,
     /// With --http: rate of all connections together, headers included
@@ -28,10 +30,20 @@ pub struct RepairServerArgs {
     /// Time over which receivers spread their first requests, in whole seconds
     #[arg(long, value_name = "TIME", value_parser = values::seconds, default_value = "10s")]
     pub repair_random_time: Duration,
+    /// Write the session's description (SDP) to this file, for `receive --sdp` and for `get` from any server;
+    /// the FDT is written beside it, with the extension fdt
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub sdp: Option<PathBuf>,
+    /// In the description, name a source that answers requests for the same files
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source)]
+    pub sdp_rainbow: Option<SocketAddr>,
+    /// In the description, name the relay between receivers and that source
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::relay, requires = "sdp_rainbow")]
+    pub sdp_relay: Option<SocketAddr>,
 }
 
 /// Repair of a receiver.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Repair by HTTP")]
 pub struct RepairArgs {
     /// Fetch missing parts by HTTP when the session has ended or nothing needed comes for 10 s: `auto` from

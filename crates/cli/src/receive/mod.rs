@@ -1,5 +1,6 @@
 //! `headwater receive`.
 
+mod described;
 mod view;
 
 use std::net::SocketAddr;
@@ -8,14 +9,15 @@ use std::path::{Path, PathBuf};
 use headwater::keys::{Unopened, fingerprint};
 use headwater::net::OpenError;
 use headwater::{
-    IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress,
-    ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairOptions, RepairUpdate, Session, Target,
+    BytesByPath, FetchedDescription, IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions,
+    ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairUpdate, Session,
+    Target,
 };
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
 use headwater_proto::{Rate, Size};
 
-use crate::args::{ReceiveArgs, Repair};
+use crate::args::{GetArgs, ReceiveArgs, Repair};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
@@ -33,6 +35,21 @@ const OTHERS_NAMED_MAX: usize = 3;
 /// Receives a session.
 pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
+    match &args.sdp {
+        Some(file) => receive(&described::read(args, file)?, None, &screen),
+        None => receive(args, None, &screen),
+    }
+}
+
+/// Receives the session that a URL describes.
+pub fn get(args: &GetArgs) -> Result<Exit, Failure> {
+    let screen = Screen::new(&args.output);
+    let (found, args) = described::fetch(args)?;
+    receive(&args, Some(&found), &screen)
+}
+
+/// Receives a session, by all paths of its description if the description is given.
+fn receive(args: &ReceiveArgs, found: Option<&FetchedDescription>, screen: &Screen) -> Result<Exit, Failure> {
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     if args.output.json && args.to.as_deref() == Some(Path::new("-")) {
         let why =
@@ -40,13 +57,14 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, why));
     }
     let senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
-    let mut events = Events::open(&args.output, "headwater receive")?;
-    let mut session = listen(args, capture.as_ref(), &senders)?;
+    let command = if found.is_some() { "headwater get" } else { "headwater receive" };
+    let mut events = Events::open(&args.output, command)?;
+    let mut session = listen(args, found, capture.as_ref(), &senders)?;
     let folders = senders.folder().into_iter().chain([args.folder()]).collect();
     confine(&args.confine, &Paths { folders, read: resolver_files(args), ..Paths::default() })?;
     session.open_folder().map_err(|error| receiving_failed(args, error))?;
     let outcome = Shutdown::install(capture.as_ref())
-        .and_then(|shutdown| transfer(args, session, &senders, &shutdown, &screen, &mut events));
+        .and_then(|shutdown| transfer((args, found), session, &senders, &shutdown, screen, &mut events));
     settle(outcome, events, capture)
 }
 
@@ -73,6 +91,7 @@ pub fn settle(
 
 fn listen(
     args: &ReceiveArgs,
+    found: Option<&FetchedDescription>,
     capture: Option<&Capture>,
     senders: &TrustedSenders,
 ) -> Result<ReceiveSession, Failure> {
@@ -80,9 +99,10 @@ fn listen(
         let why = "--interface is for joining a group, and with --ask only --multicast names a group: leave --interface out";
         return Err(Failure::new(Exit::Usage, why));
     }
-    let options = match args.ask {
-        Some(source) => ReceiveOptions::asking(source, args.via, args.folder()),
-        None => ReceiveOptions::new(args.network.group, args.folder()),
+    let options = match (found, args.ask) {
+        (Some(found), _) => ReceiveOptions::described(found, args.folder()),
+        (None, Some(source)) => ReceiveOptions::asking(source, args.via, args.folder()),
+        (None, None) => ReceiveOptions::new(args.network.group, args.folder()),
     };
     let mut options = match args.multicast {
         Some(group) => options.with_replies_to(group, args.network.interface.clone()),
@@ -103,15 +123,15 @@ fn listen(
         ..args.network.receiver(&args.listen, capture)?
     };
     options.takes_other_senders = senders.is_told;
-    options.repair =
-        RepairOptions { is_enabled: args.repair.repair == Repair::Auto, url: args.repair.repair_url.clone() };
+    options.repair.is_enabled = args.repair.repair == Repair::Auto;
+    options.repair.url = args.repair.repair_url.clone().or(options.repair.url);
     options.target =
         args.to.as_deref().map(Target::open).transpose().map_err(|error| Failure::of(Exit::Disk, error))?;
     ReceiveSession::listen(options).map_err(|error| receiving_failed(args, error))
 }
 
 fn transfer(
-    args: &ReceiveArgs,
+    (args, found): (&ReceiveArgs, Option<&FetchedDescription>),
     mut session: ReceiveSession,
     senders: &TrustedSenders,
     shutdown: &Shutdown,
@@ -149,9 +169,10 @@ fn transfer(
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
     view.sum_up(&summary);
     if summary.outcome == ReceiveOutcome::NothingReceived {
-        return Err(match args.ask {
-            Some(source) => nothing_answered(source, args.via),
-            None => nothing_wanted(args, &summary),
+        return Err(match (found, args.ask) {
+            (Some(found), _) => nothing_came(found),
+            (None, Some(source)) => nothing_answered(source, args.via),
+            (None, None) => nothing_wanted(args, &summary),
         });
     }
     if summary.outcome == ReceiveOutcome::NothingTrusted {
@@ -249,6 +270,10 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         ReceiveUpdate::SessionClosed => Event::SessionClosed {},
         ReceiveUpdate::Progress(received) => Event::SessionProgress(progress(received)),
         ReceiveUpdate::Repair(update) => repair_event(update),
+        ReceiveUpdate::PathChanged(path) => Event::PathChanged { path: path.name() },
+        ReceiveUpdate::DescribedByHttp { key } => {
+            Event::SessionDescribed { key: key.as_ref().map(fingerprint) }
+        }
         ReceiveUpdate::ControlRefused { reason } => {
             return events.emit(end, &Event::SessionFailed { reason });
         }
@@ -317,10 +342,14 @@ fn reception(received: &ReceiveProgress) -> Reception {
         kept_out: received.foreign,
         window: control.window,
         missing: received.symbols.saturating_sub(received.symbols_held),
-        bytes_by_path: PathBytes { multicast: received.stats.bytes, http: received.repair.bytes },
+        bytes_by_path: path_bytes(received.bytes_by_path),
         time_left: view::time_left(received).and_then(|left| u64::try_from(left.as_millis()).ok()),
         path: control.path.as_ref().map(PathEstimate::from),
     }
+}
+
+fn path_bytes(BytesByPath { multicast, rainbow, http }: BytesByPath) -> PathBytes {
+    PathBytes { multicast, rainbow, http }
 }
 
 /// Converts a time to milliseconds, to the microsecond.
@@ -434,6 +463,25 @@ fn nothing_answered(source: SocketAddr, via: Option<SocketAddr>) -> Failure {
              address the one that the source or relay sends from, and do firewalls let UDP through?"
         ),
     )
+}
+
+/// Returns the failure of a receiver to which nothing came by any path of a description.
+fn nothing_came(found: &FetchedDescription) -> Failure {
+    let description = &found.description;
+    let groups = description.groups.map(|groups| format!("multicast to {}", groups.base));
+    let rainbow = description.rainbow.map(|rainbow| format!("requests to {}", rainbow.source));
+    let http = description.http.as_ref().map(|http| match &description.fdt {
+        Some(_) => format!("HTTP from {http}"),
+        None => format!("HTTP from {http} (without an FDT, which the description does not name)"),
+    });
+    let paths: Vec<String> = groups.into_iter().chain(rainbow).chain(http).collect();
+    let why = format!(
+        "nothing came within the timeout by any path of '{}': {}; is the sender still running, and does a firewall \
+         let it through?",
+        found.url,
+        paths.join(", ")
+    );
+    Failure::new(Exit::NothingReceived, why)
 }
 
 fn incomplete(reason: IncompleteReason, refused: usize) -> String {

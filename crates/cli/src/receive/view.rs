@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use headwater::keys::fingerprint;
 use headwater::net::LinkChange;
-use headwater::{ReceiveProgress, ReceiveStarted, ReceiveSummary, ReceiveUpdate, RepairUpdate};
+use headwater::{
+    BytesByPath, ContentPath, ReceiveProgress, ReceiveStarted, ReceiveSummary, ReceiveUpdate, RepairUpdate,
+};
 use headwater_proto::Size;
 use headwater_proto::control::PathStatus;
 
@@ -156,6 +158,15 @@ impl<'a> View<'a> {
                 tracing::error!("{path}: differs from the sender's digest, discarded");
             }
             ReceiveUpdate::Repair(update) => self.repair(update),
+            ReceiveUpdate::PathChanged(path) => {
+                self.screen.say(&format!("content comes by {}", path_name(*path)));
+            }
+            ReceiveUpdate::DescribedByHttp { key: Some(key) } => {
+                self.screen.say(&format!("files as described by HTTP, signed by {}", fingerprint(key)));
+            }
+            ReceiveUpdate::DescribedByHttp { key: None } => tracing::warn!(
+                "the files are described by HTTP, and no trusted key has signed the description; --trust takes signed ones only"
+            ),
             ReceiveUpdate::Progress(progress) => self.progress(progress),
             _ => {}
         }
@@ -230,7 +241,8 @@ impl<'a> View<'a> {
                 self.out
             ));
         }
-        if progress.stats.packets == 0 {
+        let paths = bytes_by_path(&progress.bytes_by_path);
+        if paths.is_empty() {
             return;
         }
         let noun = if self.parts.is_empty() { "file" } else { "part" };
@@ -242,9 +254,8 @@ impl<'a> View<'a> {
             time(progress.elapsed),
             loss(progress)
         ));
-        if progress.repair.bytes > 0 {
-            let (multicast, http) = (Size(progress.stats.bytes), Size(progress.repair.bytes));
-            self.screen.say(&format!("{multicast} by multicast, {http} by HTTP"));
+        if paths.len() > 1 || progress.stats.packets == 0 {
+            self.screen.say(&paths.join(", "));
         }
         if let Some(path) = self.path {
             self.screen.say(&format!("{}: {path}", progress.control.name));
@@ -265,6 +276,23 @@ impl<'a> View<'a> {
             );
         }
     }
+}
+
+fn path_name(path: ContentPath) -> &'static str {
+    match path {
+        ContentPath::Multicast => "multicast",
+        ContentPath::Rainbow => "requests (Rainbow)",
+        ContentPath::Http => "HTTP",
+    }
+}
+
+/// Returns `1.2 MB by multicast` for each path that brought anything.
+fn bytes_by_path(bytes: &BytesByPath) -> Vec<String> {
+    let BytesByPath { multicast, rainbow, http } = *bytes;
+    let paths =
+        [(multicast, ContentPath::Multicast), (rainbow, ContentPath::Rainbow), (http, ContentPath::Http)];
+    let brought = paths.iter().filter(|(bytes, _)| *bytes > 0);
+    brought.map(|(bytes, path)| format!("{} by {}", Size(*bytes), path_name(*path))).collect()
 }
 
 /// Warns of an interface that fails, and reports the recovery.
@@ -292,6 +320,7 @@ pub fn parts(progress: &ReceiveProgress) -> Vec<String> {
     let control = &progress.control;
     let is_found = progress.stats.packets > 0;
     let mut parts = vec![match progress.silent {
+        Some(_) if progress.rate_bits > 0 => rate(progress.rate_bits),
         Some(silent) if is_found => format!("silent for {}", time(silent)),
         Some(silent) => format!("nothing for {}", time(silent)),
         None => rate(progress.rate_bits),
@@ -308,8 +337,8 @@ pub fn parts(progress: &ReceiveProgress) -> Vec<String> {
     {
         parts.push(format!("{missing} symbols missing"));
     }
-    if progress.repair.bytes > 0 {
-        parts.push(format!("{} by HTTP", Size(progress.repair.bytes)));
+    if progress.bytes_by_path.http > 0 {
+        parts.push(format!("{} by HTTP", Size(progress.bytes_by_path.http)));
     }
     if let Some(window) = control.window {
         parts.push(format!("window {window}"));

@@ -1,6 +1,7 @@
 //! `headwater send`.
 
 mod control;
+mod describe;
 mod dry_run;
 mod http;
 mod input;
@@ -29,6 +30,7 @@ use crate::keys;
 use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
+use describe::FdtFile;
 use roster::Receipts;
 use view::View;
 pub use view::{RateWarning, average};
@@ -63,13 +65,14 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let keys = (key, next_key, group_key);
     let content = input.map_or_else(|| Content::Files(files), Content::Input);
     let session = open(args, control, content, capture.as_ref(), (keys, receivers.clone()))?;
+    let fdt = describe::publish(args, &session, socket.as_ref())?;
     let (session, server) = http::serve(args, session, socket)?;
     if args.dry_run {
         dry_run::show(args, &session, &mut events).or_exit(Exit::Other, "cannot write to standard output")?;
         return events.finish().map(|()| Exit::Ok);
     }
     let outcome = Shutdown::install(capture.as_ref()).and_then(|shutdown| {
-        let outcome = transfer(args, session, &shutdown, &screen, (&mut events, receipts, receivers));
+        let outcome = transfer(args, (session, fdt), &shutdown, &screen, (&mut events, receipts, receivers));
         if let Some(server) = server.filter(|_| !shutdown.is_asked()) {
             http::linger(args, &server, &screen, &shutdown);
         }
@@ -82,9 +85,14 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
 fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
     let outside = files.outside().iter().map(|link| link.target.clone());
     let folder = args.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let described =
+        args.repair.sdp.as_deref().and_then(Path::parent).map(|parent| match parent.as_os_str() {
+            name if name.is_empty() => PathBuf::from("."),
+            _ => parent.to_owned(),
+        });
     Paths {
         read: args.paths.iter().filter(|path| *path != Path::new("-")).cloned().chain(outside).collect(),
-        write: keys::written(key).into_iter().chain([folder]).collect(),
+        write: keys::written(key).into_iter().chain([folder]).chain(described).collect(),
         ..Paths::default()
     }
 }
@@ -193,7 +201,7 @@ fn open(
 
 fn transfer(
     args: &SendArgs,
-    mut session: SendSession,
+    (mut session, mut fdt): (SendSession, Option<FdtFile>),
     shutdown: &Shutdown,
     screen: &Screen,
     (events, mut receipts, receivers): (&mut Events, Option<Receipts>, Option<RosterOptions>),
@@ -205,6 +213,7 @@ fn transfer(
     let result = session.run(&mut |update| {
         if let SendUpdate::Progress(sent) = &update {
             last = progress(sent, facts.symbols);
+            fdt.iter_mut().for_each(FdtFile::update);
         }
         log(&update, facts, None, events);
         receipts.iter_mut().for_each(|receipts| receipts.on_update(&update));

@@ -23,11 +23,11 @@ fn send(group: &str, file: &Path, more: &[&str]) -> Running {
 }
 
 /// A port that nobody listens on now.
-fn free_address() -> String {
+pub fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-fn wait_for_server(address: &str) {
+pub fn wait_for_server(address: &str) {
     for _ in 0..200 {
         if TcpStream::connect(address).is_ok() {
             return;
@@ -37,7 +37,7 @@ fn wait_for_server(address: &str) {
     panic!("nobody listens on {address}");
 }
 
-fn last<'a>(events: &'a [Value], name: &str) -> &'a Value {
+pub fn last<'a>(events: &'a [Value], name: &str) -> &'a Value {
     events.iter().rfind(|event| event["event"] == name).unwrap_or_else(|| panic!("no {name} in {events:?}"))
 }
 

@@ -34,6 +34,7 @@ pub use group::GroupKeys;
 pub use headwater_proto::auth::PublicKey;
 pub use headwater_proto::crypt::{GroupKey, Unopened};
 pub use known::{KnownSender, KnownSenders};
+pub(crate) use trust::check_fdt;
 pub use trust::{Trust, TrustedKey};
 
 /// Longest file with a private key.

@@ -1,8 +1,9 @@
 //! Keys that a receiver accepts.
 
 use headwater_proto::Seed;
-use headwater_proto::auth::{PublicKey, VerifyingConfig};
+use headwater_proto::auth::{PublicKey, Verifier, VerifyingConfig};
 use headwater_proto::delivery::Verifying;
+use headwater_wire::sdp::{FdtDocument, FdtSignature, signed_fdt};
 
 use super::Ed25519;
 use crate::system;
@@ -73,5 +74,65 @@ impl Trust {
         };
         let config = config.with_request(is_on_request);
         Some(Verifying::new(config, Box::new(Ed25519), Seed(system::random_u64())))
+    }
+}
+
+/// Checks the signature of an FDT document. Returns the FDT, and the key that signed the FDT. Without trusted
+/// keys, the signature is not checked: no key is known to check by.
+///
+/// # Errors
+/// If no trusted key has signed the FDT, or the FDT is of another session than `tsi`, with the reason.
+pub(crate) fn check_fdt<'a>(
+    bytes: &'a [u8],
+    trust: &Trust,
+    tsi: Option<u64>,
+) -> Result<(&'a str, Option<PublicKey>), String> {
+    let document = FdtDocument::parse(bytes).ok_or("it is not text")?;
+    if let (Some(signature), Some(tsi)) = (&document.signature, tsi)
+        && signature.tsi != tsi
+    {
+        return Err(format!("it is of session {}, and not of session {tsi}", signature.tsi));
+    }
+    let Trust::Keys(keys) = trust else { return Ok((document.xml, None)) };
+    let FdtSignature { tsi, started, bytes } = document.signature.ok_or("it is not signed")?;
+    let message = signed_fdt(tsi, started, document.xml);
+    let signer = keys.iter().find(|trusted| Ed25519.verify(&trusted.key, &message, &bytes));
+    let signer = signer.ok_or("no trusted key has signed it")?;
+    if started < signer.started_min {
+        return Err("it is of an older session than the newest known one of the sender".to_owned());
+    }
+    Ok((document.xml, Some(signer.key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_proto::auth::Signer;
+
+    use super::super::SenderKey;
+    use super::*;
+
+    #[test]
+    fn an_fdt_document_is_taken_from_a_trusted_signer_of_this_session_alone() {
+        let key = SenderKey::ephemeral().unwrap();
+        let xml = "<FDT-Instance/>";
+        let signature = FdtSignature { tsi: 5, started: 9, bytes: key.sign(&signed_fdt(5, 9, xml)) };
+        let signed = FdtDocument { xml, signature: Some(signature) }.to_text();
+        let check = |text: &str, trust: &Trust, tsi| {
+            check_fdt(text.as_bytes(), trust, tsi).map(|(xml, key)| (xml.to_owned(), key))
+        };
+        let trust = |key, started_min| Trust::Keys(vec![TrustedKey { key, started_min }]);
+        let own = trust(key.public(), 9);
+        assert_eq!(check(&signed, &own, Some(5)), Ok((xml.to_owned(), Some(key.public()))));
+        assert_eq!(check(&signed, &Trust::First, None), Ok((xml.to_owned(), None)));
+        for (text, trust, tsi) in [
+            (&*signed, &own, Some(6)),
+            (&*signed, &trust(key.public(), 10), Some(5)),
+            (&*signed, &trust([7; 32], 0), Some(5)),
+            (&*signed.replace("Instance", "instance"), &own, Some(5)),
+            (&*signed.replace(" 5 9 ", " 5 10 "), &own, Some(5)),
+            (xml, &own, Some(5)),
+        ] {
+            assert!(check(text, trust, tsi).is_err(), "{text} {trust:?} {tsi:?}");
+        }
     }
 }

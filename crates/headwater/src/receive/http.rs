@@ -116,9 +116,27 @@ pub(super) struct RangeRequest {
     pub(super) takes_whole: bool,
 }
 
+/// Request for a short document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DocumentRequest {
+    pub(super) url: String,
+    pub(super) rule: AddressRule,
+    /// Longest document in bytes.
+    pub(super) bytes_max: usize,
+}
+
+/// Request of a session.
+#[derive(Debug)]
+enum Request {
+    Range(RangeRequest),
+    Document(DocumentRequest),
+}
+
 /// Result of a request, or a part of the result.
 #[derive(Debug)]
 pub(super) enum Reply {
+    /// A document.
+    Document(Result<Vec<u8>, FetchFailure>),
     /// Content, from a symbol's first byte on.
     Bytes { server: usize, file: FileIndex, start: u64, bytes: Vec<u8> },
     /// The request is answered.
@@ -142,19 +160,25 @@ pub(super) enum FetchFailure {
 /// [`READ_TIME`]; nobody waits for the thread.
 #[derive(Debug)]
 pub(super) struct HttpClient {
-    requests: SyncSender<RangeRequest>,
+    requests: SyncSender<Request>,
     replies: Receiver<Reply>,
 }
 
 impl HttpClient {
     /// Starts the thread, which wakes the session for each reply; `None` if no thread can be started.
     pub(super) fn start(waker: Waker) -> Option<Self> {
-        let (requests, received) = sync_channel::<RangeRequest>(REQUESTS_MAX);
+        let (requests, received) = sync_channel::<Request>(REQUESTS_MAX);
         let (sender, replies) = sync_channel(PIECES_MAX);
         let outlet = Outlet { replies: sender, waker };
         let run = move || {
             let agents = Agents::new();
-            received.iter().try_for_each(|request| fetch(&agents, &request, &outlet)).ok();
+            let answer = |request| match request {
+                Request::Range(request) => fetch(&agents, &request, &outlet),
+                Request::Document(request) => {
+                    outlet.send(Reply::Document(document(agents.of(request.rule), &request)))
+                }
+            };
+            received.iter().try_for_each(answer).ok();
         };
         thread::Builder::new().name("headwater-http".into()).spawn(run).ok()?;
         Some(Self { requests, replies })
@@ -162,7 +186,12 @@ impl HttpClient {
 
     /// Queues a request. Returns false if the queue is full.
     pub(super) fn request(&self, request: RangeRequest) -> bool {
-        !matches!(self.requests.try_send(request), Err(TrySendError::Full(_)))
+        !matches!(self.requests.try_send(Request::Range(request)), Err(TrySendError::Full(_)))
+    }
+
+    /// Queues a request for a document. Returns false if the queue is full.
+    pub(super) fn request_document(&self, request: DocumentRequest) -> bool {
+        !matches!(self.requests.try_send(Request::Document(request)), Err(TrySendError::Full(_)))
     }
 
     /// Returns the next reply.
@@ -243,7 +272,9 @@ impl Resolver for CheckedResolver {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the name leads to an address of this machine or this link, which only --repair-url may name")]
+#[error(
+    "the name leads to an address of this machine or this link, which only a URL of the command line may name"
+)]
 struct LocalAddress;
 
 fn fetch(agents: &Agents, request: &RangeRequest, outlet: &Outlet) -> Result<(), Gone> {
@@ -267,13 +298,55 @@ fn get(agents: &Agents, request: &RangeRequest) -> Result<ureq::http::Response<B
     if let Some(etag) = &request.etag {
         builder = builder.header(header::IF_MATCH, etag);
     }
-    builder.config().timeout_recv_body(Some(time)).build().call().map_err(|error| match error {
+    builder.config().timeout_recv_body(Some(time)).build().call().map_err(failure)
+}
+
+/// Fetches a document on the caller's thread. The user gave the URL: any address is allowed.
+pub(super) fn fetch_document(url: String, bytes_max: usize) -> Result<Vec<u8>, FetchFailure> {
+    let request = DocumentRequest { url, rule: AddressRule::Any, bytes_max };
+    document(&agent(request.rule), &request)
+}
+
+fn document(agent: &Agent, request: &DocumentRequest) -> Result<Vec<u8>, FetchFailure> {
+    let time = READ_TIME + Duration::from_secs(request.bytes_max as u64 / BYTES_PER_SECOND_MIN);
+    let call = agent.get(&request.url).config().timeout_recv_body(Some(time)).build().call();
+    let mut response = call.map_err(failure)?;
+    check_status(&response)?;
+    let mut bytes = Vec::new();
+    let limit = request.bytes_max as u64 + 1;
+    let read = response.body_mut().as_reader().take(limit).read_to_end(&mut bytes);
+    read.map_err(|error| FetchFailure::Unreachable(format!("the response broke off: {error}")))?;
+    if bytes.len() > request.bytes_max {
+        return Err(FetchFailure::Refused(format!("the response has more than {} bytes", request.bytes_max)));
+    }
+    Ok(bytes)
+}
+
+fn failure(error: ureq::Error) -> FetchFailure {
+    match error {
         ureq::Error::BadUri(_) | ureq::Error::Http(_) => FetchFailure::Refused(error.to_string()),
         ureq::Error::Other(ref other) if other.is::<LocalAddress>() => {
             FetchFailure::Refused(other.to_string())
         }
         error => FetchFailure::Unreachable(error.to_string()),
-    })
+    }
+}
+
+/// Returns the failure of a status other than 200 and 206.
+fn check_status(response: &ureq::http::Response<Body>) -> Result<(), FetchFailure> {
+    let field = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+    let refused = |reason: String| Err(FetchFailure::Refused(reason));
+    match response.status() {
+        StatusCode::OK | StatusCode::PARTIAL_CONTENT => Ok(()),
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+            let seconds = field(header::RETRY_AFTER).and_then(|seconds| seconds.parse().ok());
+            let time = seconds.map_or(RETRY_DEFAULT, Duration::from_secs);
+            Err(FetchFailure::Busy(time.clamp(RETRY_MIN, RETRY_MAX)))
+        }
+        StatusCode::PRECONDITION_FAILED => refused("the file has changed (status 412)".to_owned()),
+        status if status.is_redirection() => refused(format!("redirects are not followed (status {status})")),
+        status => refused(format!("status {status}")),
+    }
 }
 
 /// Passes the content of a response on. Returns whether the content was the whole file.
@@ -315,6 +388,7 @@ fn content_range(
     let MissingRange { start, bytes, .. } = request.range;
     let field = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
     let refused = |reason: String| Err(FetchFailure::Refused(reason));
+    check_status(response)?;
     if field(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         return refused("the content is encoded".to_owned());
     }
@@ -333,17 +407,7 @@ fn content_range(
         }
         // A request for the whole file has this answer from any server.
         StatusCode::OK if request.takes_whole || bytes == request.file_bytes => Ok((0, request.file_bytes)),
-        StatusCode::OK => {
-            refused("the server has no ranges, and less than 80 % of the file misses".to_owned())
-        }
-        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
-            let seconds = field(header::RETRY_AFTER).and_then(|seconds| seconds.parse().ok());
-            let time = seconds.map_or(RETRY_DEFAULT, Duration::from_secs);
-            Err(FetchFailure::Busy(time.clamp(RETRY_MIN, RETRY_MAX)))
-        }
-        StatusCode::PRECONDITION_FAILED => refused("the file has changed (status 412)".to_owned()),
-        status if status.is_redirection() => refused(format!("redirects are not followed (status {status})")),
-        status => refused(format!("status {status}")),
+        _ => refused("the server has no ranges, and less than 80 % of the file misses".to_owned()),
     }
 }
 

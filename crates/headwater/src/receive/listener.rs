@@ -95,6 +95,25 @@ impl ListenOptions {
         }
     }
 
+    /// Creates the options for another path to the session, at an address, with any identifier and source. No
+    /// hook is called for the datagrams of that path.
+    pub(super) fn for_path(&self, at: SocketAddr) -> Self {
+        Self {
+            interface: self.interface.clone(),
+            timeout: self.timeout,
+            max_rate: self.max_rate,
+            rtt: self.rtt,
+            rules: self.rules,
+            reports: self.reports,
+            name: self.name.clone(),
+            linger: self.linger,
+            trust: self.trust.clone(),
+            group_key: self.group_key.clone(),
+            loss: self.loss,
+            ..Self::new(at)
+        }
+    }
+
     /// Creates the reports to a sender that keeps a roster, under a receiver's identifier.
     pub(crate) fn reporter(&self, receiver: u64) -> Option<RosterReporter> {
         let host = || system::text("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());

@@ -1,19 +1,25 @@
 //! The receiving half of the easy API.
 
 mod asker;
+mod description;
 mod http;
 mod listener;
+mod long_packets;
+mod nothing;
+mod paths;
 mod repair;
 mod session;
 mod update;
 mod watch;
 
+pub use description::{DescriptionError, FetchedDescription};
 pub use listener::ListenOptions;
 pub(crate) use listener::Listener;
-pub use repair::{RepairOptions, RepairUpdate};
+pub use long_packets::LongPacketsMissing;
+pub use paths::{BytesByPath, ContentPath};
+pub use repair::{HttpPath, RepairOptions, RepairUpdate};
 pub use session::{Loss, ReceiveError, ReceiveOptions, ReceiveSession};
 pub use update::{
     FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveStarted,
     ReceiveSummary, ReceiveUpdate, SILENCE_SHOWN, SILENCE_TOLD,
 };
-pub use watch::LongPacketsMissing;

@@ -3,16 +3,27 @@
 //! The repair waits until nothing needed has come for some time, or the session is closed; then for the
 //! session's offset and a random time, so that receivers do not ask at once. The machine lists missing ranges
 //! and verifies each block. Multicast that resumes ends the repair.
+//!
+//! Beside packets ([`HttpPath`]) the repair begins after [`SILENT`], also without an FDT, and ends once
+//! packets bring half of its rate.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use headwater_proto::auth::PublicKey;
 use headwater_proto::control::ReceiverControl;
-use headwater_proto::delivery::{DeliveryReceiver, FileIndex, MissingRange, RelativePath, RepairPosition};
+use headwater_proto::delivery::{
+    DeliveryReceiver, FDT_BYTES_MAX, FileIndex, MissingRange, RelativePath, RepairPosition,
+};
 use headwater_proto::{Instant, Seed};
 use rand::RngExt;
 
-use super::http::{AddressRule, FetchFailure, HttpClient, REQUESTS_MAX, RangeRequest, Reply, Server};
+use super::http::{
+    AddressRule, DocumentRequest, FetchFailure, HttpClient, REQUESTS_MAX, RangeRequest, Reply, Server,
+};
+use super::listener::ListenOptions;
+use super::paths::SILENT;
+use crate::keys::{Trust, check_fdt};
 use crate::net::Waker;
 use crate::store::DiskStore;
 use crate::system;
@@ -27,8 +38,18 @@ const WAIT_MAX: Duration = Duration::from_secs(3_600);
 /// longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_BUSY: Duration = Duration::from_secs(600);
-/// Time after which servers are asked again while the session is silent.
+/// Time after which servers are asked again while the session is silent; shorter where the server is a path
+/// of its own.
 const RETRY_TIME: Duration = Duration::from_secs(300);
+const RETRY_TIME_BESIDE: Duration = Duration::from_secs(10);
+/// Time over which receivers spread their requests where the server is a path of its own.
+const RANDOM_BESIDE: Duration = Duration::from_millis(300);
+/// Time before the requests of a machine that takes the place of a machine without packets.
+const PAUSE_AFTER_CHANGE: Duration = Duration::from_millis(700);
+/// Interval at which the rates of packets and of the server are compared.
+const COMPARISON_TIME: Duration = Duration::from_secs(1);
+/// Longest signature behind an FDT, in bytes.
+const FDT_SIGNATURE_BYTES: usize = 256;
 /// Refused requests without a needed symbol after which a server is given up, so that a session of many files
 /// makes no flood of requests to a host that has nothing to do with the session.
 const REFUSALS_MAX: u32 = 16;
@@ -51,6 +72,17 @@ pub struct RepairOptions {
     /// Base URL of a server to ask first, of any session. This server may have a local address. Default:
     /// none.
     pub url: Option<String>,
+    /// Use of the server beside packets. Default: none, repair alone.
+    pub beside: Option<HttpPath>,
+}
+
+/// HTTP server as a path of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpPath {
+    /// URL of the session's FDT, for a session without packets. Default: none.
+    pub fdt: Option<String>,
+    /// Whether the user has named the server's host. Any other server must not have a local address.
+    pub is_named_by_user: bool,
 }
 
 impl RepairOptions {
@@ -62,7 +94,7 @@ impl RepairOptions {
 
 impl Default for RepairOptions {
     fn default() -> Self {
-        Self { is_enabled: true, url: None }
+        Self { is_enabled: true, url: None, beside: None }
     }
 }
 
@@ -102,6 +134,13 @@ pub(super) struct Repairer {
     is_verified: bool,
     /// Longest time without needed symbols before repair, by the session's timeout.
     quiet: Duration,
+    /// Senders whose FDT is accepted from a server, and the session's identifier.
+    trust: Trust,
+    tsi: Option<u64>,
+    /// Whether packets have failed to come before this machine.
+    is_pressing: bool,
+    /// Sender of an FDT that was taken from a server, until the observer has seen it.
+    described_by: Option<Option<PublicKey>>,
     waker: Waker,
     phase: Phase,
     servers: Vec<Server>,
@@ -135,6 +174,10 @@ struct Fetch {
     client: HttpClient,
     /// Needed packets when the requests began.
     useful: u64,
+    /// State of the FDT from the server.
+    fdt: FdtFetch,
+    /// Time, needed packets and needed symbols of the server at the last comparison of rates.
+    compared: (Instant, u64, u64),
     position: RepairPosition,
     ranges: VecDeque<MissingRange>,
     /// Requests without an answer.
@@ -152,20 +195,28 @@ struct Fetch {
     idle_rounds: usize,
 }
 
+/// State of the request for the FDT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FdtFetch {
+    Due,
+    Requested,
+    Done,
+}
+
 type FileReceiver<C> = DeliveryReceiver<C, DiskStore>;
 
 impl Repairer {
-    pub(super) fn new(
-        options: RepairOptions,
-        is_local: bool,
-        timeout: Option<Duration>,
-        waker: Waker,
-    ) -> Self {
+    pub(super) fn new(options: RepairOptions, is_local: bool, listen: &ListenOptions, waker: Waker) -> Self {
+        let quiet = if options.beside.is_some() { SILENT } else { QUIET };
         Self {
-            options,
             is_local,
             is_verified: false,
-            quiet: timeout.unwrap_or(QUIET).min(QUIET),
+            quiet: listen.timeout.unwrap_or(quiet).min(quiet),
+            trust: listen.trust.clone(),
+            tsi: listen.tsi,
+            is_pressing: options.beside.is_some() && listen.group.ip().is_unspecified(),
+            described_by: None,
+            options,
             waker,
             phase: Phase::Idle,
             servers: Vec::new(),
@@ -179,9 +230,30 @@ impl Repairer {
         self.is_verified = is_verified;
     }
 
+    /// Sets the waker of the session's next machine.
+    pub(super) fn set_waker(&mut self, waker: Waker) {
+        self.waker = waker;
+    }
+
+    /// Continues with another machine after the packets of the last machine did not come, or came no more.
+    pub(super) fn on_path_change(&mut self) {
+        self.reset();
+        self.is_pressing = true;
+    }
+
+    /// Whether the server is a path of its own.
+    pub(super) fn is_beside(&self) -> bool {
+        self.options.beside.is_some()
+    }
+
+    /// Returns the sender of an FDT that was taken from a server: a key, or nobody known.
+    pub(super) fn poll_described(&mut self) -> Option<Option<PublicKey>> {
+        self.described_by.take()
+    }
+
     /// Forgets a session that another session replaces.
     pub(super) fn reset(&mut self) {
-        (self.phase, self.is_verified) = (Phase::Idle, false);
+        (self.phase, self.is_verified, self.is_pressing) = (Phase::Idle, false, false);
         self.servers.clear();
         self.tried.clear();
     }
@@ -213,33 +285,59 @@ impl Repairer {
 
     /// Starts, continues or ends the repair.
     pub(super) fn steer<C: ReceiverControl>(&mut self, machine: &mut FileReceiver<C>, now: Instant) {
-        if !self.options.is_enabled || (!machine.has_repairable() && !self.is_active()) {
+        let has_work = machine.has_repairable() || self.fdt_url(machine).is_some();
+        if !self.options.is_enabled || (!has_work && !self.is_active()) {
             return machine.await_repair(false);
         }
         let useful = machine.stats().useful;
         if let Phase::GivenUp { useful: before, retry } = self.phase {
             let may_retry = before != useful || retry.is_some_and(|at| at <= now);
             if !may_retry || machine.is_closed(now) {
-                self.phase =
-                    Phase::GivenUp { useful: before, retry: retry.or(Some(now + RETRY_TIME.into())) };
+                let time = if self.options.beside.is_some() { RETRY_TIME_BESIDE } else { RETRY_TIME };
+                self.phase = Phase::GivenUp { useful: before, retry: retry.or(Some(now + time.into())) };
                 return machine.await_repair(false);
             }
             self.tried.clear();
             self.phase = Phase::Idle;
         }
-        let is_possible = machine.has_repairable() && self.names_servers(machine);
+        let is_possible = has_work && self.names_servers(machine);
         machine.await_repair(is_possible);
-        let has_resumed = self.useful_before().is_some_and(|before| before != useful);
+        let has_resumed = self.has_resumed(machine, now);
         if !is_possible || (has_resumed && !machine.is_closed(now)) {
             self.phase = Phase::Idle;
             return;
         }
         match self.phase {
             Phase::Idle if self.is_due(machine, now) => self.schedule(machine, now),
-            Phase::Waiting { until, .. } if until <= now => self.begin(useful, now),
+            Phase::Waiting { until, .. } if until <= now => self.begin(machine, now),
             Phase::Fetching(_) => self.fetch(machine, now),
             Phase::Idle | Phase::Waiting { .. } | Phase::GivenUp { .. } => {}
         }
+    }
+
+    /// Returns the URL of the session's FDT if the machine lacks the whole FDT.
+    fn fdt_url<C: ReceiverControl>(&self, machine: &FileReceiver<C>) -> Option<&String> {
+        let beside = self.options.beside.as_ref().filter(|_| !machine.is_described() && !machine.is_ended());
+        beside?.fdt.as_ref()
+    }
+
+    /// Whether packets bring what is needed: any needed packet or, beside a server that is a path of its own,
+    /// half as many as the server.
+    fn has_resumed<C: ReceiverControl>(&mut self, machine: &FileReceiver<C>, now: Instant) -> bool {
+        let useful = machine.stats().useful;
+        let Phase::Fetching(fetch) = &mut self.phase else {
+            return self.useful_before().is_some_and(|before| before != useful);
+        };
+        if self.options.beside.is_none() {
+            return fetch.useful != useful;
+        }
+        let (since, packets, served) = fetch.compared;
+        if now < since + COMPARISON_TIME.into() {
+            return false;
+        }
+        let by_server = machine.repair_stats().useful;
+        fetch.compared = (now, useful, by_server);
+        useful > packets && 2 * (useful - packets) >= by_server - served
     }
 
     /// Returns the needed packets at the beginning of the wait or of the requests.
@@ -258,15 +356,28 @@ impl Repairer {
 
     /// Finds the servers: a server of the user, then the servers of a verified session.
     fn find_servers<C: ReceiverControl>(&mut self, machine: &FileReceiver<C>) {
-        let own = self.options.url.iter().filter_map(|url| Server::new(url, AddressRule::Any));
-        let rule = if self.is_local { AddressRule::RemoteOrLoopback } else { AddressRule::Remote };
+        let rule = self.rule_of_named();
+        let own = self.options.url.iter().filter_map(|url| Server::new(url, self.rule_of_own()));
         let named = machine.repair_servers().filter(|_| self.is_verified);
         let named = named.iter().flat_map(|servers| &servers.base_urls);
         self.servers = own.chain(named.filter_map(|url| Server::new(url, rule))).collect();
     }
 
+    /// Returns the addresses that servers named by the session may have.
+    fn rule_of_named(&self) -> AddressRule {
+        if self.is_local { AddressRule::RemoteOrLoopback } else { AddressRule::Remote }
+    }
+
+    /// Returns the addresses that the server of the options may have.
+    fn rule_of_own(&self) -> AddressRule {
+        let is_users = self.options.beside.as_ref().is_none_or(|beside| beside.is_named_by_user);
+        if is_users { AddressRule::Any } else { self.rule_of_named() }
+    }
+
     fn is_due<C: ReceiverControl>(&self, machine: &FileReceiver<C>, now: Instant) -> bool {
-        let is_quiet = machine.stats().last_progress + self.quiet.into() <= now;
+        let is_pressing = self.is_pressing && machine.stats().useful == 0;
+        let quiet = if is_pressing { PAUSE_AFTER_CHANGE.min(self.quiet) } else { self.quiet };
+        let is_quiet = machine.stats().last_progress + quiet.into() <= now;
         machine.is_closed(now) || (is_quiet && !machine.store().is_busy())
     }
 
@@ -278,9 +389,11 @@ impl Repairer {
                 .give_up(useful, "the session names no HTTP server by a URL of http or https".to_owned());
         };
         let url = first.url.clone();
-        let (offset, random) = match machine.repair_servers().filter(|_| self.is_verified) {
-            Some(servers) => (servers.offset.into(), servers.random.into()),
-            None => (Duration::ZERO, RANDOM_DEFAULT),
+        let servers = machine.repair_servers().filter(|_| self.is_verified);
+        let (offset, random) = match (servers, &self.options.beside) {
+            (_, Some(_)) => (Duration::ZERO, RANDOM_BESIDE),
+            (Some(servers), None) => (servers.offset.into(), servers.random.into()),
+            (None, None) => (Duration::ZERO, RANDOM_DEFAULT),
         };
         let random: Duration = random;
         let nanos = u64::try_from(random.min(WAIT_MAX).as_nanos()).unwrap_or(u64::MAX);
@@ -290,13 +403,16 @@ impl Repairer {
         self.updates.push_back(RepairUpdate::Scheduled { wait, url });
     }
 
-    fn begin(&mut self, useful: u64, now: Instant) {
+    fn begin<C: ReceiverControl>(&mut self, machine: &FileReceiver<C>, now: Instant) {
+        let useful = machine.stats().useful;
         let Some(client) = HttpClient::start(self.waker.clone()) else {
             return self.give_up(useful, "no thread can be started for requests".to_owned());
         };
         self.phase = Phase::Fetching(Box::new(Fetch {
             client,
             useful,
+            fdt: if self.fdt_url(machine).is_some() { FdtFetch::Due } else { FdtFetch::Done },
+            compared: (now, useful, machine.repair_stats().useful),
             position: RepairPosition::default(),
             ranges: VecDeque::new(),
             outstanding: 0,
@@ -340,13 +456,54 @@ impl Repairer {
             return self.give_up(useful, format!("no byte came from the servers for {seconds} s"));
         }
         if now >= fetch.not_before {
-            self.request(machine);
+            match fetch.fdt {
+                FdtFetch::Due => self.request_fdt(machine),
+                FdtFetch::Requested => {}
+                FdtFetch::Done => self.request(machine),
+            }
+        }
+    }
+
+    /// Asks for the session's FDT, which packets have not brought.
+    fn request_fdt<C: ReceiverControl>(&mut self, machine: &FileReceiver<C>) {
+        let url = self.fdt_url(machine).cloned();
+        let rule = self.rule_of_own();
+        let Phase::Fetching(fetch) = &mut self.phase else { return };
+        let bytes_max = FDT_BYTES_MAX + FDT_SIGNATURE_BYTES;
+        let request = url.map(|url| DocumentRequest { url, rule, bytes_max });
+        fetch.fdt = match request.map(|request| fetch.client.request_document(request)) {
+            None => FdtFetch::Done,
+            Some(true) => FdtFetch::Requested,
+            Some(false) => FdtFetch::Due,
+        };
+    }
+
+    /// Takes the FDT of a server, if a trusted sender has signed the FDT.
+    fn on_fdt<C: ReceiverControl>(&mut self, machine: &mut FileReceiver<C>, bytes: &[u8], now: Instant) {
+        let useful = machine.stats().useful;
+        let taken = check_fdt(bytes, &self.trust, self.tsi).and_then(|(xml, key)| {
+            let is_taken = machine.put_description(now, xml.as_bytes());
+            is_taken.map(|is_taken| is_taken.then_some(key)).map_err(|error| error.to_string())
+        });
+        let Phase::Fetching(fetch) = &mut self.phase else { return };
+        fetch.fdt = FdtFetch::Done;
+        match taken {
+            Ok(key) => self.described_by = key.or(self.described_by),
+            Err(reason) => self.give_up(useful, format!("the FDT of the server is not taken: {reason}")),
         }
     }
 
     fn on_reply<C: ReceiverControl>(&mut self, machine: &mut FileReceiver<C>, reply: Reply, now: Instant) {
         let Phase::Fetching(fetch) = &mut self.phase else { return };
         match reply {
+            Reply::Document(Ok(bytes)) => {
+                (fetch.last_byte, fetch.is_busy, fetch.failed_attempts) = (now, false, 0);
+                self.on_fdt(machine, &bytes, now);
+            }
+            Reply::Document(Err(failure)) => {
+                fetch.fdt = FdtFetch::Due;
+                self.on_fdt_failure(failure, now);
+            }
             Reply::Bytes { server, file, start, bytes } => {
                 (fetch.last_byte, fetch.is_busy, fetch.failed_attempts) = (now, false, 0);
                 // A server that was refused meanwhile is not trusted with the rest of its answer.
@@ -368,6 +525,24 @@ impl Repairer {
                 fetch.whole = fetch.whole.filter(|whole| *whole != file);
                 self.on_failure(machine, (server, file), failure, now);
             }
+        }
+    }
+
+    fn on_fdt_failure(&mut self, failure: FetchFailure, now: Instant) {
+        let Phase::Fetching(fetch) = &mut self.phase else { return };
+        let useful = fetch.useful;
+        match failure {
+            FetchFailure::Busy(time) => {
+                (fetch.is_busy, fetch.not_before) = (true, now + time.into());
+            }
+            FetchFailure::Unreachable(reason) => {
+                fetch.failed_attempts += 1;
+                fetch.not_before = now + ATTEMPT_PAUSE.into();
+                if fetch.failed_attempts >= ATTEMPTS_MAX {
+                    self.give_up(useful, reason);
+                }
+            }
+            FetchFailure::Refused(reason) => self.give_up(useful, format!("the FDT: {reason}")),
         }
     }
 

@@ -1,21 +1,27 @@
 //! Receiving session for files: options, opening, running, errors.
 
-use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_proto::control::ReceiverControl;
 use headwater_proto::delivery::{DeliveryReceiver, DeliveryReceiverConfig, StoreError};
+use headwater_wire::sdp::RequestSource;
 
 use super::asker::{self, AskingPort};
+use super::description::FetchedDescription;
 use super::listener::{ListenOptions, Listener};
-use super::repair::{RepairOptions, Repairer};
+use super::nothing::{self, NoPort};
+use super::paths::{ContentPath, OnPath, PacketPath, PathSwitch, SourceProbe, listen_to_base};
+use super::repair::{HttpPath, RepairOptions, Repairer};
 use super::update::{HeardSession, ReceiveOutcome, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::driver::{DriverError, Port};
-use crate::net::{ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, Waker};
+use crate::net::{
+    ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, ReceiverSocket, Waker,
+};
 use crate::session::Session;
 use crate::store::{DiskStore, Target};
 use crate::system::{self, InputLosses};
@@ -45,6 +51,16 @@ enum SessionListener {
     Groups(Box<Listener>),
     /// Replies to requests of the receiver.
     Requests(Box<Listener<AskingPort>>),
+    /// Several paths, one at a time.
+    Paths(PathListeners),
+}
+
+/// Listeners of the paths of packets. Paths that the description or this machine lacks are absent.
+#[derive(Debug)]
+struct PathListeners {
+    groups: Option<Box<Listener>>,
+    requests: Option<(RequestSource, Box<Listener<AskingPort>>)>,
+    nothing: Box<Listener<NoPort>>,
 }
 
 /// Time to listen for other senders after nothing came from the named source.
@@ -102,10 +118,11 @@ impl ReceiveSession {
     /// # Errors
     /// If an option is out of range, or no interface can receive from the group.
     pub fn listen(options: ReceiveOptions) -> Result<Self, ReceiveError> {
-        let ReceiveOptions { listen, out, target, takes_other_senders, repair, ask } = options;
-        let way = match ask {
-            None => SessionListener::Groups(Box::new(Listener::open(listen)?)),
-            Some(ask) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
+        let ReceiveOptions { listen, out, target, takes_other_senders, repair, ask, paths } = options;
+        let way = match (paths, ask) {
+            (Some(paths), _) => SessionListener::Paths(PathListeners::open(listen, paths)?),
+            (None, None) => SessionListener::Groups(Box::new(Listener::open(listen)?)),
+            (None, Some(ask)) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
         };
         Ok(Self { way, out, target: target.map(Arc::new), takes_other_senders, repair, store: None })
     }
@@ -122,9 +139,16 @@ impl ReceiveSession {
 
     /// Returns the parameters of the session at its start.
     pub fn started(&self) -> ReceiveStarted {
+        fn of<P: ContentPort>(listener: &Listener<P>) -> ReceiveStarted {
+            listener.socket.started(&listener.options)
+        }
         match &self.way {
-            SessionListener::Groups(listener) => listener.socket.started(&listener.options),
-            SessionListener::Requests(asker) => asker.socket.started(&asker.options),
+            SessionListener::Groups(listener) => of(listener),
+            SessionListener::Requests(asker) => of(asker),
+            SessionListener::Paths(PathListeners { groups, requests, nothing }) => {
+                let asked = || requests.as_ref().map(|(_, asker)| of(asker));
+                groups.as_ref().map(|groups| of(groups)).or_else(asked).unwrap_or_else(|| of(nothing))
+            }
         }
     }
 }
@@ -138,18 +162,25 @@ impl Session for ReceiveSession {
         match &self.way {
             SessionListener::Groups(listener) => listener.stop.clone(),
             SessionListener::Requests(asker) => asker.stop.clone(),
+            SessionListener::Paths(PathListeners { nothing, .. }) => nothing.stop.clone(),
         }
     }
 
     fn run(&mut self, observer: &mut dyn FnMut(ReceiveUpdate)) -> Result<ReceiveSummary, ReceiveError> {
         observer(ReceiveUpdate::Started(self.started()));
-        let (store, pins) = (self.store.take(), !self.takes_other_senders);
-        let (place, repair) = ((&*self.out, &self.target), self.repair.clone());
+        let mut folder = Folder {
+            first: self.store.take(),
+            out: self.out.clone(),
+            target: self.target.clone(),
+            pins: !self.takes_other_senders,
+            receiver: system::random_u64(),
+            clock: Clock::start(),
+        };
+        let repair = self.repair.clone();
         match &mut self.way {
-            SessionListener::Groups(listener) => {
-                run_on(listener, (false, pins), (place, repair), store, observer)
-            }
-            SessionListener::Requests(asker) => run_on(asker, (true, pins), (place, repair), store, observer),
+            SessionListener::Groups(listener) => run_on(listener, false, &mut folder, repair, observer),
+            SessionListener::Requests(asker) => run_on(asker, true, &mut folder, repair, observer),
+            SessionListener::Paths(paths) => paths.run(&mut folder, repair, observer),
         }
     }
 
@@ -163,65 +194,213 @@ impl SessionListener {
         match self {
             Self::Groups(listener) => listener.poller.waker(),
             Self::Requests(asker) => asker.poller.waker(),
+            Self::Paths(paths) => paths.nothing.poller.waker(),
         }
     }
 }
 
+/// Folder of a session, in which one machine after the other receives.
+struct Folder {
+    /// Store that is open already.
+    first: Option<DiskStore>,
+    out: PathBuf,
+    target: Option<Arc<Target>>,
+    pins: bool,
+    /// Identifier of the receiver.
+    receiver: u64,
+    clock: Clock,
+}
+
+/// End of a machine.
+enum MachineEnd {
+    /// The session goes on with another machine.
+    Next,
+    Session(Box<ReceiveSummary>),
+}
+
 fn run_on<P: ContentPort>(
     listener: &mut Listener<P>,
-    (is_on_request, pins): (bool, bool),
-    ((out, target), repair): ((&Path, &Option<Arc<Target>>), RepairOptions),
-    mut first: Option<DiskStore>,
+    is_on_request: bool,
+    folder: &mut Folder,
+    repair: RepairOptions,
     observer: &mut dyn FnMut(ReceiveUpdate),
 ) -> Result<ReceiveSummary, ReceiveError> {
+    let path = if is_on_request { ContentPath::Rainbow } else { ContentPath::Multicast };
+    let mut watch = watch(listener, path, folder.clock, repair, observer).with_order(folder.target.is_some());
+    loop {
+        match run_machine(listener, is_on_request, folder, &mut watch, None)? {
+            MachineEnd::Next => {}
+            MachineEnd::Session(summary) => return Ok(*summary),
+        }
+    }
+}
+
+/// Creates the application of a session whose packets come by `path` at first.
+fn watch<'a, P: ContentPort>(
+    listener: &Listener<P>,
+    path: ContentPath,
+    clock: Clock,
+    repair: RepairOptions,
+    observer: &'a mut dyn FnMut(ReceiveUpdate),
+) -> Watch<'a> {
+    let Listener { options, socket, poller, stop } = listener;
+    let limits = (options.timeout, options.source.is_some(), options.linger);
+    let is_local = socket.interface().map_or(options.group.ip().is_loopback(), |on| on.loopback);
+    let repairer = Repairer::new(repair, is_local, options, poller.waker());
+    let watch = Watch::new(stop.clone(), observer, limits, socket.input_losses(), clock.now());
+    watch.with_repairer(repairer).with_path(path)
+}
+
+/// Path of a machine of a session with several paths: the choice, and the socket of the groups while packets
+/// come by another path.
+type Paths<'p> = (&'p mut PathSwitch, Option<&'p mut ReceiverSocket>);
+
+fn run_machine<P: ContentPort>(
+    listener: &mut Listener<P>,
+    is_on_request: bool,
+    folder: &mut Folder,
+    watch: &mut Watch<'_>,
+    paths: Option<Paths<'_>>,
+) -> Result<MachineEnd, ReceiveError> {
+    let clock = folder.clock;
+    let store = match folder.first.take() {
+        Some(store) => store,
+        None => DiskStore::open(&folder.out, folder.target.clone(), listener.poller.waker())?,
+    };
+    folder.receiver = store.receiver_id(folder.receiver);
     let options = &listener.options;
     let config = DeliveryReceiverConfig::default().with_tsi(options.tsi).with_source(options.source);
-    let clock = Clock::start();
-    let losses = listener.socket.input_losses();
-    let limits = (options.timeout, options.source.is_some(), options.linger);
-    let mut receiver = system::random_u64();
-    let is_local = listener.socket.interface().map_or(options.group.ip().is_loopback(), |on| on.loopback);
-    let repairer = Repairer::new(repair, is_local, options.timeout, listener.poller.waker());
-    let mut watch = Watch::new(listener.stop.clone(), observer, limits, losses, clock.now())
-        .with_repairer(repairer)
-        .with_order(target.is_some());
-    loop {
-        let store = match first.take() {
-            Some(store) => store,
-            None => DiskStore::open(out, target.clone(), listener.poller.waker())?,
-        };
-        receiver = store.receiver_id(receiver);
-        let options = &listener.options;
-        let pinned = if pins { store.pinned() } else { Vec::new() };
-        let trust = match &pinned[..] {
-            [] => options.trust.clone(),
-            pinned => options.trust.pinned_to(pinned.to_vec()),
-        };
-        let control = listener.socket.control(options);
-        let mut machine = DeliveryReceiver::new(config, control, store, clock.now())
-            .with_verifying(trust.verifying(is_on_request, options.group_key.is_some()))
-            .with_group_keys(options.group_keys())
-            .with_reporter(options.reporter(receiver));
-        let driven = listener.drive(&mut machine, clock, &mut watch);
-        if driven.is_ok() && watch.begins_anew(clock.now()) {
-            continue;
+    let pinned = if folder.pins { store.pinned() } else { Vec::new() };
+    let trust = match &pinned[..] {
+        [] => options.trust.clone(),
+        pinned => options.trust.pinned_to(pinned.to_vec()),
+    };
+    let control = listener.socket.control(options);
+    let mut machine = DeliveryReceiver::new(config, control, store, clock.now())
+        .with_verifying(trust.verifying(is_on_request, options.group_key.is_some()))
+        .with_group_keys(options.group_keys())
+        .with_reporter(options.reporter(folder.receiver));
+    let (driven, has_switched) = match paths {
+        None => (listener.drive(&mut machine, clock, watch), false),
+        Some((switch, groups)) => {
+            let mut on_path = OnPath { watch: &mut *watch, switch: &mut *switch, groups };
+            let driven = listener.drive(&mut machine, clock, &mut on_path);
+            let next = switch.take_next(clock.now()).filter(|_| driven.is_ok());
+            if let Some(next) = next {
+                watch.on_path_change(&machine, next.content(), clock.now());
+            }
+            (driven, next.is_some())
         }
-        let mut summary = watch.summary(&mut machine, &listener.socket, clock.now());
-        summary.pinned = pinned;
-        listener.socket.leave_all();
-        driven?;
-        if let Some(target) = target.as_ref().filter(|_| summary.outcome == ReceiveOutcome::Completed) {
-            target.finish(&listener.stop)?;
+    };
+    if driven.is_ok() && (has_switched || watch.begins_anew(clock.now())) {
+        if has_switched {
+            listener.socket.leave_all();
         }
-        if summary.outcome == ReceiveOutcome::NothingReceived
-            && listener.options.source.is_some()
-            && summary.others.is_empty()
-        {
-            // A membership of the named source has kept all other senders out.
-            summary.others.extend(listener.socket.others());
-        }
-        return Ok(summary);
+        return Ok(MachineEnd::Next);
     }
+    let mut summary = watch.summary(&mut machine, &listener.socket, clock.now());
+    summary.pinned = pinned;
+    listener.socket.leave_all();
+    driven?;
+    if let Some(target) = folder.target.as_ref().filter(|_| summary.outcome == ReceiveOutcome::Completed) {
+        target.finish(&listener.stop)?;
+    }
+    if summary.outcome == ReceiveOutcome::NothingReceived
+        && listener.options.source.is_some()
+        && summary.others.is_empty()
+    {
+        // A membership of the named source has kept all other senders out.
+        summary.others.extend(listener.socket.others());
+    }
+    Ok(MachineEnd::Session(Box::new(summary)))
+}
+
+impl PathListeners {
+    /// Opens the paths. A path that cannot be opened is left out if another path is left.
+    fn open(listen: ListenOptions, paths: PathOptions) -> Result<Self, ReceiveError> {
+        let nothing = nothing::open(listen.for_path(listen.group))?;
+        let request = |rainbow: RequestSource| {
+            let ask = PullOptions { upstream: rainbow.via.unwrap_or(rainbow.source), group: None };
+            let asker = asker::open(listen.for_path(rainbow.source), &ask)?;
+            Ok::<_, ReceiveError>((rainbow, Box::new(asker)))
+        };
+        let requests = paths.rainbow.map(request).transpose();
+        let has_other_path = matches!(&requests, Ok(Some(_))) || paths.has_http;
+        let groups = paths.has_groups.then(|| Listener::open(listen).map(Box::new)).transpose();
+        let groups = match groups {
+            Err(error) if has_other_path => {
+                tracing::warn!("multicast cannot be received: {}; other paths are left", chain(&error));
+                None
+            }
+            groups => groups?,
+        };
+        let requests = match requests {
+            Err(error) if groups.is_some() || paths.has_http => {
+                tracing::warn!("nothing can be requested: {}; other paths are left", chain(&error));
+                None
+            }
+            requests => requests?,
+        };
+        let mut listeners = Self { groups, requests, nothing: Box::new(nothing) };
+        let stop = listeners.nothing.stop.clone();
+        if let Some(groups) = &mut listeners.groups {
+            groups.stop = stop.shared_with(groups.poller.waker());
+        }
+        if let Some((_, requests)) = &mut listeners.requests {
+            requests.stop = stop.shared_with(requests.poller.waker());
+        }
+        Ok(listeners)
+    }
+
+    fn run(
+        &mut self,
+        folder: &mut Folder,
+        repair: RepairOptions,
+        observer: &mut dyn FnMut(ReceiveUpdate),
+    ) -> Result<ReceiveSummary, ReceiveError> {
+        let clock = folder.clock;
+        let Self { groups, requests, nothing } = self;
+        let home = if groups.is_some() { PacketPath::Multicast } else { PacketPath::Nothing };
+        let probe = requests
+            .as_ref()
+            .and_then(|(source, _)| SourceProbe::open(source.source, source.via.unwrap_or(source.source)));
+        let tsi = groups.as_ref().and_then(|groups| groups.options.tsi);
+        let mut switch = PathSwitch::new(home, probe, tsi, clock.now());
+        let mut watch = match groups {
+            Some(groups) => watch(groups, ContentPath::Multicast, clock, repair, observer),
+            None => watch(nothing, ContentPath::Http, clock, repair, observer),
+        }
+        .with_order(folder.target.is_some());
+        loop {
+            let current = switch.current();
+            let end = match (current, &mut *groups, &mut *requests) {
+                (PacketPath::Multicast, Some(groups), _) => {
+                    watch.set_waker(&groups.poller.waker());
+                    run_machine(groups, false, folder, &mut watch, Some((&mut switch, None)))?
+                }
+                (PacketPath::Rainbow, groups, Some((_, asker))) => {
+                    watch.set_waker(&asker.poller.waker());
+                    let mut base = groups.as_mut().map(|groups| &mut groups.socket);
+                    base.iter_mut().for_each(|base| listen_to_base(base));
+                    run_machine(asker, true, folder, &mut watch, Some((&mut switch, base)))?
+                }
+                _ => {
+                    watch.set_waker(&nothing.poller.waker());
+                    run_machine(nothing, false, folder, &mut watch, Some((&mut switch, None)))?
+                }
+            };
+            if let MachineEnd::Session(summary) = end {
+                groups.iter_mut().for_each(|groups| groups.leave());
+                return Ok(*summary);
+            }
+        }
+    }
+}
+
+/// Returns the messages of an error and its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Options of a receiving session.
@@ -241,6 +420,15 @@ pub struct ReceiveOptions {
     /// Repair of missing symbols from HTTP servers.
     pub repair: RepairOptions,
     ask: Option<PullOptions>,
+    paths: Option<PathOptions>,
+}
+
+/// Paths of a session beside each other.
+#[derive(Clone, Copy, Debug)]
+struct PathOptions {
+    has_groups: bool,
+    rainbow: Option<RequestSource>,
+    has_http: bool,
 }
 
 /// Path of requests to a source. The source's address takes the place of the group.
@@ -272,7 +460,31 @@ impl ReceiveOptions {
             takes_other_senders: false,
             repair: RepairOptions::default(),
             ask: None,
+            paths: None,
         }
+    }
+
+    /// Receives a described session into the folder `out`, by the paths that the description names: multicast
+    /// first, and after three seconds of silence a source on request and HTTP.
+    pub fn described(found: &FetchedDescription, out: impl Into<PathBuf>) -> Self {
+        let description = &found.description;
+        let own = |url: &Option<String>| url.as_ref().is_none_or(|url| found.is_same_host(url));
+        let at = description.groups.map(|groups| groups.base);
+        let at = at.or(description.rainbow.map(|rainbow| rainbow.source));
+        let mut options = Self::new(at.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into()), out);
+        options.listen.tsi = description.tsi;
+        options.listen.source = description.source.filter(|_| description.groups.is_some());
+        options.repair.url.clone_from(&description.http);
+        options.repair.beside = Some(HttpPath {
+            fdt: description.fdt.clone(),
+            is_named_by_user: own(&description.http) && own(&description.fdt),
+        });
+        options.paths = Some(PathOptions {
+            has_groups: description.groups.is_some(),
+            rainbow: description.rainbow,
+            has_http: description.http.is_some(),
+        });
+        options
     }
 
     /// Requests a session from `source` packet by packet, through a relay or directly, and receives the

@@ -10,8 +10,9 @@ use headwater_proto::control::{Reception, Status};
 use headwater_proto::crypt::Unopened;
 use headwater_proto::delivery::{Digest, ReceiverStats, RelativePath, RepairStats, StoreError};
 
+use super::long_packets::LongPacketsMissing;
+use super::paths::{BytesByPath, ContentPath};
 use super::repair::RepairUpdate;
-use super::watch::LongPacketsMissing;
 use crate::net::{BufferSize, LinkChange};
 
 /// Update of a receiving session to its observer, in order. Files are numbered from 0 in the order of
@@ -195,6 +196,14 @@ pub enum ReceiveUpdate {
     SessionClosed,
     /// Missing symbols are fetched from a server, or cannot be.
     Repair(RepairUpdate),
+    /// Most of the needed content of the last second came by another path than before. Sent for a session
+    /// with several paths.
+    PathChanged(ContentPath),
+    /// The FDT came by HTTP, and is used until the FDT of the session's packets arrives.
+    DescribedByHttp {
+        /// Key that signed the FDT; `None` for an unsigned FDT.
+        key: Option<PublicKey>,
+    },
     /// The folder cannot store any more data.
     StoreFailed(StoreError),
     /// Progress of the session, about ten times a second.
@@ -222,7 +231,7 @@ pub struct ReceiveStarted {
 pub struct ReceiveProgress {
     /// Time since the session began to listen.
     pub elapsed: Duration,
-    /// bit/s of UDP payload over the last second.
+    /// bit/s of UDP payload and of content from servers over the last second.
     pub rate_bits: u64,
     /// Time without a packet of the session (of any session until a session is found), from
     /// [`SILENCE_SHOWN`] on.
@@ -231,6 +240,9 @@ pub struct ReceiveProgress {
     pub stats: ReceiverStats,
     /// Counters of symbols from repair servers.
     pub repair: RepairStats,
+    /// Bytes by path, also of earlier paths: [`ReceiveProgress::stats`] begins anew with each change of the
+    /// path of packets.
+    pub bytes_by_path: BytesByPath,
     /// Packets of the session received, and packets missing in the sequence numbers.
     pub reception: Reception,
     /// State of the congestion control: fair rate, channels, join latency.

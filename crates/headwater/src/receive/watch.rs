@@ -1,10 +1,6 @@
 //! Application of a receiver's machine: reports events, ends the session, and derives the outcome.
-//!
-//! [`LongPacketsMissing`] reports packets that are too long for the path to a receiver, judged by the
-//! shorter packets that arrive.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use headwater_proto::auth::PublicKey;
@@ -17,6 +13,8 @@ use headwater_proto::{Instant, Machine};
 
 use headwater_wire::extensions::Levels;
 
+use super::long_packets::{Facts, judge_long_packets};
+use super::paths::{BytesByPath, ContentPath, PathMeter};
 use super::repair::Repairer;
 use super::session::ContentPort;
 use super::update::{
@@ -25,8 +23,7 @@ use super::update::{
 };
 use crate::clock::{Progress, elapsed};
 use crate::driver::Application;
-use crate::net::{Interface, LinkChange};
-use crate::send::symbol_size_within;
+use crate::net::{LinkChange, Waker};
 use crate::store::DiskStore;
 use crate::system::InputLosses;
 use crate::threads::StopHandle;
@@ -84,6 +81,13 @@ pub(super) struct Watch<'a> {
     missed: Option<(u64, bool)>,
     /// Whether a place takes a stream in order, so that a missing part ends the session.
     takes_in_order: bool,
+    /// Path of packets, and bytes of the machines before.
+    path: ContentPath,
+    past: BytesByPath,
+    /// Path that brings most, for a session with several paths.
+    meter: PathMeter,
+    /// Files that earlier machines of this session have completed; at most as many as a session may announce.
+    completed: BTreeSet<RelativePath>,
 }
 
 /// Reason for the end of a run.
@@ -140,7 +144,17 @@ impl<'a> Watch<'a> {
             repairer: None,
             missed: None,
             takes_in_order: false,
+            path: ContentPath::Multicast,
+            past: BytesByPath::default(),
+            meter: PathMeter::default(),
+            completed: BTreeSet::new(),
         }
+    }
+
+    /// Sets the path of packets.
+    pub(super) fn with_path(mut self, path: ContentPath) -> Self {
+        self.path = path;
+        self
     }
 
     pub(super) fn with_repairer(mut self, repairer: Repairer) -> Self {
@@ -159,29 +173,64 @@ impl<'a> Watch<'a> {
         (self.sender, self.is_sender_kept) = (keys, false);
     }
 
+    /// Sets the waker of the session's next machine.
+    pub(super) fn set_waker(&mut self, waker: &Waker) {
+        self.repairer.iter_mut().for_each(|repairer| repairer.set_waker(waker.clone()));
+    }
+
+    /// Whether the end of the session is known.
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.is_some() || self.lingers_until.is_some()
+    }
+
+    /// Ends a machine, whose place another machine takes with packets by `path`.
+    pub(super) fn on_path_change<C: ReceiverControl>(
+        &mut self,
+        machine: &DeliveryReceiver<C, DiskStore>,
+        path: ContentPath,
+        now: Instant,
+    ) {
+        self.past = self.bytes_by_path(machine);
+        self.path = path;
+        self.restart(now);
+        self.repairer.iter_mut().for_each(Repairer::on_path_change);
+    }
+
+    fn bytes_by_path<C: ReceiverControl>(&self, machine: &DeliveryReceiver<C, DiskStore>) -> BytesByPath {
+        self.past.plus(self.path, machine.stats().bytes, machine.repair_stats().bytes)
+    }
+
     /// Whether another session replaces the session; if so, resets the state for the new session.
     pub(super) fn begins_anew(&mut self, now: Instant) -> bool {
         if !matches!(self.end, Some(EndReason::Superseded)) {
             return false;
         }
+        self.restart(now);
+        self.completed.clear();
+        self.repairer.iter_mut().for_each(Repairer::reset);
+        true
+    }
+
+    /// Begins anew with another machine.
+    fn restart(&mut self, now: Instant) {
         self.progress = Progress::new(now);
         self.end = None;
         (self.began, self.silent_since, self.unopened) = (now, None, None);
         self.announced.clear();
-        self.repairer.iter_mut().for_each(Repairer::reset);
         (self.mismatch, self.missed) = (false, None);
         (self.files_completed, self.bytes_completed, self.files_refused) = (0, 0, 0);
-        true
+        self.meter.restart();
     }
 
     /// Returns the summary of the session with its outcome.
     pub(super) fn summary<C: ReceiverControl>(
-        mut self,
+        &mut self,
         machine: &mut DeliveryReceiver<C, DiskStore>,
         socket: &impl ContentPort,
         now: Instant,
     ) -> ReceiveSummary {
         let progress = self.snapshot(machine, socket, now);
+        self.tell_path(&progress, (now, true));
         (self.observer)(ReceiveUpdate::Progress(Box::new(progress.clone())));
         let outcome = self.final_outcome(machine);
         ReceiveSummary {
@@ -191,7 +240,7 @@ impl<'a> Watch<'a> {
             bytes_completed: self.bytes_completed,
             files_refused: self.files_refused,
             datagrams: socket.counters().datagrams,
-            others: self.others,
+            others: core::mem::take(&mut self.others),
             kept: machine.store().resumable(),
             pinned: Vec::new(),
         }
@@ -292,9 +341,10 @@ impl<'a> Watch<'a> {
         ReceiveProgress {
             silent: (silent >= SILENCE_SHOWN).then_some(silent),
             elapsed: elapsed(now),
-            rate_bits: self.progress.rate_bits(now, stats.bytes),
+            rate_bits: self.progress.rate_bits(now, stats.bytes + machine.repair_stats().bytes),
             stats,
             repair: machine.repair_stats(),
+            bytes_by_path: self.bytes_by_path(machine),
             reception: machine.reception(),
             control,
             kernel_drops: counters.kernel_drops,
@@ -302,6 +352,16 @@ impl<'a> Watch<'a> {
             symbols_held: wanted().map(|file| file.symbols_held.min(file.symbols)).sum(),
             symbols: wanted().map(|file| file.symbols).sum(),
             files,
+        }
+    }
+
+    /// Reports the path of a session with several paths, if the path has changed; `now` is the time, and
+    /// whether the session has ended.
+    fn tell_path(&mut self, progress: &ReceiveProgress, now: (Instant, bool)) {
+        let has_paths = self.repairer.as_ref().is_some_and(Repairer::is_beside);
+        let useful = (progress.stats.useful, progress.repair.useful);
+        if let Some(path) = self.meter.look(self.path, useful, now).filter(|_| has_paths) {
+            (self.observer)(ReceiveUpdate::PathChanged(path));
         }
     }
 
@@ -401,6 +461,11 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
             while let Some(update) = repairer.poll_update() {
                 (self.observer)(ReceiveUpdate::Repair(update));
             }
+            if let Some(key) = repairer.poll_described() {
+                self.session_found = true;
+                (self.observer)(ReceiveUpdate::DescribedByHttp { key });
+                self.set_sender(key.into_iter().collect());
+            }
         }
         if !core::mem::replace(&mut self.is_sender_kept, true) {
             machine.store_mut().pin(&self.sender);
@@ -469,6 +534,10 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 let Some((path, bytes)) = self.announced.get(&file.0).cloned() else { return };
                 self.files_completed += 1;
                 self.bytes_completed += bytes;
+                if !self.completed.insert(path.clone()) && is_present {
+                    // An earlier machine of this session has completed the file.
+                    return;
+                }
                 ReceiveUpdate::FileCompleted { file: file.0, path, bytes, digest, is_present }
             }
             ReceiverEvent::FileMismatch { file } => {
@@ -543,132 +612,11 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
             if contradictions > 0 && !core::mem::replace(&mut self.has_told_contradiction, true) {
                 (self.observer)(ReceiveUpdate::SessionContradicted { contradictions });
             }
+            self.tell_path(&progress, (now, false));
             (self.observer)(ReceiveUpdate::Progress(Box::new(progress)));
         }
         let repairs = self.repairer.as_ref().and_then(|repairer| repairer.next(now));
         let next = repairs.map_or(self.progress.next(), |at| at.min(self.progress.next()));
         Some(gives_up.map_or(next, |at| at.min(next)))
-    }
-}
-
-/// Least number of missing packets for a suspicion of their length.
-const LOST_MIN: u64 = 20;
-/// LCT header and FEC payload id of a content packet.
-const HEADER_BYTES: u32 = 16;
-
-/// Report that long packets of a session are missing while short packets arrive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LongPacketsMissing {
-    /// Least bytes of an IP packet with a whole symbol of the session.
-    pub packet_bytes: u32,
-    /// UDP payload of the longest packet of the session that arrived, in bytes.
-    pub longest: u64,
-    /// Interface that the session is received on, and the MTU if the system reports the MTU; `None` for a
-    /// session on request by unicast.
-    pub interface: Option<(String, Option<u32>)>,
-    /// Whether packets arrived in incomplete sets of fragments.
-    pub is_fragmented: bool,
-    /// Symbol size with which a sender's packets fit the interface.
-    symbol_size: u16,
-}
-
-/// Observations about a session's packets.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
-    /// Symbol size of the session's content, once an FDT has arrived.
-    pub symbol_size: Option<u16>,
-    /// UDP payload of the longest received packet, in bytes.
-    pub longest: u64,
-    /// Packets received.
-    pub packets: u64,
-    /// Packets missing in the sequence numbers.
-    pub lost: u64,
-    pub is_ipv4: bool,
-}
-
-/// Judges whether long packets are missing: either no long packet came, or the interface is too narrow for
-/// long packets and most packets are lost (some drivers pass runs that the kernel did not cut all the same).
-pub(super) fn judge_long_packets(
-    facts: Facts,
-    interface: Option<&Interface>,
-    losses: impl FnOnce() -> InputLosses,
-) -> Option<LongPacketsMissing> {
-    let symbol_size = facts.symbol_size?;
-    if facts.lost < LOST_MIN {
-        return None;
-    }
-    let ip_and_udp = if facts.is_ipv4 { 28 } else { 48 };
-    let packet_bytes = u32::from(symbol_size) + HEADER_BYTES + ip_and_udp;
-    let mtu = interface.and_then(Interface::mtu);
-    let is_narrow = mtu.is_some_and(|mtu| mtu < packet_bytes);
-    let none_came = facts.longest < u64::from(symbol_size);
-    let most_are_lost = facts.lost > facts.packets;
-    if !(none_came || (is_narrow && most_are_lost)) {
-        return None;
-    }
-    Some(LongPacketsMissing {
-        packet_bytes,
-        longest: facts.longest,
-        interface: interface.map(|interface| (interface.name.clone(), mtu)),
-        is_fragmented: losses().fragments > 0,
-        symbol_size: symbol_size_within(mtu.filter(|_| is_narrow).or(Some(1_280)), facts.is_ipv4),
-    })
-}
-
-impl fmt::Display for LongPacketsMissing {
-    /// Formats the problem and advice for the user.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { packet_bytes, longest, symbol_size, .. } = self;
-        write!(
-            f,
-            "long packets of the session are lost: its content comes in packets of {packet_bytes} bytes, "
-        )?;
-        match &self.interface {
-            Some((name, Some(mtu))) if mtu < packet_bytes => write!(
-                f,
-                "and the MTU of {name} is {mtu}; give it the MTU of the sender's network (ip link set dev {name} mtu 1500), or let the \
-                 sender send with --symbol-size {symbol_size}"
-            ),
-            _ => {
-                let fragments = if self.is_fragmented {
-                    ", some of them in fragments that are not all there"
-                } else {
-                    ""
-                };
-                write!(
-                    f,
-                    "and none arrives with more than {longest} bytes of payload{fragments}; an MTU on the way is smaller than the \
-                     sender's: raise it, or let the sender send with --symbol-size {symbol_size}"
-                )
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn facts() -> Facts {
-        Facts { symbol_size: Some(1_408), longest: 700, packets: 60, lost: 90, is_ipv4: true }
-    }
-
-    #[test]
-    fn long_packets_are_missed_when_none_of_them_comes() {
-        let none = InputLosses::default;
-        let found = judge_long_packets(facts(), None, none).unwrap();
-        assert_eq!((found.packet_bytes, found.symbol_size), (1_452, 1_088));
-        assert!(found.to_string().contains("none arrives with more than 700 bytes"), "{found}");
-        let fragments = InputLosses { frames: 0, fragments: 5 };
-        assert!(
-            judge_long_packets(facts(), None, || fragments).unwrap().to_string().contains("in fragments")
-        );
-        for harmless in [
-            Facts { symbol_size: None, ..facts() },
-            Facts { longest: 1_424, ..facts() },
-            Facts { lost: 19, ..facts() },
-        ] {
-            assert_eq!(judge_long_packets(harmless, None, none), None);
-        }
     }
 }

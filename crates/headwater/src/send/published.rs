@@ -1,11 +1,15 @@
 //! Files of a sending session for a server of whole files: by name, with the digests that receivers verify.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use headwater_proto::delivery::{Digest, SourceError, file_digest};
+use headwater_proto::auth::Signer;
+use headwater_proto::control::SenderControl;
+use headwater_proto::delivery::{DeliverySender, Digest, Source, SourceError, file_digest};
+use headwater_wire::sdp::{FdtDocument, FdtSignature, signed_fdt};
 
 use super::content::Content;
 use super::files::PreparedFile;
+use crate::keys::SenderKey;
 
 /// Files of a session that a server may publish. Nothing can be read before the session runs.
 ///
@@ -19,6 +23,15 @@ struct Inner {
     files: Vec<PreparedFile>,
     digests: Vec<OnceLock<Digest>>,
     content: OnceLock<Arc<Content>>,
+    description: Mutex<PublishedDescription>,
+}
+
+#[derive(Debug, Default)]
+struct PublishedDescription {
+    /// Whether the FDT is to be published.
+    is_wanted: bool,
+    sdp: Option<Arc<str>>,
+    fdt: Option<Arc<str>>,
 }
 
 /// File of a session, found by its name.
@@ -32,7 +45,28 @@ impl PublishedFiles {
     /// Creates the list of `files`, which are sorted by name.
     pub(super) fn new(files: &[PreparedFile]) -> Self {
         let digests = vec![OnceLock::new(); files.len()];
-        Self(Arc::new(Inner { files: files.to_vec(), digests, content: OnceLock::new() }))
+        let description = Mutex::default();
+        Self(Arc::new(Inner { files: files.to_vec(), digests, content: OnceLock::new(), description }))
+    }
+
+    /// Publishes a description of the session (SDP) and, while the session runs, its FDT.
+    pub fn describe(&self, sdp: &str) {
+        let mut description = self.description();
+        (description.is_wanted, description.sdp) = (true, Some(sdp.into()));
+    }
+
+    /// Returns the description of the session, if there is one.
+    pub fn sdp(&self) -> Option<Arc<str>> {
+        self.description().sdp.clone()
+    }
+
+    /// Returns the newest FDT as a document, signed if the session is signed; `None` before the session runs.
+    pub fn fdt(&self) -> Option<Arc<str>> {
+        self.description().fdt.clone()
+    }
+
+    fn description(&self) -> std::sync::MutexGuard<'_, PublishedDescription> {
+        self.0.description.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the content of the running session readable.
@@ -77,6 +111,38 @@ impl PublishedFile {
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), SourceError> {
         let not_running = || SourceError::Session("the session of the file is not running".to_owned());
         self.files.0.content.get().ok_or_else(not_running)?.read_file(self.index, offset, buffer)
+    }
+}
+
+/// Publication of a running session's FDT, if a description is published.
+#[derive(Debug)]
+pub(super) struct FdtPublisher {
+    published: PublishedFiles,
+    /// Key, identifier and start of a signed session.
+    signing: Option<(SenderKey, u64, u32)>,
+    /// Published revision.
+    revision: Option<(u32, bool)>,
+}
+
+impl FdtPublisher {
+    pub(super) fn new(published: PublishedFiles, signing: Option<(SenderKey, u64, u32)>) -> Self {
+        Self { published, signing, revision: None }
+    }
+
+    /// Publishes the FDT if it has changed, which it does at most once a second.
+    pub(super) fn update<C: SenderControl, S: Source>(&mut self, machine: &DeliverySender<C, S>) {
+        let revision = Some(machine.fdt_revision());
+        if self.revision == revision || !self.published.description().is_wanted {
+            return;
+        }
+        self.revision = revision;
+        let xml = machine.fdt_xml();
+        let signature = self.signing.as_ref().map(|(key, tsi, started)| {
+            let (tsi, started) = (*tsi, *started);
+            FdtSignature { tsi, started, bytes: key.sign(&signed_fdt(tsi, started, &xml)) }
+        });
+        let text = FdtDocument { xml: &xml, signature }.to_text();
+        self.published.description().fdt = Some(text.into());
     }
 }
 

@@ -11,6 +11,7 @@ use headwater_proto::delivery::{
     Source, SourceError, Start,
 };
 use headwater_proto::{Instant, Seed, fixed};
+use headwater_wire::sdp::{Groups, RequestSource, SessionDescription};
 
 use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, RepairPlace};
 use super::content::{Content, FileWatcher};
@@ -21,7 +22,7 @@ use super::input::{ContentSource, InputFeed};
 use super::link::{Link, PullEndpoint};
 use super::options::{self, SendOptions, SendOrder};
 use super::packets::{Headers, PacketOptions, PacketPlan};
-use super::published::PublishedFiles;
+use super::published::{FdtPublisher, PublishedFiles};
 use super::repair_store::store_file;
 use super::roster::RosterWatch;
 use super::source::FileSource;
@@ -32,6 +33,7 @@ use super::update::{
 use crate::clock::{Clock, Progress, ntp_now};
 use crate::congestion_control::{CongestionControl, Path};
 use crate::driver::{Application, Port};
+use crate::keys::SenderKey;
 use crate::net::{BufferSize, LinkChange};
 use crate::session::Session;
 use crate::system;
@@ -155,6 +157,28 @@ impl SendSession {
         self.published.clone()
     }
 
+    /// Returns the description of the session, without URLs.
+    pub fn description(&self) -> SessionDescription {
+        let SendStarted { group, listen, channels, source, .. } = self.started();
+        let groups = group.ip().is_multicast().then_some(Groups {
+            base: group,
+            count: channels,
+            ttl: self.options.link.ttl,
+        });
+        let own = listen.first().filter(|listen| !listen.ip().is_unspecified());
+        let source = Some(source.ip()).filter(|source| !source.is_unspecified());
+        SessionDescription {
+            version: u64::from(ntp_now()),
+            groups,
+            source,
+            tsi: Some(self.tsi.into()),
+            encoding_id: self.plan.objects().first().map(|object| object.fti.encoding_id().codepoint()),
+            key: self.options.signing.as_ref().map(SenderKey::public),
+            rainbow: own.map(|own| RequestSource { source: *own, via: None }),
+            ..SessionDescription::default()
+        }
+    }
+
     /// Returns the storage of the session's repair symbols.
     pub fn repair_place(&self) -> &RepairPlace {
         &self.budget.place
@@ -214,6 +238,9 @@ impl SendSession {
             self.options.signing.as_ref().map(|key| key.signing(self.tsi, is_on_request)).transpose();
         let has_trees = self.options.congestion_control.has_trees();
         let signing = signing?.map(|signing| signing.with_trees(has_trees));
+        let started = signing.as_ref().map(|signing| signing.started());
+        let signed = self.options.signing.clone().zip(started);
+        let signed = signed.map(|(key, started)| (key, u64::from(self.tsi), started));
         let group = self.options.group_key.as_ref();
         let encryption = group.map(|keys| keys.encryption(self.options.signing.as_ref())).transpose();
         let roster = self.options.roster.clone().filter(|_| !is_on_request).map(RosterWatch::new);
@@ -244,6 +271,7 @@ impl SendSession {
             left_out: 0,
             last: None,
             roster,
+            publisher: FdtPublisher::new(self.published.clone(), signed),
         };
         let options = &mut self.options.link;
         match &mut self.way {
@@ -425,6 +453,7 @@ struct Watch<'a> {
     left_out: usize,
     last: Option<SendProgress>,
     roster: Option<RosterWatch>,
+    publisher: FdtPublisher,
 }
 
 impl Watch<'_> {
@@ -452,6 +481,7 @@ impl<C: SenderControl, P: Port> Application<DeliverySender<C, ContentSource>, P>
         if let Some(feed) = &mut self.feed {
             feed.steer(machine, now, self.observer);
         }
+        self.publisher.update(machine);
         if let Some(roster) = &mut self.roster {
             roster.steer(machine, now);
         }

@@ -72,6 +72,11 @@ impl Signing {
         Self { config, signer, has_trees: false }
     }
 
+    /// Returns the start of the session, in seconds of the NTP era.
+    pub fn started(&self) -> u32 {
+        self.config.started()
+    }
+
     /// Sets whether one signature serves all packets of a channel that leave together, at most 16. Worth
     /// while from [`TREES_RATE`] on, for controls whose packets are not planned. Packets need room for
     /// [`TREE_BYTES`] more. An envelope must not depend on the packet's length. Default: no.

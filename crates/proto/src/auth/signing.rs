@@ -66,6 +66,11 @@ impl SigningConfig {
         self
     }
 
+    /// Returns the start of the session, in seconds of the NTP era.
+    pub(crate) fn started(&self) -> u32 {
+        self.started
+    }
+
     /// Whether packets are sent on request.
     pub(crate) fn is_on_request(&self) -> bool {
         self.is_on_request

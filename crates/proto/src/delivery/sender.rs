@@ -362,6 +362,17 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         self.parts.as_ref().map_or_else(|| self.content.pass_symbols(), |parts| parts.symbols())
     }
 
+    /// Returns the number of the FDT's newest instance, and whether the instance holds all digests. Either
+    /// changes with each change of the FDT that is worth telling elsewhere.
+    pub fn fdt_revision(&self) -> (u32, bool) {
+        self.fdt.revision()
+    }
+
+    /// Returns everything known of the session as an FDT instance in XML.
+    pub fn fdt_xml(&self) -> String {
+        self.fdt.to_xml()
+    }
+
     /// Whether the session is closed and all packets are sent.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Finished && self.signing.as_ref().is_none_or(|line| line.is_empty())

@@ -92,8 +92,10 @@ pub struct Reception {
 /// Bytes that a receiver got, by path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PathBytes {
-    /// UDP payload of the session's packets.
+    /// UDP payload of packets to the groups.
     pub multicast: u64,
+    /// UDP payload of packets on request.
+    pub rainbow: u64,
     /// Content from HTTP servers.
     pub http: u64,
 }

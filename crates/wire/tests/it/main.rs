@@ -13,4 +13,5 @@ mod probe;
 mod properties;
 mod roster;
 mod rtt;
+mod sdp;
 mod sim;

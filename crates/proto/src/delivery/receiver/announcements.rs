@@ -68,6 +68,29 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         }
     }
 
+    /// Takes an FDT that came by another way than packets, before the session's FDT arrives; the caller has
+    /// verified the sender. The session's FDT takes its place as it takes the place of a kept FDT. Returns
+    /// false if a part of the session's FDT has arrived, or the control requests the FDT.
+    ///
+    /// # Errors
+    /// If the bytes are no FDT.
+    pub fn put_description(&mut self, now: Instant, xml: &[u8]) -> Result<bool, FdtError> {
+        let instance = Instance::parse(xml)?;
+        if self.hearing.last().is_some() || self.ended || self.front.control.requester().is_some() {
+            return Ok(false);
+        }
+        (self.may_recall, self.recalled) = (false, None);
+        self.on_instance(now, &instance);
+        self.recalled = Some(instance.control);
+        self.settle(now);
+        Ok(true)
+    }
+
+    /// Whether the FDT is known and complete: all files are announced, with all digests.
+    pub fn is_described(&self) -> bool {
+        self.complete && !self.catalogue.is_awaiting_fti()
+    }
+
     /// Whether an instance agrees with the recalled FDT. Different or fewer entries belong to another
     /// session.
     fn is_recalled(&self, instance: &Instance) -> bool {

@@ -189,6 +189,16 @@ impl Description {
         Ok(description)
     }
 
+    /// Number of the newest instance, and whether everything is known.
+    pub(crate) fn revision(&self) -> (u32, bool) {
+        (self.instance_id, self.instance.complete)
+    }
+
+    /// Returns everything known in XML.
+    pub(crate) fn to_xml(&self) -> String {
+        self.instance.to_xml()
+    }
+
     /// Number of symbols in a round.
     pub(crate) fn symbols(&self) -> u64 {
         self.carousel.symbols()

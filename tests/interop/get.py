@@ -1,0 +1,211 @@
+"""One command that finds its path: multicast, requests, HTTP, and the change between them.
+
+usage: get.py BINARY [--full] [PART ...]; GET_FOLDER names a folder for all files
+"""
+
+import filecmp
+import os
+import random
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import parts
+from network import Failed, Network, check, require_root
+
+HOSTS = ("sender", "source", "relay", "receiver", "cutting", "cut")
+SENDER, SOURCE, RELAY, _, CUTTING, _ = (f"10.94.0.{number}" for number in range(1, 7))
+# By sender.
+GROUPS = {"sender": "239.255.72.94:7501", "cutting": "239.255.73.94:7502"}
+# Both senders of the same files: a folder continues with symbols of the same size alone, with room for the signatures of either.
+SYMBOL_BYTES = "1200"
+SWITCH_SECONDS = 4
+CUT_SECONDS = 20
+
+
+class Bed:
+    """A sender by multicast, a source on request, a relay and a receiver at a bridge, and a sender and a receiver for the cut."""
+
+    def __init__(self, network, binary, folder):
+        self.network, self.binary, self.folder = network, binary, folder
+        network.add_host("bridge")
+        network.ip("bridge", "link", "add", "lan", "type", "bridge", "mcast_snooping", "0")
+        network.ip("bridge", "link", "set", "dev", "lan", "up")
+        for number, host in enumerate(HOSTS, start=1):
+            network.add_host(host)
+            network.ip(host, "link", "add", "eth0", "type", "veth", "peer", "name", host, "netns", network.hosts["bridge"])
+            network.ip("bridge", "link", "set", "dev", host, "master", "lan", "up")
+            network.bring_up(host, f"10.94.0.{number}")
+
+    def content(self, name, length):
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        (folder / "file.bin").write_bytes(random.Random(name).randbytes(length))
+        return folder / "file.bin"
+
+    def start(self, host, name, *command):
+        return self.network.start(host, name, self.folder, [self.binary, *command])
+
+    def send(self, name, file, *options, host="sender"):
+        network = ("--group", GROUPS[host], "--interface", "eth0", "--no-roster", "--max-rate", "8M", "--symbol-size", SYMBOL_BYTES)
+        program = self.start(host, name, "send", "--json", *network, *options, file)
+        program.wait_for("its start", lambda events: any(event["event"] == "session:started" for event in events))
+        # Until the FDT has all digests.
+        time.sleep(1.5)
+        return program
+
+    def ask_for(self, name, file):
+        """A source on request and a relay."""
+        relay = self.start("relay", f"{name}-relay", "relay", "--json")
+        control = ("--congestion-control", "rainbow", "--max-rate", "8M", "--symbol-size", SYMBOL_BYTES)
+        source = self.start("source", f"{name}-source", "send", "--json", *control, file)
+        return source, relay
+
+    def get(self, name, *options, url=f"http://{SENDER}:7280/", host="receiver"):
+        out = self.folder / f"{name}-out"
+        program = self.start(host, name, "get", url, "--json", "--interface", "eth0", "--out", out, *options)
+        program.wait_for("its start", lambda events: any(event["event"] == "session:started" for event in events))
+        return program, out
+
+
+def stop(*programs):
+    for program in programs:
+        program.signal(signal.SIGINT)
+    for program in programs:
+        program.end()
+
+
+def paths(events):
+    """Times in seconds, and bytes by path until then."""
+    return [(event["time"] / 1e3, event["bytes_by_path"]) for event in events if "bytes_by_path" in event]
+
+
+def bytes_by_path(program):
+    return paths(program.events())[-1][1]
+
+
+def first_bytes(program, path, since=0.0):
+    """Seconds from `since`, in the program's time, until a path brings bytes; a long time if it never does."""
+    before = max((held[path] for at, held in paths(program.events()) if at <= since), default=0)
+    return min((at - since for at, held in paths(program.events()) if at > since and held[path] > before), default=1e9)
+
+
+def whole(program, out, file):
+    """What must hold of each receiver: the same bytes, and the path told."""
+    code = program.end()
+    check(code == 0, f"{program.name} ended with {code}: {program.complaint()}")
+    yield "the file is the same", filecmp.cmp(file, out / file.name, shallow=False)
+    told = [event["path"] for event in program.events() if event["event"] == "path:changed"]
+    yield f"paths told: {', '.join(told)}; bytes: {bytes_by_path(program)}", len(told) > 0
+
+
+def native(bed):
+    """Multicast arrives: nothing comes by another path."""
+    file = bed.content("native", 2_000_000)
+    sender = bed.send("native", file, "--http", SENDER, "--sdp-rainbow", SOURCE, "--sdp-relay", RELAY)
+    others = bed.ask_for("native", file)
+    receiver, out = bed.get("native")
+    yield from whole(receiver, out, file)
+    held = bytes_by_path(receiver)
+    yield "all by multicast", held["multicast"] > 0 and held["rainbow"] == held["http"] == 0
+    stop(sender, *others)
+
+
+def rainbow(bed):
+    """No multicast arrives: a relay's source takes over, and HTTP until then."""
+    file = bed.content("rainbow", 4_000_000)
+    bed.network.drop_multicast("receiver", True)
+    sender = bed.send("rainbow", file, "--http", SENDER, "--http-rate", "2M", "--sdp-rainbow", SOURCE, "--sdp-relay", RELAY)
+    others = bed.ask_for("rainbow", file)
+    receiver, out = bed.get("rainbow")
+    yield from whole(receiver, out, file)
+    held, seconds = bytes_by_path(receiver), first_bytes(receiver, "rainbow")
+    yield f"requests bring bytes after {seconds:.1f} s", seconds <= SWITCH_SECONDS
+    yield "most by requests, none by multicast", held["rainbow"] > held["http"] and held["multicast"] == 0
+    stop(sender, *others)
+    bed.network.drop_multicast("receiver", False)
+
+
+def http(bed):
+    """No multicast arrives, and no source is named: all by HTTP."""
+    file = bed.content("http", 4_000_000)
+    bed.network.drop_multicast("receiver", True)
+    sender = bed.send("http", file, "--http", SENDER)
+    receiver, out = bed.get("http")
+    yield from whole(receiver, out, file)
+    held, seconds = bytes_by_path(receiver), first_bytes(receiver, "http")
+    yield f"HTTP brings bytes after {seconds:.1f} s", seconds <= SWITCH_SECONDS
+    yield "none by another path", held["multicast"] == held["rainbow"] == 0
+    stop(sender)
+    bed.network.drop_multicast("receiver", False)
+
+
+def folder(bed):
+    """A folder with the files, session.sdp and session.fdt at Python's server, while no session is sent; and files that were changed."""
+    file = bed.content("folder", 1_000_000)
+    root = file.parent
+    sender = bed.send("folder", file, "--sdp", root / "session.sdp")
+    stop(sender)
+    check((root / "session.fdt").exists(), f"no FDT was written: {sender.complaint()}")
+    command = [sys.executable, "-m", "http.server", "--directory", root, "--bind", SENDER, "8000"]
+    server = bed.network.start("sender", "python", bed.folder, command)
+    time.sleep(1)
+    receiver, out = bed.get("folder", url=f"http://{SENDER}:8000/")
+    yield from whole(receiver, out, file)
+    described = [event for event in receiver.events() if event["event"] == "session:described"]
+    yield "the description was verified by the sender's key", len(described) == 1 and "key" in described[0]
+    file.write_bytes(bytes(file.stat().st_size))
+    receiver, out = bed.get("changed", "--timeout", "4s", url=f"http://{SENDER}:8000/")
+    yield "a file that was changed is not taken", receiver.end() != 0 and not (out / file.name).exists()
+    stop(server)
+
+
+def cut(bed):
+    """Multicast is cut for 20 s: HTTP takes over and gives way again."""
+    file = bed.content("cut", 10_500_000)
+    sender = bed.send("cut", file, "--http", CUTTING, "--http-rate", "2M", host="cutting")
+    receiver, out = bed.get("cut", url=f"http://{CUTTING}:7280/", host="cut")
+    receiver.wait_for("3 MB", lambda events: any(held["multicast"] > 3e6 for _, held in paths(events)))
+    changed = []
+    for is_cut, path in ((True, "http"), (False, "multicast")):
+        bed.network.drop_multicast("cut", is_cut)
+        since = paths(receiver.events())[-1][0]
+        if is_cut:
+            time.sleep(CUT_SECONDS)
+        changed.append((path, since))
+    yield from whole(receiver, out, file)
+    for path, since in changed:
+        seconds = first_bytes(receiver, path, since + 0.2)
+        yield f"{path} brings bytes {seconds:.1f} s after the change", seconds <= SWITCH_SECONDS
+    back = changed[1][1]
+    late = [held["http"] for at, held in paths(receiver.events()) if at > back + SWITCH_SECONDS]
+    # On a machine without a processor to spare, M2C stays below half of the rate of HTTP.
+    yield "HTTP has stopped then", not late or late[0] == late[-1], parts.BUSY
+    stop(sender)
+
+
+PARTS = {part.__name__: part for part in (native, rainbow, http, folder, cut)}
+
+
+def main():
+    options = parts.chosen(PARTS, "m2c")
+    require_root("ip", "tc")
+    with Network("hw-get") as network:
+        bed = Bed(network, options.binary, Path(os.environ["GET_FOLDER"]))
+        try:
+            names = options.parts or list(PARTS)
+            with ThreadPoolExecutor(1) as pool:
+                # The cut waits most of the time: it goes on beside the other parts.
+                cutting = pool.submit(lambda: list(cut(bed))) if "cut" in names else None
+                call = lambda part: cutting.result() if part is cut else part(bed)
+                missed = parts.run(PARTS, names, "one receiver", call, options.full)
+        except Failed as failure:
+            sys.exit(f"get: FAILED: {failure}")
+    if missed:
+        sys.exit("get: MISSED: " + "; ".join(missed))
+
+
+if __name__ == "__main__":
+    main()
