@@ -2,7 +2,7 @@
 
 mod view;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use headwater::keys::{Unopened, fingerprint};
@@ -10,12 +10,13 @@ use headwater::net::OpenError;
 use headwater::{
     IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress,
     ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairOptions, RepairUpdate, Session, Target,
+    find_amt_relay,
 };
 use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
 
-use crate::args::{ReceiveArgs, Repair};
+use crate::args::{AmtRelayName, ReceiveArgs, Repair};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
@@ -102,12 +103,27 @@ fn listen(
         group_key: keys::group_key(args.keys.group_key.as_deref())?,
         ..args.network.receiver(&args.listen, capture)?
     };
+    options.amt = args.amt.map(|relay| amt_relay(relay, options.listen.source)).transpose()?;
     options.takes_other_senders = senders.is_told;
     options.repair =
         RepairOptions { is_enabled: args.repair.repair == Repair::Auto, url: args.repair.repair_url.clone() };
     options.target =
         args.to.as_deref().map(Target::open).transpose().map_err(|error| Failure::of(Exit::Disk, error))?;
     ReceiveSession::listen(options).map_err(|error| receiving_failed(args, error))
+}
+
+/// Returns the address of the AMT relay; asks DNS for the relay of the source.
+fn amt_relay(relay: AmtRelayName, source: Option<IpAddr>) -> Result<SocketAddr, Failure> {
+    match (relay, source) {
+        (AmtRelayName::At(relay), _) => Ok(relay),
+        (AmtRelayName::Auto, Some(source)) => {
+            find_amt_relay(source).map_err(|error| Failure::of(Exit::Network, error))
+        }
+        (AmtRelayName::Auto, None) => Err(Failure::new(
+            Exit::Usage,
+            "--amt auto asks DNS for the relay of a source: name the source by --source, or the relay by its address",
+        )),
+    }
 }
 
 fn transfer(

@@ -15,7 +15,7 @@ use super::update::{HeardSession, ReceiveOutcome, ReceiveStarted, ReceiveSummary
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::driver::{DriverError, Port};
-use crate::net::{ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, Waker};
+use crate::net::{AmtSocket, ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, Waker};
 use crate::session::Session;
 use crate::store::{DiskStore, Target};
 use crate::system::{self, InputLosses};
@@ -43,6 +43,8 @@ pub struct ReceiveSession {
 enum SessionListener {
     /// Multicast groups that the receiver joins.
     Groups(Box<Listener>),
+    /// Multicast groups that the receiver joins at an AMT relay.
+    Tunnel(Box<Listener<AmtSocket>>),
     /// Replies to requests of the receiver.
     Requests(Box<Listener<AskingPort>>),
 }
@@ -102,10 +104,11 @@ impl ReceiveSession {
     /// # Errors
     /// If an option is out of range, or no interface can receive from the group.
     pub fn listen(options: ReceiveOptions) -> Result<Self, ReceiveError> {
-        let ReceiveOptions { listen, out, target, takes_other_senders, repair, ask } = options;
-        let way = match ask {
-            None => SessionListener::Groups(Box::new(Listener::open(listen)?)),
-            Some(ask) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
+        let ReceiveOptions { listen, out, target, takes_other_senders, repair, amt, ask } = options;
+        let way = match (ask, amt) {
+            (None, None) => SessionListener::Groups(Box::new(Listener::open(listen)?)),
+            (None, Some(relay)) => SessionListener::Tunnel(Box::new(Listener::open_amt(listen, relay)?)),
+            (Some(ask), _) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
         };
         Ok(Self { way, out, target: target.map(Arc::new), takes_other_senders, repair, store: None })
     }
@@ -124,6 +127,7 @@ impl ReceiveSession {
     pub fn started(&self) -> ReceiveStarted {
         match &self.way {
             SessionListener::Groups(listener) => listener.socket.started(&listener.options),
+            SessionListener::Tunnel(listener) => listener.socket.started(&listener.options),
             SessionListener::Requests(asker) => asker.socket.started(&asker.options),
         }
     }
@@ -137,6 +141,7 @@ impl Session for ReceiveSession {
     fn stop_handle(&self) -> StopHandle {
         match &self.way {
             SessionListener::Groups(listener) => listener.stop.clone(),
+            SessionListener::Tunnel(listener) => listener.stop.clone(),
             SessionListener::Requests(asker) => asker.stop.clone(),
         }
     }
@@ -147,6 +152,9 @@ impl Session for ReceiveSession {
         let (place, repair) = ((&*self.out, &self.target), self.repair.clone());
         match &mut self.way {
             SessionListener::Groups(listener) => {
+                run_on(listener, (false, pins), (place, repair), store, observer)
+            }
+            SessionListener::Tunnel(listener) => {
                 run_on(listener, (false, pins), (place, repair), store, observer)
             }
             SessionListener::Requests(asker) => run_on(asker, (true, pins), (place, repair), store, observer),
@@ -162,6 +170,7 @@ impl SessionListener {
     fn waker(&self) -> Waker {
         match self {
             Self::Groups(listener) => listener.poller.waker(),
+            Self::Tunnel(listener) => listener.poller.waker(),
             Self::Requests(asker) => asker.poller.waker(),
         }
     }
@@ -239,6 +248,9 @@ pub struct ReceiveOptions {
     pub takes_other_senders: bool,
     /// Repair of missing symbols from HTTP servers.
     pub repair: RepairOptions,
+    /// AMT relay through which groups are received, without multicast on this network. No effect on a session
+    /// on request. Default: groups are received natively.
+    pub amt: Option<SocketAddr>,
     ask: Option<PullOptions>,
 }
 
@@ -270,6 +282,7 @@ impl ReceiveOptions {
             target: None,
             takes_other_senders: false,
             repair: RepairOptions::default(),
+            amt: None,
             ask: None,
         }
     }

@@ -65,7 +65,8 @@ impl<'a> InnerDatagram<'a> {
         }
         let length = InnerError::Length(packet.len());
         let bytes = usize::from(be16(ip.content.get(..UDP_BYTES).ok_or(length)?, 4));
-        let datagram = ip.content.get(..bytes).filter(|datagram| datagram.len() >= UDP_BYTES).ok_or(length)?;
+        let datagram =
+            ip.content.get(..bytes).filter(|datagram| datagram.len() >= UDP_BYTES).ok_or(length)?;
         let is_unchecked = ip.source.is_ipv4() && be16(datagram, 6) == 0;
         if !is_unchecked && ip.sum(datagram) != 0 {
             return Err(InnerError::Checksum);

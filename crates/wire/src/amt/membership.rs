@@ -267,8 +267,7 @@ fn finish(
     buffer: &mut [u8],
 ) -> Option<usize> {
     let protocol = if source.is_ipv4() { IGMP } else { ICMPV6 };
-    let header =
-        IpHeader { source, destination, protocol, traffic_class: CONTROL, hops: 1, is_alert: true };
+    let header = IpHeader { source, destination, protocol, traffic_class: CONTROL, hops: 1, is_alert: true };
     header.emit(buffer, bytes)?;
     let content = buffer.get_mut(start..start + bytes)?;
     let sum = match source {

@@ -9,8 +9,7 @@ use headwater_wire::amt::{AmtError, Message, is_data};
 const UDP4: &str = "45020021 00000000 4011cec4 c0000201 e8010203  0fa01c77000de3e4 68656c6c6f";
 const UDP6: &str = "60200000 000d1140 20010db8000000000000000000000001 ff3e0000000000000000000080000001
     0fa01c77000de2f0 68656c6c6f";
-const IGMP_QUERY: &str =
-    "46c00024 00000000 01028209 c0000209 e0000001 94040000  110aece1 00000000 02140000";
+const IGMP_QUERY: &str = "46c00024 00000000 01028209 c0000209 e0000001 94040000  110aece1 00000000 02140000";
 const IGMP_REPORT: &str = "46c00034 00000000 010243ee 00000000 e0000016 94040000  220037f1 00000002
     05000001 e8010203 c0000201  04000000 ef010203";
 const MLD_QUERY: &str = "6c000000 00240001 fe800000000000000000000000000009 ff020000000000000000000000000001
@@ -158,8 +157,7 @@ fn reports_of_both_versions() {
     let (source, source6) = (ip("192.0.2.1"), ip("2001:db8::1"));
     let ipv4 = [(RecordKind::Allow, group, Some(source)), (RecordKind::ToExclude, ip("239.1.2.3"), None)];
     let ipv6 = [(RecordKind::Allow, group6, Some(source6))];
-    let cases: [(&str, &str, &[_]); 2] =
-        [(IGMP_REPORT, "0.0.0.0", &ipv4), (MLD_REPORT, "fe80::2", &ipv6)];
+    let cases: [(&str, &str, &[_]); 2] = [(IGMP_REPORT, "0.0.0.0", &ipv4), (MLD_REPORT, "fe80::2", &ipv6)];
     for (bytes, host, records) in cases {
         let bytes = hex(bytes);
         let mut buffer = [0xEE; 120];
