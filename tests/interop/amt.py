@@ -7,9 +7,10 @@
 usage: amt.py HEADWATER FOLDER [PART...]
        amt.py dns ADDRESS RELAY        a DNS server that names the relay of any source
 
-parts: families speed rates restart strangers driad witness
+parts: families rates restart strangers driad witness
 """
 
+import ctypes
 import os
 import random
 import shutil
@@ -54,11 +55,16 @@ class Bed(Network):
         for host in ("source", "lan", "native", "relay", *(f"gateway-{name}" for name in LINKS)):
             self.add_host(host)
         self.run("relay", "sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
-        self.ip("lan", "link", "add", "bridge", "type", "bridge", "stp_state", 0, "mcast_snooping", 0)
+        # Times in hundredths of a second.
+        times = {"query_interval": 500, "query_response_interval": 50, "startup_query_interval": 50, "startup_query_count": 4,
+                 "last_member_interval": 10, "hash_max": 4096, "igmp_version": 3, "mld_version": 2, "snooping": 1, "querier": 0}
+        options = [word for name, value in times.items() for word in (f"mcast_{name}", value)]
+        self.ip("lan", "link", "add", "bridge", "type", "bridge", "stp_state", 0, *options)
         self.ip("lan", "link", "set", "dev", "bridge", "up")
         for number, host in ((1, "source"), (2, "relay"), (3, "native")):
             self.cable("lan", host, host, "eth0")
             self.ip("lan", "link", "set", "dev", host, "master", "bridge")
+            self.write(f"/sys/class/net/{host}/brport/multicast_fast_leave", 1)
             self.address(host, "eth0", f"10.90.0.{number}/24", f"fd90::{number}/64")
             for route in ("224.0.0.0/4", "ff00::/8"):
                 family = "-6" if ":" in route else "-4"
@@ -76,6 +82,13 @@ class Bed(Network):
                 self.shape("relay", f"down{number}", megabits)
         self.ip("source", "route", "add", "10.90.0.0/16", "via", "10.90.0.2")
         self.ip("source", "-6", "route", "add", "fd90::/16", "via", "fd90::2")
+
+        # A switch forwards by what it has snooped only after the first response interval.
+        self.write("/sys/class/net/bridge/bridge/multicast_querier", 1)
+        time.sleep(1.5)
+
+    def write(self, file, value):
+        self.run("lan", "sh", "-c", f"echo {value} > {file}")
 
     def cable(self, one, port, other, far):
         self.ip(one, "link", "add", port, "type", "veth", "peer", "name", far, "netns", self.hosts[other])
@@ -182,24 +195,6 @@ def rate_of(receiver, begin, end):
     return (span[-1]["bytes"] - span[0]["bytes"]) * 8e3 / (span[-1]["time"] - span[0]["time"])
 
 
-def speed(bed):
-    """M2C behind 10 Mbit/s: through the relay, and natively."""
-    relay, rates = bed.relay(), {}
-    for path in ("native", "amt"):
-        group = f"232.72.91.{len(rates) * 100}:7287"
-        through = ("--amt", relay_of("gateway-10")) if path == "amt" else ("--interface", "eth0")
-        receiver = bed.receive("gateway-10" if path == "amt" else "native", group, "--source", SOURCE, *through)
-        sender = bed.send(group, bed.content(40), "--max-rate", "50M", "--ttl", "3")
-        wait_seconds(receiver, 18)
-        rates[path] = rate_of(receiver, 6, 18)
-        for program in (receiver, sender):
-            program.kill()
-    ended(relay, "amt-relay:ended")
-    share = rates["amt"] / rates["native"]
-    say(f"10 Mbit/s: {rates['amt'] / 1e6:.2f} Mbit/s by AMT, {rates['native'] / 1e6:.2f} natively: {share:.2f} of it")
-    check(share >= 0.9, f"AMT got {share:.2f} of native multicast, less than 0.9")
-
-
 def wait_seconds(receiver, seconds):
     """Waits until so many seconds after the first packet."""
 
@@ -211,22 +206,26 @@ def wait_seconds(receiver, seconds):
 
 
 def rates(bed):
-    """Gateways behind links of 1, 4 and 16 Mbit/s, each with its own rate of one session."""
+    """One session for a native receiver, and for gateways behind links of their own, each at its own rate."""
     relay, group = bed.relay(), "232.72.92.0:7287"
-    through = {name: ("--amt", relay_of(f"gateway-{name}")) for name in ("1", "4", "16")}
-    receivers = {name: bed.receive(f"gateway-{name}", group, "--source", SOURCE, *through[name]) for name in through}
+    through = {"native": ("native", "--interface", "eth0")}
+    through |= {name: (f"gateway-{name}", "--amt", relay_of(f"gateway-{name}")) for name in ("10", "1", "4", "16")}
+    receivers = {name: bed.receive(host, group, "--source", SOURCE, *path) for name, (host, *path) in through.items()}
     sender = bed.send(group, bed.content(60), "--max-rate", "50M", "--ttl", "3")
-    shares = {}
+    rates = {}
     for name, receiver in receivers.items():
         wait_seconds(receiver, 24)
-        rate = rate_of(receiver, 8, 24)
-        shares[name] = rate / (int(name) * 1e6)
-        say(f"behind {name} Mbit/s: {rate / 1e6:.2f} Mbit/s of UDP payload, {shares[name]:.2f} of the link")
+        rates[name] = rate_of(receiver, 8, 24) / 1e6
     for program in (*receivers.values(), sender):
         program.kill()
     ended(relay, "amt-relay:ended")
-    for name, share in shares.items():
-        check(share >= 0.75, f"behind {name} Mbit/s: {share:.2f} of the link, less than 0.75")
+    native = rates.pop("native")
+    say(f"10 Mbit/s: {rates['10']:.2f} Mbit/s of UDP payload by AMT, {native:.2f} natively: {rates['10'] / native:.2f} of it")
+    for name, rate in rates.items():
+        say(f"behind {name} Mbit/s: {rate:.2f} Mbit/s, {rate / int(name):.2f} of the link")
+    check(rates["10"] >= 0.9 * native, f"AMT got {rates['10'] / native:.2f} of native multicast, less than 0.9")
+    for name, rate in rates.items():
+        check(rate >= 0.75 * int(name), f"behind {name} Mbit/s: {rate / int(name):.2f} of the link, less than 0.75")
 
 
 def restart(bed):
@@ -254,15 +253,21 @@ def last_bytes(receiver):
     return max((event["bytes"] for event in receiver.events() if event["event"] == "session:progress"), default=0)
 
 
+def enter(namespace):
+    """Moves this thread into a network namespace."""
+    new_net = 0x40000000
+    check(ctypes.CDLL(None, use_errno=True).setns(namespace, new_net) == 0, "cannot enter a namespace")
+
+
 class Gateway:
     """A gateway by hand, from the layouts of RFC 7450 and RFC 3376, in the namespace of a program: sockets stay where they were opened."""
 
     def __init__(self, bed, host, relay):
         own = os.open("/proc/self/ns/net", os.O_RDONLY)
         other = os.open(f"/run/netns/{bed.hosts[host]}", os.O_RDONLY)
-        os.setns(other, os.CLONE_NEWNET)
+        enter(other)
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        os.setns(own, os.CLONE_NEWNET)
+        enter(own)
         os.close(own), os.close(other)
         self.socket.connect((relay, PORT))
         self.socket.settimeout(1)
@@ -318,7 +323,9 @@ def strangers(bed):
         thief.socket.send(message)
     for _ in range(200):
         thief.socket.send(chance.randbytes(chance.randrange(1, 100)))
-    check(thief.hear() is None, "a forged update brought an answer or data")
+    # Some of the random bytes are requests.
+    while answer := thief.hear():
+        check(answer[0] in (2, 4), f"a forged update brought {answer[:2].hex()}")
     before = relay.events()[-1]
     check(before["gateways"] == 0, f"a forged update made a gateway: {before}")
     data = honest.ask(update(code, 1, group, SOURCE))
@@ -338,7 +345,7 @@ def strangers(bed):
         pass
     sender.kill()
     last = ended(relay, "amt-relay:ended")
-    check(last["gateways"] == 0 and last["refused"]["forged"] == len(forged), f"the relay counted {last}")
+    check(last["gateways"] == 0 and last["refused"]["forged"] >= len(forged), f"the relay counted {last}")
     say(f"by hand: discovery, request, update, data, teardown; {len(forged)} forged updates and 200 of random bytes brought nothing")
 
 
@@ -460,7 +467,7 @@ def foreign_relay(bed, folder):
     relay.kill()
 
 
-PARTS = {part.__name__: part for part in (families, speed, rates, restart, strangers, driad, witness)}
+PARTS = {part.__name__: part for part in (families, rates, restart, strangers, driad, witness)}
 
 
 def main():

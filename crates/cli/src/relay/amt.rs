@@ -103,7 +103,7 @@ fn last_line_of(progress: &AmtRelayProgress) -> String {
 
 fn failed(tried: &str, error: AmtRelayError) -> Failure {
     let exit = match error {
-        AmtRelayError::Ports | AmtRelayError::Addresses | AmtRelayError::Queue(_) => Exit::Usage,
+        AmtRelayError::Ports | AmtRelayError::Addresses(_) | AmtRelayError::Queue(_) => Exit::Usage,
         AmtRelayError::Interface(_) | AmtRelayError::Open(_) | AmtRelayError::Driver(_) => Exit::Network,
     };
     Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned()))

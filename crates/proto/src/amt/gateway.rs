@@ -23,6 +23,9 @@ const RETRY_MAX: Duration = Duration::from_secs(4);
 const DISCOVERIES_MAX: u32 = 3;
 /// Requests without an answer after which the relay is looked for anew.
 const REQUESTS_MAX: u32 = 4;
+/// The same for an advertised address that never answered: relays behind address translators advertise
+/// addresses that cannot be reached.
+const UNTRIED_REQUESTS_MAX: u32 = 2;
 /// Time without data after which a gateway that got data requests a query: a restarted relay knows no
 /// gateway.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -279,7 +282,12 @@ impl Gateway {
             self.waiting = None;
             return;
         }
-        let tries_max = if waiting.is_discovery { DISCOVERIES_MAX } else { REQUESTS_MAX };
+        let is_untried = !self.is_connected && self.relay != self.config.relay;
+        let tries_max = match waiting.is_discovery {
+            true => DISCOVERIES_MAX,
+            false if is_untried => UNTRIED_REQUESTS_MAX,
+            false => REQUESTS_MAX,
+        };
         if waiting.tries < tries_max {
             let at = now + self.wait();
             self.waiting = Some(Waiting { tries: waiting.tries + 1, at, ..waiting });

@@ -27,7 +27,8 @@ use crate::time::Duration;
 
 pub use gateway::{Gateway, GatewayConfig, GatewayEvent};
 pub use relay::{
-    NATIVE_PORTS_MAX, NativeMembership, Relay, RelayConfig, RelayCounters, RelayRefused, TUNNELS, native,
+    ADDRESSES_MAX, NATIVE_PORTS_MAX, NativeMembership, Relay, RelayConfig, RelayCounters, RelayRefused,
+    native, tunnel,
 };
 
 /// Most gateways of a relay.

@@ -40,7 +40,7 @@ fn relay(key: u8, shape: Option<EgressShape>) -> Relay {
 /// Passes a message to the relay; returns the answers with their destinations.
 fn tell(relay: &mut Relay, now: Instant, from: SocketAddr, payload: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
     let datagram = Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload };
-    relay.handle(now, Input::Routed(TUNNELS, datagram));
+    relay.handle(now, Input::Routed(tunnel(0), datagram));
     drain(relay, now)
 }
 

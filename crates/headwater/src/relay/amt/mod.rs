@@ -7,7 +7,7 @@ mod port;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use headwater_proto::Seed;
-use headwater_proto::amt::{NATIVE_PORTS_MAX, Relay, RelayConfig, RelayCounters};
+use headwater_proto::amt::{ADDRESSES_MAX, NATIVE_PORTS_MAX, Relay, RelayConfig, RelayCounters};
 use headwater_proto::bcfs::relay::EgressShape;
 use headwater_proto::queue::ParameterError;
 
@@ -29,8 +29,8 @@ pub enum AmtRelayError {
     #[error("a relay of AMT forwards groups of 1 to {NATIVE_PORTS_MAX} UDP ports")]
     Ports,
     /// Too few or too many addresses.
-    #[error("a relay of AMT listens at one address of each IP version, or at all")]
-    Addresses,
+    #[error("a relay of AMT listens at 1 to {ADDRESSES_MAX} addresses of this host, not at {0}")]
+    Addresses(usize),
     /// The interface is missing.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
@@ -55,7 +55,9 @@ pub struct AmtRelayOptions {
     pub interface: String,
     /// UDP ports of the groups that are forwarded: a report of a gateway names a group and no port.
     pub ports: Vec<u16>,
-    /// Addresses to listen at, at most one of each IP version. Default: port [`AMT_PORT`] of all addresses.
+    /// Addresses to listen at, at most 64. An unspecified address stands for the addresses that this host has
+    /// at the start: answers must leave by the address that was asked. Default: port [`AMT_PORT`] of all
+    /// addresses.
     pub listen: Vec<SocketAddr>,
     /// Rate to each gateway in bit/s with headers, and the queue. Default: no limit.
     pub shape: Option<EgressShape>,
@@ -98,18 +100,17 @@ impl AmtRelaySession {
         if !(1..=NATIVE_PORTS_MAX).contains(&options.ports.len()) {
             return Err(AmtRelayError::Ports);
         }
-        let of_ipv4 = options.listen.iter().filter(|at| at.is_ipv4()).count();
-        if options.listen.is_empty() || of_ipv4 > 1 || options.listen.len() - of_ipv4 > 1 {
-            return Err(AmtRelayError::Addresses);
-        }
         let interface = Interface::find(&options.interface)?;
-        let advertised = options.listen.iter().filter_map(|at| advertised(at.ip(), &interface)).collect();
+        let listen = addresses(&options.listen)?;
+        if !(1..=ADDRESSES_MAX).contains(&listen.len()) {
+            return Err(AmtRelayError::Addresses(listen.len()));
+        }
         let config =
             RelayConfig::new(options.ports.clone(), system::random_key(), Seed(system::random_u64()))
-                .with_addresses(advertised)
+                .with_addresses(listen.iter().map(SocketAddr::ip).collect())
                 .with_shape(options.shape);
         let unicast = UnicastOptions { dscp: options.dscp, fragments: true, ..UnicastOptions::default() };
-        let sockets = options.listen.iter().map(|at| UnicastSocket::open(*at, &unicast));
+        let sockets = listen.iter().map(|at| UnicastSocket::open(*at, &unicast));
         let tunnels = sockets.collect::<Result<Vec<_>, _>>()?;
         let groups = GroupsSocket::open(interface, &options.ports)?;
         let (poller, stop) = stoppable()?;
@@ -145,17 +146,22 @@ impl Session for AmtRelaySession {
     }
 }
 
-/// Returns the address that discoveries are answered with. A relay at all addresses advertises the first
-/// address of another interface than that of the groups, if there is one: gateways are mostly elsewhere.
-fn advertised(listen: IpAddr, groups: &Interface) -> Option<IpAddr> {
-    if !listen.is_unspecified() {
-        return Some(listen);
+/// Returns the addresses to listen at, with an unspecified address replaced by the addresses of this host.
+fn addresses(listen: &[SocketAddr]) -> Result<Vec<SocketAddr>, InterfaceError> {
+    let mut addresses = Vec::new();
+    for at in listen {
+        if !at.ip().is_unspecified() {
+            addresses.push(*at);
+            continue;
+        }
+        let is_fit = |address: &IpAddr| {
+            let is_link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+            address.is_ipv4() == at.is_ipv4() && !is_link_local
+        };
+        let own = Interface::list()?.into_iter().flat_map(|interface| interface.addresses);
+        addresses.extend(own.filter(is_fit).map(|address| SocketAddr::new(address, at.port())));
     }
-    let is_fit = |address: &&IpAddr| {
-        let is_link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
-        address.is_ipv4() == listen.is_ipv4() && !address.is_loopback() && !is_link_local
-    };
-    let mut interfaces = Interface::list().ok()?;
-    interfaces.sort_by_key(|interface| interface.index == groups.index);
-    interfaces.iter().flat_map(|interface| &interface.addresses).find(is_fit).copied()
+    addresses.sort_unstable();
+    addresses.dedup();
+    Ok(addresses)
 }

@@ -2,33 +2,38 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use headwater_proto::amt::{Relay, TUNNELS, native};
+use headwater_proto::amt::{Relay, native, tunnel};
 use headwater_proto::control::Membership;
 use headwater_proto::{ChannelId, Datagram, Input, InterfaceId};
 
-use crate::driver::{Port, UnicastPort};
+use crate::driver::{Port, datagrams};
 use crate::net::{GroupsSocket, LinkChange, MembershipError, RecvBatch, Run, SendError, UnicastSocket};
 use crate::relay::RelayPort;
 
 /// Sockets of a relay of AMT, as the driver sees them.
 #[derive(Debug)]
 pub(super) struct AmtPorts {
-    tunnels: UnicastPort,
+    /// Sockets for gateways, by address.
+    tunnels: Vec<UnicastSocket>,
     groups: GroupsSocket,
-    /// Whether the groups were read last; the two take turns.
-    is_groups_turn: bool,
+    /// The socket last read, counting the tunnels first and the groups last, so that each socket has its turn.
+    last: usize,
 }
 
 impl AmtPorts {
     /// Creates the ports of at least one socket for gateways.
     pub(super) const fn new(tunnels: Vec<UnicastSocket>, groups: GroupsSocket) -> Self {
-        Self { tunnels: UnicastPort::new(tunnels, None), groups, is_groups_turn: false }
+        Self { tunnels, groups, last: 0 }
+    }
+
+    fn tunnel(&self, interface: InterfaceId) -> Option<usize> {
+        (0..self.tunnels.len()).find(|index| tunnel(*index) == interface)
     }
 
     pub(super) fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.tunnels.local_addrs()
+        self.tunnels.iter().map(UnicastSocket::local_addr).collect()
     }
 }
 
@@ -50,14 +55,16 @@ impl RelayPort<Relay> for AmtPorts {
 
 impl Port for AmtPorts {
     fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.tunnels.fds().chain(self.groups.fds())
+        self.tunnels.iter().map(AsFd::as_fd).chain(self.groups.fds())
     }
 
     fn receive(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
-        for _ in 0..2 {
-            self.is_groups_turn = !self.is_groups_turn;
-            let count =
-                if self.is_groups_turn { self.groups.recv(batch)? } else { self.tunnels.receive(batch)? };
+        for _ in 0..=self.tunnels.len() {
+            self.last = (self.last + 1) % (self.tunnels.len() + 1);
+            let count = match self.tunnels.get_mut(self.last) {
+                Some(tunnel) => tunnel.recv(batch)?,
+                None => self.groups.recv(batch)?,
+            };
             if count > 0 {
                 return Ok(count);
             }
@@ -66,7 +73,8 @@ impl Port for AmtPorts {
     }
 
     fn input<'a>(&self, datagram: Datagram<'a>) -> Input<'a> {
-        let ingress = if self.is_groups_turn { native(self.groups.port()) } else { TUNNELS };
+        let is_tunnel = self.last < self.tunnels.len();
+        let ingress = if is_tunnel { tunnel(self.last) } else { native(self.groups.port()) };
         Input::Routed(ingress, datagram)
     }
 
@@ -80,11 +88,14 @@ impl Port for AmtPorts {
     }
 
     fn local(&self, interface: InterfaceId, peer: SocketAddr) -> SocketAddr {
-        self.tunnels.local(interface, peer)
+        self.tunnel(interface).map_or(peer, |index| self.tunnels[index].local_addr())
     }
 
     fn send(&mut self, egress: InterfaceId, runs: &[Run<'_>]) -> Result<u64, SendError> {
-        self.tunnels.send(egress, runs)
+        match self.tunnel(egress) {
+            Some(index) => Ok(self.tunnels[index].send(runs)),
+            None => Ok(datagrams(runs)),
+        }
     }
 
     fn inspect_link(&mut self) -> Option<LinkChange> {

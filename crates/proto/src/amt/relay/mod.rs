@@ -46,8 +46,8 @@ use crate::time::{Duration, Instant};
 pub const ANSWERS_PER_SECOND: u32 = 2_000;
 /// Most UDP ports of groups that a relay receives.
 pub const NATIVE_PORTS_MAX: usize = 16;
-/// The interface of the gateways.
-pub const TUNNELS: InterfaceId = InterfaceId(0);
+/// Most addresses that a relay listens at.
+pub const ADDRESSES_MAX: usize = 64;
 /// Lifetime of a key.
 const KEY_TIME: Duration = Duration::from_secs(60);
 /// Time between two sweeps for expired memberships.
@@ -56,7 +56,13 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// Returns the interface of a UDP port of groups, counted from 0.
 #[expect(clippy::cast_possible_truncation, reason = "there are at most `NATIVE_PORTS_MAX`")]
 pub const fn native(port: usize) -> InterfaceId {
-    InterfaceId(1 + port as u32)
+    InterfaceId(port as u32)
+}
+
+/// Returns the interface of the gateways that have reached the relay at an address, counted from 0.
+#[expect(clippy::cast_possible_truncation, reason = "there are at most `ADDRESSES_MAX`")]
+pub const fn tunnel(address: usize) -> InterfaceId {
+    InterfaceId((NATIVE_PORTS_MAX + address) as u32)
 }
 
 /// Configuration of a relay.
@@ -77,10 +83,11 @@ impl RelayConfig {
         Self { addresses: Vec::new(), ports, shape: None, key, seed }
     }
 
-    /// Sets the relay's unicast addresses, at most one of each IP version, for advertisements. Default: no
-    /// address, so that discoveries are not answered.
+    /// Sets the unicast addresses that the relay listens at, at most [`ADDRESSES_MAX`]. A discovery is answered
+    /// with the address at which it arrived. Default: no address.
     #[must_use]
-    pub fn with_addresses(mut self, addresses: Vec<IpAddr>) -> Self {
+    pub fn with_addresses(mut self, mut addresses: Vec<IpAddr>) -> Self {
+        addresses.truncate(ADDRESSES_MAX);
         self.addresses = addresses;
         self
     }
@@ -148,9 +155,18 @@ pub struct Relay {
 
 /// Answer to a message of an address that has not proven to receive.
 #[derive(Clone, Copy, Debug)]
-enum Answer {
-    Advertisement { to: SocketAddr, nonce: u32, relay: IpAddr },
-    Query { to: SocketAddr, nonce: u32, is_mld: bool, is_limited: bool },
+struct Answer {
+    to: SocketAddr,
+    /// Interface of the question.
+    tunnel: InterfaceId,
+    nonce: u32,
+    kind: AnswerKind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum AnswerKind {
+    Advertisement { relay: IpAddr },
+    Query { is_mld: bool, is_limited: bool },
 }
 
 impl Relay {
@@ -191,26 +207,23 @@ impl Relay {
         self.table.poll_native()
     }
 
-    fn message(&mut self, now: Instant, datagram: &Datagram<'_>) {
+    fn message(&mut self, now: Instant, tunnel: InterfaceId, relay: IpAddr, datagram: &Datagram<'_>) {
         let from = datagram.source;
         match Message::parse(datagram.payload) {
             Ok(Message::Discovery { nonce }) => {
-                let of_version = |relay: &&IpAddr| relay.is_ipv4() == from.ip().to_canonical().is_ipv4();
-                let relay = self.config.addresses.iter().find(of_version).copied();
-                if let Some(relay) = relay {
-                    self.answer(now, from, Answer::Advertisement { to: from, nonce, relay });
-                }
+                let kind = AnswerKind::Advertisement { relay };
+                self.answer(now, Answer { to: from, tunnel, nonce, kind });
             }
             Ok(Message::Request { nonce, is_mld }) => {
-                let is_limited = !self.table.has_room(from);
-                self.answer(now, from, Answer::Query { to: from, nonce, is_mld, is_limited });
+                let kind = AnswerKind::Query { is_mld, is_limited: !self.table.has_room(from) };
+                self.answer(now, Answer { to: from, tunnel, nonce, kind });
             }
             Ok(Message::Update { mac, nonce, report }) => {
                 if !self.is_proven(now, from, nonce, mac) {
                     self.counters.refused.forged += 1;
                 } else if let Ok(report) = Report::parse(report) {
                     self.counters.updates += 1;
-                    self.table.update(now, from, report.records());
+                    self.table.update(now, (from, tunnel), report.records());
                     self.remove_gone();
                 } else {
                     self.counters.refused.reports += 1;
@@ -230,8 +243,8 @@ impl Relay {
         }
     }
 
-    fn answer(&mut self, now: Instant, to: SocketAddr, answer: Answer) {
-        if self.answers.admits(now, to.ip()) {
+    fn answer(&mut self, now: Instant, answer: Answer) {
+        if self.answers.admits(now, answer.to.ip()) {
             self.counters.answers += 1;
             self.answers.push(answer);
         } else {
@@ -300,17 +313,16 @@ impl Relay {
 
     fn write_answer(&self, now: Instant, answer: Answer, buffer: &mut [u8]) -> Option<Transmit> {
         let mut query = [0; QUERY_BYTES_MAX];
-        let (to, bytes) = match answer {
-            Answer::Advertisement { to, nonce, relay } => {
-                (to, Message::Advertisement { nonce, relay }.emit(buffer)?)
-            }
-            Answer::Query { to, nonce, is_mld, is_limited } => {
+        let Answer { to, nonce, kind, .. } = answer;
+        let bytes = match kind {
+            AnswerKind::Advertisement { relay } => Message::Advertisement { nonce, relay }.emit(buffer)?,
+            AnswerKind::Query { is_mld, is_limited } => {
                 let interval_s = u16::try_from(QUERY_INTERVAL.as_millis() / 1_000).unwrap_or(u16::MAX);
                 let general = Query { is_mld, interval_s, robustness: ROBUSTNESS };
                 let bytes = general.emit(self.query_source(is_mld), &mut query)?;
                 let (mac, query) = (self.mac(now, to, nonce), &query[..bytes]);
                 let gateway = Some(SocketAddr::new(to.ip().to_canonical(), to.port()));
-                (to, Message::Query { mac, nonce, is_limited, query, gateway }.emit(buffer)?)
+                Message::Query { mac, nonce, is_limited, query, gateway }.emit(buffer)?
             }
         };
         Some(Transmit { destination: Destination::Unicast(to), bytes, ecn: Ecn::NotCapable })
@@ -330,7 +342,7 @@ impl Relay {
     }
 }
 
-/// Between interfaces: [`TUNNELS`] for messages of gateways, and [`native`] for packets of groups, with the
+/// Between interfaces: [`tunnel`] for messages of gateways, and [`native`] for packets of groups, with the
 /// channel of [`NativeMembership`]. Gateways are told apart by their addresses. The relay emits no joins: the
 /// driver takes the memberships, which name sources, from [`Relay::poll_native`].
 impl Machine for Relay {
@@ -339,10 +351,15 @@ impl Machine for Relay {
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         self.tick(now);
         let Input::Routed(ingress, datagram) = input else { return };
-        match ((ingress.0 as usize).checked_sub(1), datagram.channel) {
-            (None, None) => self.message(now, &datagram),
-            (Some(port), Some(channel)) => {
-                if let Some(port) = self.config.ports.get(port) {
+        let index = ingress.0 as usize;
+        match (index.checked_sub(NATIVE_PORTS_MAX), datagram.channel) {
+            (Some(address), None) => {
+                if let Some(relay) = self.config.addresses.get(address) {
+                    self.message(now, ingress, *relay, &datagram);
+                }
+            }
+            (None, Some(channel)) => {
+                if let Some(port) = self.config.ports.get(index) {
                     self.data(now, *port, channel, &datagram);
                 }
             }
@@ -353,14 +370,14 @@ impl Machine for Relay {
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Infallible>> {
         while let Some(answer) = self.answers.pop() {
             if let Some(transmit) = self.write_answer(now, answer, buffer) {
-                return Some(Output::Router(RouterOutput::Transmit { egress: TUNNELS, transmit }));
+                return Some(Output::Router(RouterOutput::Transmit { egress: answer.tunnel, transmit }));
             }
         }
         while let Some(copy) = self.egress.next(now) {
             let bytes = self.egress.write(&copy, buffer);
-            if let Some(to) = self.table.address(copy.egress) {
+            if let Some((to, egress)) = self.table.address(copy.egress) {
                 let transmit = Transmit { destination: Destination::Unicast(to), bytes, ecn: copy.ecn };
-                return Some(Output::Router(RouterOutput::Transmit { egress: TUNNELS, transmit }));
+                return Some(Output::Router(RouterOutput::Transmit { egress, transmit }));
             }
         }
         None

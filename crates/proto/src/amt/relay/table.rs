@@ -38,6 +38,8 @@ pub(super) struct TableCounters {
 #[derive(Debug)]
 struct GatewayState {
     address: SocketAddr,
+    /// Interface of the last update.
+    tunnel: InterfaceId,
     joined: BTreeSet<Membership>,
     overload: Overload,
 }
@@ -100,8 +102,9 @@ impl GatewayTable {
         self.groups.get(&channel).copied()
     }
 
-    pub(super) fn address(&self, gateway: InterfaceId) -> Option<SocketAddr> {
-        self.slots.get(gateway.0 as usize)?.as_ref().map(|state| state.address)
+    /// Returns the address of a gateway, and the interface that leads to the gateway.
+    pub(super) fn address(&self, gateway: InterfaceId) -> Option<(SocketAddr, InterfaceId)> {
+        self.slots.get(gateway.0 as usize)?.as_ref().map(|state| (state.address, state.tunnel))
     }
 
     /// Whether an address is a gateway, or can become a gateway.
@@ -116,10 +119,10 @@ impl GatewayTable {
     pub(super) fn update<'a>(
         &mut self,
         now: Instant,
-        address: SocketAddr,
+        (address, tunnel): (SocketAddr, InterfaceId),
         records: impl Iterator<Item = Record<'a>>,
     ) {
-        let Some(slot) = self.slot(address) else {
+        let Some(slot) = self.slot(address, tunnel) else {
             self.counters.crowded += 1;
             return;
         };
@@ -242,14 +245,17 @@ impl GatewayTable {
     }
 
     /// Returns the slot of a gateway, which is made if there is room.
-    fn slot(&mut self, address: SocketAddr) -> Option<u32> {
+    fn slot(&mut self, address: SocketAddr, tunnel: InterfaceId) -> Option<u32> {
         if let Some(slot) = self.by_address.get(&address) {
+            if let Some(state) = self.slots[*slot as usize].as_mut() {
+                state.tunnel = tunnel;
+            }
             return Some(*slot);
         }
         if !self.has_room(address) {
             return None;
         }
-        let state = GatewayState { address, joined: BTreeSet::new(), overload: Overload::default() };
+        let state = GatewayState { address, tunnel, joined: BTreeSet::new(), overload: Overload::default() };
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
