@@ -54,8 +54,8 @@ pub enum RelayName {
     Name(String),
 }
 
-/// Writes a query for the relays of a source at the start of a buffer. Returns the length; `None` if the buffer
-/// is shorter than [`QUERY_BYTES_MAX`] and the query does not fit.
+/// Writes a query for the relays of a source at the start of a buffer. Returns the length; `None` if the
+/// buffer is shorter than [`QUERY_BYTES_MAX`] and the query does not fit.
 pub fn emit_query(id: u16, source: IpAddr, buffer: &mut [u8]) -> Option<usize> {
     let mut query = Vec::with_capacity(QUERY_BYTES_MAX);
     for field in [id, RECURSION, 1, 0, 0, 0] {
@@ -92,8 +92,8 @@ pub fn reverse_name(address: IpAddr) -> String {
     }
 }
 
-/// Reads the response to `query`. Returns at most [`RELAYS_MAX`] relays, by precedence. The answers may belong
-/// to an alias of the name.
+/// Reads the response to `query`. Returns at most [`RELAYS_MAX`] relays, by precedence. The answers may
+/// belong to an alias of the name.
 ///
 /// # Errors
 /// [`DnsError`]. A response without relays is no error.

@@ -11,7 +11,7 @@ pub struct AmtRelayArgs {
     /// `headwater receive --amt`
     #[arg(
         long, requires = "interface",
-        conflicts_with_all = ["upstream", "source", "multicast", "network", "entries", "neighbours", "request_rate", "keep", "sim"],
+        conflicts_with_all = ["upstream", "source", "multicast", "network", "entries", "neighbours", "request_rate", "keep"],
     )]
     pub amt: bool,
     /// With --amt: UDP port of the groups to forward; may be repeated, at most 16 times [default: 7287]

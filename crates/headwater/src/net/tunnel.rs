@@ -1,4 +1,4 @@
-//! Receiving socket behind a tunnel: joins channels at an AMT relay and reads their datagrams, all by unicast.
+//! Receiving socket behind a tunnel: joins channels at an AMT relay and reads the datagrams, all by unicast.
 //! Needs no privilege, and no multicast on this network.
 
 use std::io;
@@ -48,8 +48,8 @@ pub struct AmtSocket {
 }
 
 impl AmtSocket {
-    /// Opens a socket for channels behind a relay, from one source or from any. The relay and the channels may
-    /// be of different IP versions. Nothing is sent before the first join.
+    /// Opens a socket for channels behind a relay, from one source or from any. The relay and the channels
+    /// may be of different IP versions. Nothing is sent before the first join.
     ///
     /// # Errors
     /// When the source's IP version differs from the groups', or the process has no file descriptor left.
@@ -248,7 +248,7 @@ impl AmtSocket {
 }
 
 impl ReceiverCounters {
-    /// Counts a datagram of a tunnel. Returns the datagram within, or `None` if the datagram is to be dropped.
+    /// Counts a datagram of a tunnel. Returns the datagram within; `None`: the datagram is to be dropped.
     fn admit_tunneled(
         &mut self,
         (channels, source): (&Channels, Option<IpAddr>),

@@ -53,8 +53,8 @@ pub struct GatewayConfig {
 }
 
 impl GatewayConfig {
-    /// Creates a configuration for a relay, or for an address at which relays answer discoveries. `is_ipv6` is
-    /// whether the groups are IPv6 groups; the relay's address may be of the other version.
+    /// Creates a configuration for a relay, or for an address at which relays answer discoveries. `is_ipv6`
+    /// is whether the groups are IPv6 groups; the relay's address may be of the other version.
     pub const fn new(relay: SocketAddr, is_ipv6: bool, seed: Seed) -> Self {
         Self { relay, is_ipv6, seed }
     }

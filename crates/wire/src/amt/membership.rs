@@ -179,8 +179,8 @@ impl Query {
         })
     }
 
-    /// Writes an IP packet with the query, as sent by `source`, which has the IP version of the query. Returns
-    /// the length; `None` if the buffer is shorter than [`QUERY_BYTES_MAX`], or the version is wrong.
+    /// Writes an IP packet with the query, as sent by `source`, which has the IP version of the query.
+    /// Returns the length; `None` if the buffer is shorter than [`QUERY_BYTES_MAX`], or the version is wrong.
     pub fn emit(&self, source: IpAddr, buffer: &mut [u8]) -> Option<usize> {
         let destination = if self.is_mld { ALL_NODES.into() } else { ALL_HOSTS.into() };
         let mut content = [0; MLD_QUERY_BYTES];
@@ -199,8 +199,8 @@ impl Query {
     }
 }
 
-/// Writes an IP packet with a report of groups, each with at most one source, as sent by `source`. Returns the
-/// length; `None` if the buffer is too short, or an address is of another IP version than `source`.
+/// Writes an IP packet with a report of groups, each with at most one source, as sent by `source`. Returns
+/// the length; `None` if the buffer is too short, or an address is of another IP version than `source`.
 pub fn emit_report(
     source: IpAddr,
     records: &[(RecordKind, IpAddr, Option<IpAddr>)],

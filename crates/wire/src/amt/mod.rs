@@ -1,5 +1,5 @@
-//! Automatic Multicast Tunneling (AMT, RFC 7450): messages between gateways and relays by unicast UDP. Queries
-//! and updates carry IGMPv3 or MLDv2 messages ([`membership`]), data messages carry multicast datagrams
+//! Automatic Multicast Tunneling (AMT, RFC 7450): messages between gateways and relays by unicast UDP.
+//! Queries and updates carry IGMPv3 or MLDv2 messages ([`membership`]), data messages carry multicast datagrams
 //! ([`inner`]), each as a whole IP packet.
 //!
 //! Reserved bits are ignored in received messages and zero in sent messages, as section 5.1 has it.
@@ -183,7 +183,8 @@ impl<'a> Message<'a> {
                 writer.put(&nonce.to_be_bytes());
             }
             Self::Query { mac, nonce, is_limited, query, gateway } => {
-                let flags = u8::from(is_limited) * IS_LIMITED | u8::from(gateway.is_some()) * HAS_GATEWAY;
+                let limited = if is_limited { IS_LIMITED } else { 0 };
+                let flags = limited | if gateway.is_some() { HAS_GATEWAY } else { 0 };
                 put_proven(&mut writer, [QUERY, flags], mac, nonce);
                 writer.put(query);
                 if let Some(gateway) = gateway {

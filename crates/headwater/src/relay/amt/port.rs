@@ -18,7 +18,7 @@ pub(super) struct AmtPorts {
     /// Sockets for gateways, by address.
     tunnels: Vec<UnicastSocket>,
     groups: GroupsSocket,
-    /// The socket last read, counting the tunnels first and the groups last, so that each socket has its turn.
+    /// The socket last read, counting the groups last, so that each socket has its turn.
     last: usize,
 }
 

@@ -83,8 +83,8 @@ impl RelayConfig {
         Self { addresses: Vec::new(), ports, shape: None, key, seed }
     }
 
-    /// Sets the unicast addresses that the relay listens at, at most [`ADDRESSES_MAX`]. A discovery is answered
-    /// with the address at which it arrived. Default: no address.
+    /// Sets the unicast addresses that the relay listens at, at most [`ADDRESSES_MAX`]. A discovery is
+    /// answered with the address of its arrival. Default: no address.
     #[must_use]
     pub fn with_addresses(mut self, mut addresses: Vec<IpAddr>) -> Self {
         addresses.truncate(ADDRESSES_MAX);
