@@ -277,8 +277,8 @@ pub struct ReceiveArgs {
     /// With --ask: group for replies to all receivers on this network, as given to the relay with --multicast
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::group, requires = "ask")]
     pub multicast: Option<SocketAddr>,
-    /// Receive the group by unicast through an AMT relay, on networks without multicast; `auto` asks DNS for the
-    /// relay of --source (RFC 8777)
+    /// Receive the group by unicast through an AMT relay, on networks without multicast; `auto` asks DNS for
+    /// the relay of --source (RFC 8777)
     #[arg(long, value_name = "HOST[:PORT]|auto", value_parser = values::amt_relay, conflicts_with_all = ["ask", "interface"])]
     pub amt: Option<AmtRelayName>,
     /// Maximum rate to receive in bit/s, except from SIM; default: the fair rate of the path

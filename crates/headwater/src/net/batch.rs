@@ -161,8 +161,8 @@ impl RecvBatch {
         Ok(())
     }
 
-    /// Reads the waiting messages of a tunnel's `endpoint`. `accept` returns the datagram within each datagram
-    /// of the tunnel, with the range of its payload, or drops the datagram.
+    /// Reads the waiting messages of a tunnel's `endpoint`. `accept` returns the datagram within each
+    /// datagram of the tunnel, with the range of its payload, or drops the datagram.
     ///
     /// # Errors
     /// The kernel's error.

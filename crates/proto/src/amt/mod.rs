@@ -13,7 +13,7 @@
 //! | joins of more than the gateway's link carries | the latest groups are pruned, see [`Relay`] |
 //! | data, queries from others than the relay | dropped by the gateway |
 //!
-//! An answer is longer than its request, because RFC 7450 has it so: 48 or 76 bytes of UDP payload with a
+//! An answer is longer than its request, because RFC 7450 has it so: 66 or 106 bytes of UDP payload with a
 //! query, for 8 bytes. The limit of answers to a network bounds the reflected rate to 20 kbit/s.
 
 mod gateway;

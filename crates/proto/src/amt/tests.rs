@@ -131,7 +131,7 @@ impl Pair {
                     other => panic!("{other:?}"),
                 }
             }
-            now = now + Duration::from_millis(10);
+            now += Duration::from_millis(10);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Automatic Multicast Tunneling (AMT, RFC 7450): messages between gateways and relays by unicast UDP.
-//! Queries and updates carry IGMPv3 or MLDv2 messages ([`membership`]), data messages carry multicast datagrams
-//! ([`inner`]), each as a whole IP packet.
+//! Queries and updates carry IGMPv3 or MLDv2 messages ([`membership`]), data messages carry multicast
+//! datagrams ([`inner`]), each as a whole IP packet.
 //!
 //! Reserved bits are ignored in received messages and zero in sent messages, as section 5.1 has it.
 

@@ -21,7 +21,7 @@ const MLD_REPORT: &str = "6c000000 00340001 fe800000000000000000000000000002 ff0
 const MAC: [u8; 6] = [1, 2, 3, 4, 5, 6];
 
 fn ip(text: &str) -> IpAddr {
-    text.parse().unwrap()
+    text.parse().expect("an address")
 }
 
 #[test]

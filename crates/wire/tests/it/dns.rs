@@ -8,7 +8,8 @@ const QUESTION: &str = "0131 0132 0130 03313932 07696e2d61646472 0461727061 00 0
 
 fn query() -> Vec<u8> {
     let mut buffer = [0; QUERY_BYTES_MAX];
-    let length = emit_query(0x1234, "192.0.2.1".parse().unwrap(), &mut buffer).unwrap();
+    let source = "192.0.2.1".parse().expect("an address");
+    let length = emit_query(0x1234, source, &mut buffer).expect("there is room");
     buffer[..length].to_vec()
 }
 

@@ -14,7 +14,8 @@
 //! and MLDv1 are refused.
 //!
 //! Memory: [`super::GATEWAYS_MAX`] gateways of [`super::GROUPS_MAX`] memberships of some 200 bytes, 50 MB,
-//! and [`crate::bcfs::relay::WAITING_MAX`] packets in queues, 12 MB at 1 500 bytes a packet.
+//! [`crate::bcfs::relay::WAITING_MAX`] packets in queues, 12 MB at 1 500 bytes a packet, and 2^22 copies of
+//! packets, 100 MB; fewer packets wait if each has more copies.
 
 mod table;
 
@@ -42,12 +43,14 @@ use crate::queue::ParameterError;
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
 
-/// Answers a second to all addresses that have not proven to receive: 1.2 Mbit/s of UDP payload.
+/// Answers a second to all addresses that have not proven to receive: 1.7 Mbit/s of UDP payload.
 pub const ANSWERS_PER_SECOND: u32 = 2_000;
 /// Most UDP ports of groups that a relay receives.
 pub const NATIVE_PORTS_MAX: usize = 16;
 /// Most addresses that a relay listens at.
 pub const ADDRESSES_MAX: usize = 64;
+/// Most copies of packets that wait.
+const COPIES_MAX: usize = 1 << 22;
 /// Lifetime of a key.
 const KEY_TIME: Duration = Duration::from_secs(60);
 /// Time between two sweeps for expired memberships.
@@ -279,9 +282,9 @@ impl Relay {
         };
         let Some(bytes) = inner.emit(&mut self.room[DATA_HEADER_BYTES..]) else { return };
         put_data_header(&mut self.room);
-        let Some(packet) = self.egress.hold(&self.room[..DATA_HEADER_BYTES + bytes], WAITING_MAX) else {
-            return;
-        };
+        let packets_max = (COPIES_MAX / self.table.gateways().max(1)).min(WAITING_MAX);
+        let message = &self.room[..DATA_HEADER_BYTES + bytes];
+        let Some(packet) = self.egress.hold(message, packets_max) else { return };
         let (egress, mut copies) = (&mut self.egress, 0);
         self.table.forward(now, group, datagram.source.ip(), |gateway| {
             copies += 1;

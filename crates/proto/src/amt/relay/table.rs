@@ -307,8 +307,9 @@ impl GatewayTable {
 
     fn leave_except(&mut self, slot: u32, group: IpAddr, is_kept: impl Fn(Option<IpAddr>) -> bool) {
         let of_group = |membership: &&Membership| membership.0 == group && !is_kept(membership.1);
-        let left = self.state(slot).map(|state| state.joined.iter().filter(of_group).copied().collect());
-        left.unwrap_or_else(Vec::new).into_iter().for_each(|membership| self.leave(slot, membership));
+        let joined = self.state(slot).into_iter().flat_map(|state| &state.joined);
+        let left: Vec<_> = joined.filter(of_group).copied().collect();
+        left.into_iter().for_each(|membership| self.leave(slot, membership));
     }
 
     fn join_native(&mut self, (group, source): Membership) {
