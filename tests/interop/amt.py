@@ -32,7 +32,7 @@ SOURCE, SOURCE6 = "10.90.0.1", "fd90::1"
 LINKS = {"open": None, "10": 10, "1": 1, "4": 4, "16": 16}
 # Packets of a session fit the tunnel without fragments.
 SYMBOL_BYTES = 1280
-WITNESS = "https://github.com/GrumpyOldTroll/amt"
+WITNESS, WITNESS_COMMIT = "https://github.com/GrumpyOldTroll/amt", "be9491d"
 
 
 def dns(address, relay):
@@ -431,7 +431,8 @@ def build(folder):
     """Builds the other implementation; returns the folder, or None with the reason printed."""
     source, made = os.environ.get("AMT_SOURCE", WITNESS), folder / "witness"
     steps = (
-        ["git", "clone", "-q", "--depth", "1", source, made],
+        ["git", "clone", "-q", source, made],
+        ["git", "checkout", "-q", WITNESS_COMMIT],
         ["sh", "-c", "touch aclocal.m4 configure Makefile.in */Makefile.in include/config.h.in && ./configure"],
         ["make", "-j2", "CFLAGS=-O2 -w -fcommon"],
     )
