@@ -428,6 +428,11 @@ fn nothing_wanted(args: &ReceiveArgs, summary: &ReceiveSummary) -> Failure {
              port; choose another --group at both ends",
             summary.datagrams
         )
+    } else if args.amt.is_some() {
+        format!(
+            "nothing was received from {group} through the AMT relay within the timeout; does UDP pass to and from the relay, and does the \
+             relay receive the group on its interface, from this source, within the sender's TTL?"
+        )
     } else {
         return nothing_received(group);
     };

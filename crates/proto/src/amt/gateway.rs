@@ -294,6 +294,7 @@ impl Gateway {
             return self.send_waiting();
         }
         if waiting.is_discovery {
+            self.outputs.push_back(Output::Event(GatewayEvent::Silent { relay: self.relay }));
             return self.ask(now, false);
         }
         self.is_advertised_bad = self.relay != self.config.relay;
