@@ -208,8 +208,17 @@ def wait_seconds(receiver, seconds):
 
 
 def rates(bed):
+    """Measured twice at most: a machine that is busy with other things slows down all receivers, the native one too."""
+    try:
+        measure(bed, "232.72.92.0:7287")
+    except Failed as failed:
+        say(f"once more, as {failed}")
+        measure(bed, "232.72.92.128:7287")
+
+
+def measure(bed, group):
     """One session for a native receiver, and for gateways behind links of their own, each at its own rate."""
-    relay, group = bed.relay(), "232.72.92.0:7287"
+    relay = bed.relay()
     through = {"native": ("native", "--interface", "eth0")}
     through |= {name: (f"gateway-{name}", "--amt", relay_of(f"gateway-{name}")) for name in ("10", "1", "4", "16")}
     receivers = {name: bed.receive(host, group, "--source", SOURCE, *path) for name, (host, *path) in through.items()}
