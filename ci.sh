@@ -173,6 +173,8 @@ step_interop() {
     have nginx || need_apt nginx-light
     # Without it sessions of many rates run over bridges instead of routers.
     [ -x /usr/lib/frr/pimd ] || (need_apt frr) || notes+=("interop: FRR cannot be installed, bridges were used")
+    # Without it AMT is tried with messages by hand instead of another implementation.
+    [ -e /usr/include/event.h ] || (need_apt libevent-dev) || notes+=("interop: libevent cannot be installed, AMT's other implementation was left out")
     [ -x /usr/bin/time ] || need_apt time
     have python3 || need_apt python3
     /usr/bin/python3 -c 'import zmq' 2>/dev/null || need_apt python3-zmq

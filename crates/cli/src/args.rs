@@ -7,6 +7,7 @@ mod input;
 mod keys;
 mod pgm;
 mod relay;
+mod relay_amt;
 mod relay_sim;
 mod repair;
 mod roster;
@@ -40,7 +41,7 @@ pub use relay_sim::SimMarking;
 pub use repair::{Repair, RepairArgs, RepairServerArgs};
 pub use roster::RosterArgs;
 pub use sim::SimArgs;
-pub use values::Host;
+pub use values::{AmtRelayName, Host};
 
 /// Default group of sessions: administratively scoped (RFC 2365, organization-local), with "HW" in ASCII.
 pub const GROUP_DEFAULT: &str = "239.255.72.87:7287";
@@ -80,6 +81,7 @@ const RECEIVE_EXAMPLES: &str = "\
 Examples:
   headwater receive --interface eth0 --out incoming/
   headwater receive --source 192.0.2.1 --group 232.1.2.3:7287 --timeout 30s --out incoming/
+  headwater receive --amt 198.51.100.7 --source 192.0.2.1 --group 232.1.2.3:7287 --out incoming/
   headwater receive --ask 192.0.2.1 --out incoming/
   headwater receive --ask 192.0.2.1 --via 198.51.100.7 --out incoming/";
 
@@ -289,6 +291,10 @@ pub struct ReceiveArgs {
     /// With --ask: group for replies to all receivers on this network, as given to the relay with --multicast
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::group, requires = "ask")]
     pub multicast: Option<SocketAddr>,
+    /// Receive the group by unicast through an AMT relay, on networks without multicast; `auto` asks DNS for
+    /// the relay of --source (RFC 8777)
+    #[arg(long, value_name = "HOST[:PORT]|auto", value_parser = values::amt_relay, conflicts_with_all = ["ask", "interface"])]
+    pub amt: Option<AmtRelayName>,
     /// Maximum rate to receive in bit/s, except from SIM; default: the fair rate of the path
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,

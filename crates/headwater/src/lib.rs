@@ -42,6 +42,7 @@
 //! | receive messages | [`pgm::PgmReceiveSession`] | [`pgm::PgmReceiveOptions`] |
 //! | relay requests and replies (BCFS) | [`relay::RelaySession`] | [`relay::RelayOptions`] |
 //! | relay groups and reports (SIM) | [`relay::SimRelaySession`] | [`relay::SimRelayOptions`] |
+//! | relay groups by unicast (AMT) | [`relay::AmtRelaySession`] | [`relay::AmtRelayOptions`] |
 //! | options of all senders, of all receivers | | [`LinkOptions`], [`ListenOptions`] |
 //! | run a session on a thread | [`SessionThread`] by [`Session::spawn`] | |
 //! | choose the rate | | [`CongestionControl`], [`pgm::PgmControl`] |
@@ -57,6 +58,7 @@ pub mod bench;
 mod clock;
 mod congestion_control;
 pub mod doctor;
+mod driad;
 mod driver;
 pub mod keys;
 #[doc(hidden)]
@@ -75,6 +77,7 @@ pub use congestion_control::{
     BASE_RATE_DEFAULT, CongestionControl, FAST_RATE_DEFAULT, GROUPS_MAX, IDLE_RATE_DEFAULT, LayerOptions,
     MAX_RATE_DEFAULT, RainbowOptions, SILENCE_DEFAULT, SIM_GROUPS_DEFAULT, SIM_RELAYS_MAX, SimOptions,
 };
+pub use driad::{DriadError, find_amt_relay, find_amt_relay_at};
 pub use driver::{Direction, DriverError, PacketTrace, TraceHook};
 pub use headwater_fec::Scheme;
 pub use headwater_proto as proto;

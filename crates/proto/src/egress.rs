@@ -1,6 +1,8 @@
 //! Output side of a relay: packets stored once for all links they leave by, and the queues of links with a
 //! rate.
 
+pub(crate) mod overload;
+
 use std::collections::{BTreeSet, VecDeque};
 
 use serde::Serialize;
@@ -170,6 +172,20 @@ impl Egress {
         *copies -= 1;
         if *copies == 0 {
             self.free.push(packet);
+        }
+    }
+
+    /// Drops the packets that wait for a link, and the link's queue. The link may be used again.
+    pub(crate) fn remove(&mut self, egress: InterfaceId) {
+        let (waiting, others) = self.at_once.drain(..).partition(|copy| copy.egress == egress);
+        self.at_once = others;
+        let link = self.links.get_mut(egress.0 as usize).and_then(Option::take);
+        if let Some(link) = &link {
+            self.due.remove(&(link.pacer.next(), egress.0));
+        }
+        let queued = link.into_iter().flat_map(|link| link.queue);
+        for copy in VecDeque::into_iter(waiting).chain(queued) {
+            self.release(copy.packet);
         }
     }
 

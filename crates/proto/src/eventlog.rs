@@ -15,8 +15,8 @@
 mod records;
 
 pub use records::{
-    ControlState, Messages, PathBytes, PathEstimate, Plan, Progress, Reasons, ReceiverReport, Reception,
-    RelayProgress, Repair, SimRelayProgress,
+    AmtRelayProgress, ControlState, Messages, PathBytes, PathEstimate, Plan, Progress, Reasons,
+    ReceiverReport, Reception, RelayProgress, Repair, SimRelayProgress,
 };
 
 use serde::Serialize;
@@ -383,6 +383,10 @@ pub enum Event<'a> {
     SimRelayProgress(SimRelayProgress),
     /// `sim-relay:ended`: a relay of SIM was stopped; the last event of its log.
     SimRelayEnded(SimRelayProgress),
+    /// `amt-relay:progress`: a sample of the counters of a relay of AMT, each second.
+    AmtRelayProgress(AmtRelayProgress),
+    /// `amt-relay:ended`: a relay of AMT was stopped; the last event of its log.
+    AmtRelayEnded(AmtRelayProgress),
     /// `session:failed`: the cause that ended the session early, as an error message.
     SessionFailed {
         /// The attempt, the failure, and the remedy.
@@ -409,6 +413,8 @@ impl Event<'_> {
             Self::RelayEnded(_) => "relay:ended",
             Self::SimRelayProgress(_) => "sim-relay:progress",
             Self::SimRelayEnded(_) => "sim-relay:ended",
+            Self::AmtRelayProgress(_) => "amt-relay:progress",
+            Self::AmtRelayEnded(_) => "amt-relay:ended",
             Self::MessagesLost { .. } => "messages:lost",
             Self::PassCompleted { .. } => "pass:completed",
             Self::RateUpdated { .. } => "rate:updated",

@@ -46,6 +46,7 @@
 //! | [`flid`] | FLID-SL and FLID-DL, both ends |
 //! | [`rainbow`] | receivers that each run a TCP-like window, over BCFS |
 //! | [`sim`] | SIM: sender, receiver, and the router that merges reports |
+//! | [`amt`] | AMT (RFC 7450): gateway and relay of multicast over unicast |
 //! | [`rtt`] | round-trip questions between receivers and sender |
 //! | [`roster`] | reports of receivers: who receives, how far each receiver is |
 //! | [`controls`] | table of the controls: names, parameters, constructors |
@@ -61,6 +62,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod amt;
 pub mod auth;
 pub mod bcfs;
 pub mod control;

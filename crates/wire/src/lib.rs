@@ -13,6 +13,8 @@
 //! | [`fdt`] | FLUTE's file delivery table, in XML | RFC 6726 |
 //! | [`sdp`] | session description in SDP, signed FDT document | RFC 8866, 4570, TS 26.346 |
 //! | [`pgm`] | PGM packets and their options, encapsulated in UDP | RFC 3208 |
+//! | [`amt`] | AMT messages, the IGMPv3 and MLDv2 messages and IP packets within | RFC 7450, 3376, 3810 |
+//! | [`dns`] | queries for AMT relays | RFC 8777 |
 //! | [`exchange`] | common header of the next five | ours |
 //! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/reference/wire/doctor.md` |
 //! | [`rtt`] | round-trip questions of receivers to their sender | ours, `docs/reference/wire/rtt.md` |
@@ -28,11 +30,13 @@
 #![forbid(unsafe_code)]
 
 pub mod alc;
+pub mod amt;
 pub mod auth;
 pub mod bcfs;
 pub mod bytes;
 pub mod cci;
 pub mod crypt;
+pub mod dns;
 pub mod exchange;
 pub mod extensions;
 pub mod fdt;

@@ -8,8 +8,10 @@ use clap::{ArgGroup, Args, ValueEnum};
 use headwater_proto::Rate;
 use headwater_proto::bcfs::relay::Upstream;
 
+use super::relay_amt::AmtRelayArgs;
 use super::relay_sim::SimRelayArgs;
 use super::{ConfineArgs, OutputArgs, values};
+use values::ListenAddress;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -17,15 +19,18 @@ Examples:
   headwater relay --upstream 192.0.2.1                requests from the relay on that host instead
   headwater relay --source 198.51.100.7:7290 --egress-rate 10M --queue red
   headwater relay --multicast 239.1.2.3 --interface eth1 --network 10.0.1.0/24
+  headwater relay --amt --interface eth0              multicast of eth0 to receivers without multicast
   headwater relay --sim 239.1.2.0 --sim-from eth0 --sim-to eth1=4M --sim-to eth2=8M";
 
 /// `headwater relay`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("groups").args(["multicast", "amt"])))]
 #[command(group(ArgGroup::new("rates").args(["egress_rate", "sim_to"]).multiple(true)))]
 pub struct RelayArgs {
-    /// Address to listen at, with or without a port; at most one of each IP version [default: all, port 7289]
+    /// Address to listen at, with or without a port; at most one of each IP version [default: all, port 7289;
+    /// with --amt, port 2268]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::own_relay)]
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<ListenAddress>,
     /// Relay to send requests to, for all sources or for a single source; may be repeated
     /// [default: requests go to the source]
     #[arg(long, value_name = "[SOURCE:PORT=]HOST[:PORT]", value_parser = upstream)]
@@ -36,8 +41,8 @@ pub struct RelayArgs {
     /// Group for replies to the receivers on one network, instead of a copy to each receiver
     #[arg(long, value_name = "ADDR[:PORT]", requires_all = ["interface", "network"], value_parser = values::group)]
     pub multicast: Option<SocketAddr>,
-    /// Network interface of the group, by name or address
-    #[arg(long, value_name = "IF", requires = "multicast", value_parser = NonEmptyStringValueParser::new())]
+    /// Network interface of the group, or of the groups with --amt, by name or address
+    #[arg(long, value_name = "IF", requires = "groups", value_parser = NonEmptyStringValueParser::new())]
     pub interface: Option<String>,
     /// Network of the group's receivers
     #[arg(long, value_name = "ADDR/BITS", requires = "multicast", value_parser = network)]
@@ -73,6 +78,8 @@ pub struct RelayArgs {
     /// With --queue red: mark packets of senders that support ECN instead of dropping the packets
     #[arg(long, requires = "egress_rate")]
     pub ecn: bool,
+    #[command(flatten)]
+    pub amt: AmtRelayArgs,
     #[command(flatten)]
     pub sim: SimRelayArgs,
     /// Stop after this time: 10s, 5m, 1h; default: when interrupted

@@ -16,7 +16,7 @@ pub struct SimRelayArgs {
     /// Forward a session of SIM instead, given by the session's bottom group; may be repeated
     #[arg(
         long, value_name = "ADDR[:PORT]", requires = "sim_to", value_parser = values::group,
-        conflicts_with_all = ["listen", "upstream", "source", "multicast", "interface", "network", "entries", "neighbours", "request_rate", "keep", "queue", "ecn"],
+        conflicts_with_all = ["listen", "upstream", "source", "multicast", "interface", "network", "entries", "neighbours", "request_rate", "keep", "queue", "ecn", "amt"],
     )]
     pub sim: Vec<SocketAddr>,
     /// With --sim: interface to forward to, and the rate of the link in bit/s with headers; may be repeated

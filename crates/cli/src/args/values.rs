@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use headwater::relay::RELAY_PORT;
+use headwater::relay::{AMT_PORT, RELAY_PORT};
 use headwater::{RosterEnd, SOURCE_PORT};
 use headwater_proto::control::Rules;
 use headwater_proto::controls::{CONTROLS, Control};
@@ -141,8 +141,39 @@ pub fn own_source(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Parses an address at which a relay listens.
-pub fn own_relay(text: &str) -> Result<SocketAddr, String> {
-    own_address(text, RELAY_PORT)
+pub fn own_relay(text: &str) -> Result<ListenAddress, String> {
+    let bare = text.trim_matches(['[', ']']).parse().map(|ip| ListenAddress { ip, port: None });
+    bare.or_else(|_| {
+        own_address(text, RELAY_PORT).map(|at| ListenAddress { ip: at.ip(), port: Some(at.port()) })
+    })
+}
+
+/// Address to listen at; the port depends on other options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenAddress {
+    ip: IpAddr,
+    port: Option<u16>,
+}
+
+impl ListenAddress {
+    /// Returns the address with a port, which counts if the user gave no port.
+    pub fn with_port(self, default: u16) -> SocketAddr {
+        SocketAddr::new(self.ip, self.port.unwrap_or(default))
+    }
+}
+
+/// AMT relay to receive through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AmtRelayName {
+    /// The relay that DNS names for the source.
+    Auto,
+    /// Address and port.
+    At(SocketAddr),
+}
+
+/// Parses an AMT relay, by address or name, or `auto`.
+pub fn amt_relay(text: &str) -> Result<AmtRelayName, String> {
+    if text == "auto" { Ok(AmtRelayName::Auto) } else { address(text, AMT_PORT).map(AmtRelayName::At) }
 }
 
 /// Parses a source, by address or name.

@@ -53,6 +53,7 @@ fn receive_args(args: &GetArgs) -> Result<ReceiveArgs, Failure> {
         ask: None,
         via: None,
         multicast: None,
+        amt: None,
         max_rate: args.max_rate,
         rtt: None,
         rules: Rules::Revised,

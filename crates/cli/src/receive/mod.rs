@@ -3,7 +3,7 @@
 mod described;
 mod view;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use headwater::keys::{Unopened, fingerprint};
@@ -11,13 +11,13 @@ use headwater::net::OpenError;
 use headwater::{
     BytesByPath, FetchedDescription, IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions,
     ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairUpdate, Session,
-    Target,
+    Target, find_amt_relay,
 };
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
 use headwater_proto::{Rate, Size};
 
-use crate::args::{GetArgs, ReceiveArgs, Repair};
+use crate::args::{AmtRelayName, GetArgs, ReceiveArgs, Repair};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
@@ -122,12 +122,27 @@ fn listen(
         group_key: keys::group_key(args.keys.group_key.as_deref())?,
         ..args.network.receiver(&args.listen, capture)?
     };
+    options.amt = args.amt.map(|relay| amt_relay(relay, options.listen.source)).transpose()?;
     options.takes_other_senders = senders.is_told;
     options.repair.is_enabled = args.repair.repair == Repair::Auto;
     options.repair.url = args.repair.repair_url.clone().or(options.repair.url);
     options.target =
         args.to.as_deref().map(Target::open).transpose().map_err(|error| Failure::of(Exit::Disk, error))?;
     ReceiveSession::listen(options).map_err(|error| receiving_failed(args, error))
+}
+
+/// Returns the address of the AMT relay; asks DNS for the relay of the source.
+fn amt_relay(relay: AmtRelayName, source: Option<IpAddr>) -> Result<SocketAddr, Failure> {
+    match (relay, source) {
+        (AmtRelayName::At(relay), _) => Ok(relay),
+        (AmtRelayName::Auto, Some(source)) => {
+            find_amt_relay(source).map_err(|error| Failure::of(Exit::Network, error))
+        }
+        (AmtRelayName::Auto, None) => Err(Failure::new(
+            Exit::Usage,
+            "--amt auto asks DNS for the relay of a source: name the source by --source, or the relay by its address",
+        )),
+    }
 }
 
 fn transfer(
@@ -446,6 +461,11 @@ fn nothing_wanted(args: &ReceiveArgs, summary: &ReceiveSummary) -> Failure {
             "no session was received on {group} within the timeout, but {} datagrams of another protocol: another program uses this group and \
              port; choose another --group at both ends",
             summary.datagrams
+        )
+    } else if args.amt.is_some() {
+        format!(
+            "nothing was received from {group} through the AMT relay within the timeout; does UDP pass to and from the relay, and does the \
+             relay receive the group on its interface, from this source, within the sender's TTL?"
         )
     } else {
         return nothing_received(group);

@@ -187,14 +187,17 @@ impl<'a> View<'a> {
     }
 
     fn started(&self, started: &ReceiveStarted) {
-        let ReceiveStarted { group, via, interface, source, .. } = started;
+        let ReceiveStarted { group, via, amt, interface, source, .. } = started;
         let from = source.map_or_else(String::new, |source| format!(", from {source} only"));
         let out = &self.out;
         self.screen.say(&match (via, interface) {
             (Some(via), _) if via == group => format!("asking {group}, into '{out}'"),
             (Some(via), _) => format!("asking {group} by way of {via}, into '{out}'"),
             (None, Some(on)) => format!("receiving from {group} on {on}{from}, into '{out}'"),
-            (None, None) => format!("receiving from {group}{from}, into '{out}'"),
+            (None, None) => {
+                let through = amt.map_or_else(String::new, |relay| format!(" through the AMT relay {relay}"));
+                format!("receiving from {group}{through}{from}, into '{out}'")
+            }
         });
         let (asked, granted) = (started.receive_buffer.asked_bytes, started.receive_buffer.granted_bytes);
         tracing::info!(asked, granted, "receive buffer in bytes");

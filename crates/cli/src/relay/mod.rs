@@ -1,12 +1,13 @@
 //! `headwater relay`.
 
+mod amt;
 mod sim;
 
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use headwater::relay::{RelayError, RelayGroup, RelayOptions, RelayProgress, RelaySession};
+use headwater::relay::{RELAY_PORT, RelayError, RelayGroup, RelayOptions, RelayProgress, RelaySession};
 use headwater::{Session, StopHandle};
 use headwater_proto::Seed;
 use headwater_proto::bcfs::RouterConfig;
@@ -34,6 +35,9 @@ pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
             "--ecn needs --queue red: a drop-tail queue does not mark packets",
         ));
     }
+    if args.amt.amt {
+        return amt::run(args);
+    }
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let mut events = Events::open(&args.output, "headwater relay")?;
@@ -60,7 +64,7 @@ fn options(args: &RelayArgs, capture: Option<&Capture>) -> RelayOptions {
     let mut options = RelayOptions::new(relay);
     (options.group, options.dscp, options.trace) = (group, args.dscp, capture.map(Capture::hook));
     if !args.listen.is_empty() {
-        options.listen.clone_from(&args.listen);
+        options.listen = args.listen.iter().map(|listen| listen.with_port(RELAY_PORT)).collect();
     }
     options
 }

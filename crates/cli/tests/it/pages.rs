@@ -166,6 +166,7 @@ the fields of a table below, or of the structure of that name in the Rust docume
         "Repair",
         "RelayProgress",
         "SimRelayProgress",
+        "AmtRelayProgress",
         "Plan",
     ] {
         write_fields(&mut body, name);

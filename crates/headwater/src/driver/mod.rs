@@ -155,7 +155,8 @@ pub(crate) fn drive<M: Machine, P: Port>(
         let waited = if is_busy && heard.is_all {
             poller.wait([], clock.to_std(deadline.min(turn.now + PAUSE)))
         } else {
-            poller.wait(port.fds(), clock.to_std(deadline))
+            let deadline = clock.to_std(deadline).into_iter().chain(port.wake_at()).min();
+            poller.wait(port.fds(), deadline)
         };
         waited.map_err(DriverError::Read)?;
     }

@@ -11,8 +11,8 @@ use headwater_proto::{ChannelId, Datagram, Ecn, Input, InterfaceId};
 use tracing::debug;
 
 use crate::net::{
-    BufferSize, LinkChange, MembershipError, ReceiverSocket, RecvBatch, Run, SendError, SenderSocket,
-    UnicastSocket,
+    AmtSocket, BufferSize, LinkChange, MembershipError, ReceiverSocket, RecvBatch, Run, SendError,
+    SenderSocket, UnicastSocket,
 };
 
 /// Interface of a port that belongs to an end.
@@ -22,6 +22,12 @@ pub(crate) const END: InterfaceId = InterfaceId(0);
 pub(crate) trait Port {
     /// Returns the descriptors to wait on.
     fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
+
+    /// Returns the time at which [`Port::receive`] is to be called even if no datagram has come. Default:
+    /// never.
+    fn wake_at(&self) -> Option<std::time::Instant> {
+        None
+    }
 
     /// Fills the batch with waiting datagrams. Returns the number of datagrams.
     fn receive(&mut self, batch: &mut RecvBatch) -> io::Result<usize>;
@@ -121,6 +127,45 @@ impl Port for ReceiverSocket {
 
     fn inspect_link(&mut self) -> Option<LinkChange> {
         ReceiverSocket::inspect_link(self)
+    }
+}
+
+impl Port for AmtSocket {
+    fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        AmtSocket::fds(self)
+    }
+
+    fn wake_at(&self) -> Option<std::time::Instant> {
+        AmtSocket::wake_at(self)
+    }
+
+    fn receive(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
+        self.recv(batch)
+    }
+
+    fn change(&mut self, membership: Membership) -> Result<(), MembershipError> {
+        match membership {
+            Membership::Join(channel) => self.join(channel),
+            Membership::Leave(channel) => self.leave(channel),
+        }
+    }
+
+    fn address(&self, channel: ChannelId) -> Option<SocketAddr> {
+        self.channels().address(channel)
+    }
+
+    fn local(&self, _interface: InterfaceId, _peer: SocketAddr) -> SocketAddr {
+        self.local_addr().unwrap_or_else(|| self.channels().base())
+    }
+
+    fn send(&mut self, _egress: InterfaceId, runs: &[Run<'_>]) -> Result<u64, SendError> {
+        // Without a socket for requests, the session continues without requests.
+        Ok(AmtSocket::send(self, runs).unwrap_or_else(|_| datagrams(runs)))
+    }
+
+    fn inspect_link(&mut self) -> Option<LinkChange> {
+        // The gateway asks the relay again after an outage.
+        None
     }
 }
 

@@ -45,12 +45,24 @@ pub struct RecvBatch {
 #[derive(Clone, Copy, Debug)]
 struct Message {
     buffer_index: usize,
+    /// Start of the first payload in the buffer.
+    offset: usize,
     bytes: usize,
     stride: usize,
     source: SocketAddr,
     channel: Option<ChannelId>,
     ecn: Ecn,
     arrived: Instant,
+}
+
+/// Datagram within a message of a tunnel.
+#[derive(Clone, Debug)]
+pub(super) struct TunneledDatagram {
+    pub(super) source: SocketAddr,
+    pub(super) channel: ChannelId,
+    pub(super) ecn: Ecn,
+    /// Place of the payload in the datagram of the tunnel.
+    pub(super) payload: std::ops::Range<usize>,
 }
 
 /// A message as received, before its session and channel are known.
@@ -113,7 +125,7 @@ impl RecvBatch {
 
     /// Sorts the messages of several sockets by time of arrival.
     pub(super) fn sort(&mut self) {
-        self.messages.sort_unstable_by_key(|message| (message.arrived, message.buffer_index));
+        self.messages.sort_unstable_by_key(|message| (message.arrived, message.buffer_index, message.offset));
     }
 
     pub(super) fn clear(&mut self) {
@@ -137,27 +149,58 @@ impl RecvBatch {
         endpoint: &Endpoint,
         mut accept: impl FnMut(&IncomingMessage) -> Option<Option<ChannelId>>,
     ) -> io::Result<()> {
-        let free = self.usable.saturating_sub(self.filled);
-        let mut chunks = self.buffer.chunks_exact_mut(BUFFER_STRIDE).skip(self.filled);
-        let mut buffers: [IoSliceMut<'_>; MESSAGES_MAX] = std::array::from_fn(|_| {
-            IoSliceMut::new(chunks.next().map_or(&mut [], |chunk| &mut chunk[..MESSAGE_BYTES_MAX]))
-        });
-        let received = endpoint.receive(&mut buffers[..free], &mut self.incoming[..free])?;
-        if received == 0 {
-            return Ok(());
-        }
+        let received = self.fill(endpoint)?;
         let wall = Wall::now();
-        let mut bytes = 0;
         for i in 0..received {
-            bytes += self.incoming[i].bytes;
             let Some(heard) = IncomingMessage::new(&self.incoming[i], wall) else { continue };
             if let Some(channel) = accept(&heard) {
                 self.push(Message::new(self.filled + i, &heard, channel));
             }
         }
         self.filled += received;
-        self.usable = if bytes > received * RUN_BYTES_MIN { RUNS_MAX } else { MESSAGES_MAX };
         Ok(())
+    }
+
+    /// Reads the waiting messages of a tunnel's `endpoint`. `accept` returns the datagram within each
+    /// datagram of the tunnel, with the range of its payload, or drops the datagram.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(super) fn read_tunnel(
+        &mut self,
+        endpoint: &Endpoint,
+        mut accept: impl FnMut(&IncomingMessage, &[u8]) -> Option<TunneledDatagram>,
+    ) -> io::Result<()> {
+        let received = self.fill(endpoint)?;
+        let wall = Wall::now();
+        for i in 0..received {
+            let Some(heard) = IncomingMessage::new(&self.incoming[i], wall) else { continue };
+            let whole = Message::new(self.filled + i, &heard, None);
+            for index in 0..whole.datagrams() {
+                let inner = accept(&heard, self.payload(&whole, index));
+                let Some(TunneledDatagram { source, channel, ecn, payload }) = inner else { continue };
+                let (offset, bytes) = (index * whole.stride + payload.start, payload.len());
+                let channel = Some(channel);
+                self.push(Message { offset, bytes, stride: bytes, source, channel, ecn, ..whole });
+            }
+        }
+        self.filled += received;
+        Ok(())
+    }
+
+    /// Reads messages into the free buffers. Returns the number of messages.
+    fn fill(&mut self, endpoint: &Endpoint) -> io::Result<usize> {
+        let free = self.usable.saturating_sub(self.filled);
+        let mut chunks = self.buffer.chunks_exact_mut(BUFFER_STRIDE).skip(self.filled);
+        let mut buffers: [IoSliceMut<'_>; MESSAGES_MAX] = std::array::from_fn(|_| {
+            IoSliceMut::new(chunks.next().map_or(&mut [], |chunk| &mut chunk[..MESSAGE_BYTES_MAX]))
+        });
+        let received = endpoint.receive(&mut buffers[..free], &mut self.incoming[..free])?;
+        if received > 0 {
+            let bytes: usize = self.incoming[..received].iter().map(|incoming| incoming.bytes).sum();
+            self.usable = if bytes > received * RUN_BYTES_MIN { RUNS_MAX } else { MESSAGES_MAX };
+        }
+        Ok(received)
     }
 
     fn push(&mut self, message: Message) {
@@ -168,7 +211,7 @@ impl RecvBatch {
     fn payload(&self, message: &Message, index: usize) -> &[u8] {
         let first = index * message.stride;
         let end = message.bytes.min(first + message.stride);
-        let start = message.buffer_index * BUFFER_STRIDE;
+        let start = message.buffer_index * BUFFER_STRIDE + message.offset;
         &self.buffer[start + first..start + end]
     }
 }
@@ -183,6 +226,7 @@ impl Message {
     fn new(buffer_index: usize, heard: &IncomingMessage, channel: Option<ChannelId>) -> Self {
         Self {
             buffer_index,
+            offset: 0,
             bytes: heard.bytes,
             stride: heard.stride,
             source: heard.source,
@@ -209,6 +253,11 @@ impl IncomingMessage {
             ecn: Ecn::from_bits(metadata.traffic_class),
             arrived: metadata.arrived.map_or(wall.monotonic, |since_1970| wall.monotonic(since_1970)),
         })
+    }
+
+    /// Returns the ECN field.
+    pub(super) const fn ecn(&self) -> Ecn {
+        self.ecn
     }
 
     /// Returns the number of datagrams in the message.

@@ -11,6 +11,9 @@
 //! | `link` | detection of an interface outage, and recovery |
 //! | `channels` | the groups of a session |
 //! | `sender`, `send_error`, `receiver`, `unicast` | the sockets |
+//! | `tunnel` | a receiver's socket behind an AMT relay |
+//! | `groups` | a relay's socket for any groups |
+//! | `query` | requests of receivers to senders |
 //! | `batch` | datagrams read in one call, their ancillary data and time of arrival |
 //! | `observed` | a group's datagrams with their TTL and traffic class, for `doctor` |
 //! | `poller` | waiting |
@@ -19,19 +22,23 @@
 mod batch;
 mod channels;
 mod endpoint;
+mod groups;
 mod interface;
 mod link;
 mod observed;
 mod poller;
+mod query;
 mod receiver;
 mod send_error;
 mod sender;
 mod sys;
+mod tunnel;
 mod unicast;
 
 pub use batch::RecvBatch;
 pub use channels::{Channels, ChannelsError};
 pub use endpoint::{BufferSize, OpenError};
+pub use groups::GroupsSocket;
 pub use interface::{Interface, InterfaceError};
 pub use link::{LinkChange, LinkState};
 pub use observed::{ObservedDatagram, ObservedSocket};
@@ -40,4 +47,5 @@ pub use receiver::{MembershipError, ReceiverCounters, ReceiverOptions, ReceiverS
 pub use send_error::SendError;
 pub(crate) use sender::RUN_BYTES_MAX;
 pub use sender::{Run, SenderCounters, SenderOptions, SenderSocket};
+pub use tunnel::AmtSocket;
 pub use unicast::{UnicastOptions, UnicastSocket};

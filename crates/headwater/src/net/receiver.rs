@@ -15,6 +15,7 @@ use super::channels::Channels;
 use super::endpoint::{BufferSize, Endpoint, OpenError};
 use super::interface::Interface;
 use super::link::{LinkChange, LinkState, LinkWatch};
+use super::query::QuerySocket;
 use super::sender::Run;
 use super::sys;
 
@@ -108,8 +109,7 @@ pub struct ReceiverSocket {
     expected: Option<IpAddr>,
     /// Socket to read first, so that no socket starves.
     next: usize,
-    /// Socket for requests to senders, opened by the first request.
-    asking: Option<QuerySocket>,
+    asking: QuerySocket,
     counters: ReceiverCounters,
 }
 
@@ -120,15 +120,6 @@ struct Membership {
     socket: usize,
     /// The only source.
     source: Option<IpAddr>,
-}
-
-/// Socket for requests to senders, on an unshared port: on the groups' port, any receiver of this machine
-/// could get the answer.
-#[derive(Debug)]
-struct QuerySocket {
-    endpoint: Endpoint,
-    /// Destination of the last request; datagrams from other sources are dropped.
-    of: SocketAddr,
 }
 
 #[derive(Debug)]
@@ -169,7 +160,7 @@ impl ReceiverSocket {
             memberships: vec![None; usize::from(channels.count())],
             expected: None,
             next: 0,
-            asking: None,
+            asking: QuerySocket::new(any_address(channels)),
             counters: ReceiverCounters::default(),
         })
     }
@@ -180,22 +171,7 @@ impl ReceiverSocket {
     /// # Errors
     /// When the socket for requests cannot be opened.
     pub fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, OpenError> {
-        let mut unsent = 0;
-        for run in runs {
-            let asking = match &mut self.asking {
-                Some(asking) => asking,
-                None => {
-                    let endpoint = Endpoint::open(SocketAddr::new(any_address(&self.channels), 0), false)?;
-                    self.asking.insert(QuerySocket { endpoint, of: run.destination })
-                }
-            };
-            asking.of = run.destination;
-            for datagram in run.contents.chunks(run.segment_bytes.max(1)) {
-                let sent = asking.endpoint.socket.send_to(datagram, &run.destination.into());
-                unsent += u64::from(sent.is_err());
-            }
-        }
-        Ok(unsent)
+        self.asking.send(runs)
     }
 
     /// Joins a channel; joining a joined channel changes nothing. Opens another socket when no existing
@@ -301,11 +277,8 @@ impl ReceiverSocket {
                 counters.admit(channels, source, heard).map(Some)
             })?;
         }
-        if let Some(QuerySocket { endpoint, of }) = self.asking.as_ref().filter(|_| !batch.is_full()) {
-            let counters = &mut self.counters;
-            batch.read(endpoint, |heard| counters.admit_answer(*of, heard).then_some(None))?;
-        }
-        if self.sockets.len() > 1 || self.asking.is_some() {
+        self.asking.read(batch, &mut self.counters)?;
+        if self.sockets.len() > 1 || self.asking.is_open() {
             batch.sort();
         }
         Ok(batch.len())
@@ -313,8 +286,7 @@ impl ReceiverSocket {
 
     /// Returns the descriptors to wait on for readability. The set changes after a join and after a send.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let asking = self.asking.iter().map(|asking| asking.endpoint.as_fd());
-        self.sockets.iter().map(|socket| socket.endpoint.as_fd()).chain(asking)
+        self.sockets.iter().map(|socket| socket.endpoint.as_fd()).chain(self.asking.fd())
     }
 
     /// Returns the groups.
@@ -325,7 +297,7 @@ impl ReceiverSocket {
     /// Returns the local address of requests, after the first request. The port is the socket's; the address
     /// is an address of the interface.
     pub fn asks_from(&self) -> Option<SocketAddr> {
-        let port = self.asking.as_ref()?.endpoint.socket.local_addr().ok()?.as_socket()?.port();
+        let port = self.asking.port()?;
         let any = any_address(&self.channels);
         let own = self.interface.addresses.iter().find(|address| address.is_ipv4() == any.is_ipv4());
         Some(SocketAddr::new(own.copied().unwrap_or(any), port))
@@ -430,13 +402,13 @@ impl MemberSocket {
     }
 }
 
-fn any_address(channels: &Channels) -> IpAddr {
+pub(super) fn any_address(channels: &Channels) -> IpAddr {
     if channels.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 
 impl ReceiverCounters {
     /// Counts a message on the request socket. Returns whether to deliver the message.
-    fn admit_answer(&mut self, of: SocketAddr, heard: &IncomingMessage) -> bool {
+    pub(super) fn admit_answer(&mut self, of: SocketAddr, heard: &IncomingMessage) -> bool {
         let count = heard.datagrams();
         let is_theirs = (heard.source.ip(), heard.source.port()) == (of.ip(), of.port());
         if is_theirs {
@@ -472,6 +444,6 @@ impl ReceiverCounters {
 
 /// Whether a socket can join no more groups: IPv4 returns `ENOBUFS`, both versions return `ENOMEM` when
 /// `net.core.optmem_max` is reached.
-fn is_exhausted(error: &io::Error) -> bool {
+pub(super) fn is_exhausted(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOBUFS | Errno::NOMEM))
 }

@@ -243,6 +243,20 @@ fn set_source(
     checked(result)
 }
 
+/// Lets a socket send datagrams above the path's MTU in fragments.
+///
+/// # Errors
+/// The error of `setsockopt`.
+pub(super) fn allow_fragments(fd: BorrowedFd<'_>, is_ipv4: bool) -> io::Result<()> {
+    let (level, option, value) = match is_ipv4 {
+        true => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT),
+        false => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT),
+    };
+    let bytes = libc::socklen_t::try_from(size_of_val(&value)).expect("4 bytes");
+    // SAFETY: pointer and length describe `value`, which the kernel only reads; the borrow keeps `fd` open.
+    checked(unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), bytes) })
+}
+
 fn storage(address: IpAddr) -> libc::sockaddr_storage {
     let mut storage = SockAddr::from(SocketAddr::new(address, 0)).as_storage();
     // SAFETY: the storage wraps a `sockaddr_storage`, for which every bit pattern is valid.

@@ -13,7 +13,7 @@ use super::batch::RecvBatch;
 use super::endpoint::{BufferSize, Endpoint, OpenError, trying};
 use super::interface::Interface;
 use super::sender::{Piece, Pieces, Run, SenderOptions, set_options, traffic_class};
-use super::sys::{Control, Outgoing, messages_dropped, send_messages};
+use super::sys::{Control, Outgoing, allow_fragments, messages_dropped, send_messages};
 
 /// Maximum number of repeats of a failed call, in case the error concerned an earlier datagram.
 const REPORTS_MAX: u32 = 3;
@@ -33,11 +33,20 @@ pub struct UnicastOptions {
     pub buffer_bytes: usize,
     /// Differentiated services code point, 0 to 63 (RFC 2474). Default: 0, best effort.
     pub dscp: u8,
+    /// Whether datagrams above the path's MTU are sent in fragments, instead of not at all. Default: no.
+    pub fragments: bool,
 }
 
 impl Default for UnicastOptions {
     fn default() -> Self {
-        Self { multicast: None, loopback: true, is_bound: false, buffer_bytes: 4 << 20, dscp: 0 }
+        Self {
+            multicast: None,
+            loopback: true,
+            is_bound: false,
+            buffer_bytes: 4 << 20,
+            dscp: 0,
+            fragments: false,
+        }
     }
 }
 
@@ -75,6 +84,9 @@ impl UnicastSocket {
                 SocketAddr::V6(_) => setsockopt(&endpoint.socket, sockopt::Ipv6RecvErr, &false),
             };
             trying("clear IP_RECVERR", untold.map_err(io::Error::from))?;
+        }
+        if options.fragments {
+            trying("clear IP_MTU_DISCOVER", allow_fragments(endpoint.as_fd(), address.is_ipv4()))?;
         }
         let octet = traffic_class(options.dscp, Ecn::NotCapable);
         let marked = match address.ip() {

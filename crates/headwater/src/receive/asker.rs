@@ -84,6 +84,7 @@ impl ContentPort for AskingPort {
         ReceiveStarted {
             group: options.group,
             via: Some(self.upstream),
+            amt: None,
             source: Some(options.group.ip()),
             interface: None,
             receive_buffer: self.unicast.receive_buffer(),

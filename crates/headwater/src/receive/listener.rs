@@ -17,7 +17,7 @@ use crate::doctor::{Session, listen_to_all};
 use crate::driver::TraceHook;
 use crate::driver::{Application, Hooks, Port, drive};
 use crate::keys::{GroupKey, GroupKeys, Trust};
-use crate::net::{Channels, Interface, Poller, ReceiverCounters, ReceiverOptions, ReceiverSocket};
+use crate::net::{AmtSocket, Channels, Interface, Poller, ReceiverCounters, ReceiverOptions, ReceiverSocket};
 use crate::system::{self, InputLosses};
 use crate::threads::{StopHandle, stoppable};
 
@@ -189,6 +189,19 @@ impl Listener {
     }
 }
 
+impl Listener<AmtSocket> {
+    /// Opens a socket for groups behind an AMT relay. Nothing is joined yet.
+    ///
+    /// # Errors
+    /// If an option is out of range.
+    pub(crate) fn open_amt(options: ListenOptions, relay: SocketAddr) -> Result<Self, ReceiveError> {
+        options.check()?;
+        let socket = AmtSocket::open(relay, &Channels::all_from(options.group)?, options.source)?;
+        let (poller, stop) = stoppable()?;
+        Ok(Self { options, socket, poller, stop })
+    }
+}
+
 impl<P: Port> Listener<P> {
     /// Drives `machine` until `application` ends it.
     ///
@@ -207,6 +220,37 @@ impl<P: Port> Listener<P> {
     }
 }
 
+impl ContentPort for AmtSocket {
+    type Control = described::DescribedReceiver;
+
+    fn started(&self, options: &ListenOptions) -> ReceiveStarted {
+        ReceiveStarted {
+            group: options.group,
+            via: None,
+            amt: Some(self.relay()),
+            source: options.source,
+            interface: None,
+            receive_buffer: self.receive_buffer(),
+        }
+    }
+
+    fn control(&self, options: &ListenOptions) -> described::DescribedReceiver {
+        options.control()
+    }
+
+    fn expect_source(&mut self, source: Option<IpAddr>) {
+        AmtSocket::expect_source(self, source);
+    }
+
+    fn counters(&self) -> ReceiverCounters {
+        AmtSocket::counters(self)
+    }
+
+    fn leave_all(&mut self) {
+        AmtSocket::leave_all(self);
+    }
+}
+
 impl ContentPort for ReceiverSocket {
     type Control = described::DescribedReceiver;
 
@@ -214,6 +258,7 @@ impl ContentPort for ReceiverSocket {
         ReceiveStarted {
             group: options.group,
             via: None,
+            amt: None,
             source: options.source,
             interface: Some(self.interface().name.clone()),
             receive_buffer: self.receive_buffer(),

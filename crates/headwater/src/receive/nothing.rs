@@ -33,7 +33,14 @@ impl ContentPort for NoPort {
 
     fn started(&self, options: &ListenOptions) -> ReceiveStarted {
         let receive_buffer = BufferSize { asked_bytes: 0, granted_bytes: 0 };
-        ReceiveStarted { group: options.group, via: None, source: None, interface: None, receive_buffer }
+        ReceiveStarted {
+            group: options.group,
+            via: None,
+            amt: None,
+            source: None,
+            interface: None,
+            receive_buffer,
+        }
     }
 
     fn control(&self, options: &ListenOptions) -> described::DescribedReceiver {

@@ -20,7 +20,7 @@ use super::watch::Watch;
 use crate::clock::Clock;
 use crate::driver::{DriverError, Port};
 use crate::net::{
-    ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, ReceiverSocket, Waker,
+    AmtSocket, ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, ReceiverSocket, Waker,
 };
 use crate::session::Session;
 use crate::store::{DiskStore, Target};
@@ -49,6 +49,8 @@ pub struct ReceiveSession {
 enum SessionListener {
     /// Multicast groups that the receiver joins.
     Groups(Box<Listener>),
+    /// Multicast groups that the receiver joins at an AMT relay.
+    Tunnel(Box<Listener<AmtSocket>>),
     /// Replies to requests of the receiver.
     Requests(Box<Listener<AskingPort>>),
     /// Several paths, one at a time.
@@ -118,11 +120,14 @@ impl ReceiveSession {
     /// # Errors
     /// If an option is out of range, or no interface can receive from the group.
     pub fn listen(options: ReceiveOptions) -> Result<Self, ReceiveError> {
-        let ReceiveOptions { listen, out, target, takes_other_senders, repair, ask, paths } = options;
-        let way = match (paths, ask) {
-            (Some(paths), _) => SessionListener::Paths(PathListeners::open(listen, paths)?),
-            (None, None) => SessionListener::Groups(Box::new(Listener::open(listen)?)),
-            (None, Some(ask)) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
+        let ReceiveOptions { listen, out, target, takes_other_senders, repair, amt, ask, paths } = options;
+        let way = match (paths, ask, amt) {
+            (Some(paths), ..) => SessionListener::Paths(PathListeners::open(listen, paths)?),
+            (None, None, None) => SessionListener::Groups(Box::new(Listener::open(listen)?)),
+            (None, None, Some(relay)) => {
+                SessionListener::Tunnel(Box::new(Listener::open_amt(listen, relay)?))
+            }
+            (None, Some(ask), _) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
         };
         Ok(Self { way, out, target: target.map(Arc::new), takes_other_senders, repair, store: None })
     }
@@ -144,6 +149,7 @@ impl ReceiveSession {
         }
         match &self.way {
             SessionListener::Groups(listener) => of(listener),
+            SessionListener::Tunnel(listener) => of(listener),
             SessionListener::Requests(asker) => of(asker),
             SessionListener::Paths(PathListeners { groups, requests, nothing }) => {
                 let asked = || requests.as_ref().map(|(_, asker)| of(asker));
@@ -161,6 +167,7 @@ impl Session for ReceiveSession {
     fn stop_handle(&self) -> StopHandle {
         match &self.way {
             SessionListener::Groups(listener) => listener.stop.clone(),
+            SessionListener::Tunnel(listener) => listener.stop.clone(),
             SessionListener::Requests(asker) => asker.stop.clone(),
             SessionListener::Paths(PathListeners { nothing, .. }) => nothing.stop.clone(),
         }
@@ -179,6 +186,7 @@ impl Session for ReceiveSession {
         let repair = self.repair.clone();
         match &mut self.way {
             SessionListener::Groups(listener) => run_on(listener, false, &mut folder, repair, observer),
+            SessionListener::Tunnel(listener) => run_on(listener, false, &mut folder, repair, observer),
             SessionListener::Requests(asker) => run_on(asker, true, &mut folder, repair, observer),
             SessionListener::Paths(paths) => paths.run(&mut folder, repair, observer),
         }
@@ -193,6 +201,7 @@ impl SessionListener {
     fn waker(&self) -> Waker {
         match self {
             Self::Groups(listener) => listener.poller.waker(),
+            Self::Tunnel(listener) => listener.poller.waker(),
             Self::Requests(asker) => asker.poller.waker(),
             Self::Paths(paths) => paths.nothing.poller.waker(),
         }
@@ -419,6 +428,9 @@ pub struct ReceiveOptions {
     pub takes_other_senders: bool,
     /// Repair of missing symbols from HTTP servers.
     pub repair: RepairOptions,
+    /// AMT relay through which groups are received, without multicast on this network. No effect on a session
+    /// on request. Default: groups are received natively.
+    pub amt: Option<SocketAddr>,
     ask: Option<PullOptions>,
     paths: Option<PathOptions>,
 }
@@ -459,6 +471,7 @@ impl ReceiveOptions {
             target: None,
             takes_other_senders: false,
             repair: RepairOptions::default(),
+            amt: None,
             ask: None,
             paths: None,
         }

@@ -217,6 +217,8 @@ pub struct ReceiveStarted {
     pub group: SocketAddr,
     /// Address that requests are sent to, for a session on request.
     pub via: Option<SocketAddr>,
+    /// AMT relay that groups are received through.
+    pub amt: Option<SocketAddr>,
     /// Accepted source, if the options name a source.
     pub source: Option<IpAddr>,
     /// Interface that packets are received on; `None` if the route to the upstream address selects the

@@ -2,6 +2,7 @@
 //! unicast UDP alone. Any number of relays form a tree, without support from the network between relays. See
 //! [`headwater_proto::bcfs::relay`] for the rules and the limits on strangers.
 
+mod amt;
 mod sim;
 
 use std::convert::Infallible;
@@ -20,6 +21,7 @@ use crate::session::Session;
 use crate::system;
 use crate::threads::StopHandle;
 
+pub use amt::{AMT_PORT, AmtRelayError, AmtRelayOptions, AmtRelayProgress, AmtRelaySession};
 pub use sim::{SIM_RELAY_PORT, SimLink, SimRelayError, SimRelayOptions, SimRelayProgress, SimRelaySession};
 
 /// Time between reports.
@@ -133,7 +135,7 @@ impl Session for RelaySession {
 /// Sockets of a relay.
 pub(crate) trait RelayPort<M>: Port {
     /// Adjusts the sockets to the machine's state. `is_report`: once a second.
-    fn follow(&mut self, _machine: &M, _is_report: bool) {}
+    fn follow(&mut self, _machine: &mut M, _is_report: bool) {}
 }
 
 impl RelayPort<Relay> for UnicastPort {}

@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use super::millis;
+use crate::amt;
 use crate::bcfs::relay::RelayCounters;
 use crate::control::{Counters, PathStatus, RateLimit};
 use crate::rate::Rate;
@@ -27,6 +28,16 @@ pub struct RelayProgress {
     /// Counters of the relay itself.
     #[serde(flatten)]
     pub counters: RelayCounters,
+    /// Datagrams that the operating system did not accept.
+    pub unsent: u64,
+}
+
+/// Counters of a relay of AMT since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct AmtRelayProgress {
+    /// Counters of the relay itself.
+    #[serde(flatten)]
+    pub counters: amt::RelayCounters,
     /// Datagrams that the operating system did not accept.
     pub unsent: u64,
 }

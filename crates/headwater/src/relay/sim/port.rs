@@ -93,7 +93,7 @@ impl Ports {
 
 impl RelayPort<Relay> for Ports {
     /// Sets the source of each session, and joins again each second.
-    fn follow(&mut self, relay: &Relay, is_report: bool) {
+    fn follow(&mut self, relay: &mut Relay, is_report: bool) {
         for (block, socket) in self.above.iter_mut().enumerate() {
             socket.expect_source(relay.source(block));
         }

@@ -33,6 +33,7 @@ pub use crate::egress::EgressShape;
 
 use super::selection::{EVERY, Teller};
 use super::{AggregationRouter, GROUPS_MAX, RouterConfig, Trust};
+use crate::egress::overload::{self, LOOK, Overload, PRUNED};
 use crate::egress::{Egress, EgressCounters, WAITING_MAX};
 use crate::machine::{
     ChannelId, Datagram, Destination, Input, InterfaceId, Machine, Output, RouterOutput, Transmit,
@@ -130,19 +131,10 @@ pub struct Relay {
     counters: RelayCounters,
 }
 
-/// Time between two looks at the drops of links.
-const LOOK: Duration = Duration::from_secs(1);
-/// Consecutive looks at a queue that drops too much, before a group is pruned.
-const BAD_LOOKS: u8 = 3;
-/// A queue that drops more than one of this many packets drops too much.
-const DROPS_OF: u64 = 4;
-/// Time for which a group is pruned.
-const PRUNED: Duration = Duration::from_secs(30);
-
 /// State of a link whose members may announce more groups than the link carries.
 #[derive(Clone, Debug, Default)]
 struct Pruning {
-    bad_looks: u8,
+    overload: Overload,
     /// Packets offered to the link since the last look, by session and rank.
     offered: Vec<Vec<u64>>,
     /// Maximum number of groups, by session, until an instant.
@@ -152,18 +144,6 @@ struct Pruning {
 impl Pruning {
     fn new(config: &RelayConfig) -> Self {
         Self { offered: vec![vec![0; config.groups.into()]; config.sessions], ..Self::default() }
-    }
-
-    /// Returns the number of groups of a session that the link carries of `offered` packets by rank, if the
-    /// queue has taken `taken` of `all` packets: at least 1.
-    fn carried(offered: &[u64], taken: u64, all: u64) -> u16 {
-        let share: u64 = offered.iter().sum::<u64>() * taken / all.max(1);
-        let mut sum = 0;
-        let fits = offered.iter().take_while(|count| {
-            sum += **count;
-            sum <= share
-        });
-        u16::try_from(fits.count()).unwrap_or(u16::MAX).max(1)
     }
 
     /// Returns the number of groups of a session that the link carries of `wanted` groups.
@@ -343,21 +323,20 @@ impl Relay {
     fn look(&mut self, now: Instant, link: usize) {
         let (offered, dropped) = self.egress.take_drops(below(link));
         let pruning = &mut self.pruning[link];
-        pruning.bad_looks = if dropped * DROPS_OF > offered { pruning.bad_looks + 1 } else { 0 };
-        let is_due = pruning.bad_looks >= BAD_LOOKS;
+        let is_due = pruning.overload.look(offered, dropped);
         for (block, (ranks, top)) in pruning.offered.iter_mut().zip(&self.tops[link]).enumerate() {
-            let carried = Pruning::carried(ranks, offered - dropped, offered);
+            // A link always carries the bottom group.
+            let carried = overload::carried(ranks.iter().copied(), offered - dropped, offered).max(1);
+            let carried = u16::try_from(carried).unwrap_or(u16::MAX);
             if is_due && carried < *top {
                 pruning.limits.insert(block, (carried, now + PRUNED));
                 self.counters.pruned += u64::from(top - carried);
             }
             ranks.fill(0);
         }
-        if !is_due {
-            return;
+        if is_due {
+            (0..self.sessions.len()).for_each(|block| self.follow(now, block, true));
         }
-        pruning.bad_looks = 0;
-        (0..self.sessions.len()).for_each(|block| self.follow(now, block, true));
     }
 
     fn tick(&mut self, now: Instant) {

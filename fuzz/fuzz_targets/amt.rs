@@ -1,0 +1,31 @@
+//! What is read as an AMT message, or as a packet within, is written as one that reads the same.
+#![no_main]
+use headwater_wire::amt::Message;
+use headwater_wire::amt::inner::InnerDatagram;
+use headwater_wire::amt::membership::{Query, Report};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut buffer = vec![0; bytes.len() + 128];
+    let Ok(message) = Message::parse(bytes) else { return };
+    let length = message.emit(&mut buffer).expect("there is room");
+    assert_eq!(Message::parse(&buffer[..length]), Ok(message));
+    match message {
+        Message::Data { packet } => {
+            if let Ok(datagram) = InnerDatagram::parse(packet) {
+                let mut buffer = vec![0; bytes.len() + 128];
+                let length = datagram.emit(&mut buffer).expect("there is room");
+                assert_eq!(InnerDatagram::parse(&buffer[..length]), Ok(datagram));
+            }
+        }
+        Message::Query { query, .. } => _ = Query::parse(query),
+        Message::Update { report, .. } => {
+            if let Ok(report) = Report::parse(report) {
+                for record in report.records() {
+                    assert!(record.sources().all(|source| source.is_ipv4() == record.group.is_ipv4()));
+                }
+            }
+        }
+        _ => {}
+    }
+});
