@@ -5,7 +5,7 @@
 //! receivers (k minimum values: Bar-Yossef et al. 2002; Beyer et al. 2007).
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_wire::roster::{ReceiverState, ReportKind, RosterHeader};
 
@@ -211,17 +211,26 @@ impl Table {
         Some((row, news))
     }
 
-    /// Removes the rows of receivers that have been silent for long, and of receivers that are not under way
-    /// while a later receiver of the same address and name is: a receiver that keeps no identifier was
-    /// started again.
+    /// Removes the rows of receivers that have been silent for long, and of receivers that ended without the
+    /// content before a later receiver of the same address and name: a receiver that keeps no identifier was
+    /// started again. A receiver that is done stays, since a host may have several, unless it had nothing to
+    /// receive: it was started again after its end.
     pub(super) fn prune(&mut self, now: Instant, content: Option<u32>, interval: Duration) {
         let mut latest = BTreeMap::new();
         for row in self.rows.values().filter(|row| row.name.is_some()) {
             let first = latest.entry((row.address.ip(), &row.name)).or_insert(row.first);
             *first = row.first.max(*first);
         }
+        let received = |row: &&RosterRow| row.kind == ReportKind::Done && row.state.useful_bytes > 0;
+        let received: BTreeSet<_> =
+            self.rows.values().filter(received).map(|row| (row.address.ip(), &row.name)).collect();
         let is_over = |row: &RosterRow| match row.state_at(now, content, interval) {
             RowState::UnderWay => false,
+            RowState::Done | RowState::Outdated => {
+                row.state.useful_bytes == 0
+                    && row.name.is_some()
+                    && received.contains(&(row.address.ip(), &row.name))
+            }
             RowState::Silent(lasted)
                 if lasted
                     >= interval.max(row.interval).saturating_mul(EXPIRED_INTERVALS).max(EXPIRED_MIN) =>

@@ -37,10 +37,22 @@ impl Rows {
         kind: ReportKind,
         name: Option<&str>,
     ) -> Option<News> {
+        self.received(now, ip, receiver, kind, (name, 1_000))
+    }
+
+    /// Reports a receiver of a name that has received so many bytes.
+    fn received(
+        &mut self,
+        now: Instant,
+        ip: IpAddr,
+        receiver: u64,
+        kind: ReportKind,
+        (name, useful_bytes): (Option<&str>, u64),
+    ) -> Option<News> {
         // Numbers far apart are not overtaken.
         let sequence = u16::try_from(now.as_nanos() / 1_000_000 * 16 % 65_521).expect("below 2^16");
         let header = RosterHeader { kind, receiver, cookie: 1, sequence };
-        let state = ReceiverState { content: CONTENT, ..ReceiverState::default() };
+        let state = ReceiverState { content: CONTENT, useful_bytes, ..ReceiverState::default() };
         let reported = self.0.report(now, 0, SocketAddr::new(ip, 9), &header, (&state, name));
         reported.map(|(_, news)| news)
     }
@@ -141,7 +153,7 @@ fn a_receiver_that_starts_again_without_its_identifier_is_one_receiver() {
     let (mut rows, hall) = (Rows::new(), Some("hall"));
     rows.named(at(0), ipv4(1), 1, ReportKind::Progress, hall);
     rows.named(at(1_000), ipv4(1), 2, ReportKind::Progress, hall);
-    rows.named(at(2_000), ipv4(1), 1, ReportKind::Done, hall);
+    rows.named(at(2_000), ipv4(1), 1, ReportKind::Leaving, hall);
     rows.named(at(2_500), ipv4(1), 2, ReportKind::Progress, hall);
     rows.0.prune(at(3_000), Some(CONTENT), INTERVAL_MIN);
     assert_eq!(rows.states(at(3_000)).total(), 2, "both ran at the same time");
@@ -154,7 +166,26 @@ fn a_receiver_that_starts_again_without_its_identifier_is_one_receiver() {
     rows.named(at(5_000), ipv4(1), 6, ReportKind::Progress, hall);
     rows.0.prune(at(5_500), Some(CONTENT), INTERVAL_MIN);
     let counts = rows.states(at(5_500));
-    assert_eq!((counts.done, counts.total()), (0, 5), "the receiver that was done has started again");
+    assert_eq!((counts.left, counts.total()), (0, 5), "the receiver that had left has started again");
+}
+
+#[test]
+fn receivers_of_one_host_that_are_done_count_each() {
+    let (mut rows, hall) = (Rows::new(), Some("hall"));
+    rows.named(at(0), ipv4(1), 1, ReportKind::Done, hall);
+    rows.named(at(1_000), ipv4(1), 2, ReportKind::Done, hall);
+    rows.named(at(1_500), ipv4(1), 3, ReportKind::Progress, hall);
+    rows.0.prune(at(2_000), Some(CONTENT), INTERVAL_MIN);
+    assert_eq!((rows.states(at(2_000)).done, rows.states(at(2_000)).total()), (2, 3));
+    // Started again, a receiver finds its files whole.
+    rows.received(at(3_000), ipv4(1), 4, ReportKind::Done, (hall, 0));
+    rows.received(at(3_000), ipv4(2), 5, ReportKind::Done, (hall, 0));
+    rows.0.prune(at(4_000), Some(CONTENT), INTERVAL_MIN);
+    assert_eq!(
+        rows.states(at(4_000)).done,
+        3,
+        "one of a host that had received, and one that had the content"
+    );
 }
 
 /// A receiver with a cookie, at an exponent.
