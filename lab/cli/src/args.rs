@@ -315,7 +315,7 @@ pub enum RoutingName {
 /// `headwater-lab testbed run`.
 #[derive(Debug, Args)]
 pub struct TestbedRunArgs {
-    /// Plan: an experiment in TOML (docs/reference/plans.md, docs/reference/testbed.md)
+    /// Plan: an experiment in TOML (docs/reference/plans.md, lab/testbed/README.md)
     #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
     pub plan: PathBuf,
     /// Runs at the same time, each on a testbed of its own; more than 1 needs spare processors
