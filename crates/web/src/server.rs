@@ -1,9 +1,10 @@
 //! Thread of the server: connections and their bounds.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ use crate::files::{Files, PREFIX, full_routes, routes};
 pub const RATE_DEFAULT: Rate = Rate::from_kilobits(20_000);
 /// Most connections that are served at the same time.
 pub const CONNECTIONS_MAX: usize = 64;
+/// Most of these connections for a network of clients, an IPv4 address or a /64 of IPv6: clients that take
+/// nothing for long leave half of the places to other networks.
+const CONNECTIONS_OF_NETWORK: usize = CONNECTIONS_MAX / 2;
 /// Most further connections, which get the answer 503; connections beyond are closed without an answer.
 const REFUSED_MAX: usize = 256;
 /// Time for the head of a request, and between two requests of a connection.
@@ -102,7 +106,7 @@ impl FileServerSocket {
     }
 
     /// Returns the base URL of the files. `own` stands for an unspecified address.
-    pub fn base_url(&self, own: std::net::IpAddr) -> String {
+    pub fn base_url(&self, own: IpAddr) -> String {
         let ip = if self.address.ip().is_unspecified() { own } else { self.address.ip() };
         format!("http://{}{PREFIX}", SocketAddr::new(ip, self.address.port()))
     }
@@ -153,22 +157,21 @@ async fn accept(listener: TcpListener, routes: Router, mut stopped: oneshot::Rec
         Ok(listener) => listener,
         Err(error) => return tracing::error!("the HTTP server ends: {error}"),
     };
-    let (served, refused) =
-        (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(REFUSED_MAX)));
+    let (served, refused) = (Places::default(), Arc::new(Semaphore::new(REFUSED_MAX)));
     loop {
         let Some(accepted) = until(&mut stopped, listener.accept()).await else { return };
-        let stream = match accepted {
-            Ok((stream, _client)) => stream,
+        let (stream, client) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::debug!("a connection was not accepted: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let (permit, routes) = match Arc::clone(&served).try_acquire_owned() {
-            Ok(permit) => (permit, routes.clone()),
-            Err(_full) => match Arc::clone(&refused).try_acquire_owned() {
-                Ok(permit) => (permit, full_routes()),
+        let (place, refusal, routes) = match served.take(client.ip()) {
+            Some(place) => (Some(place), None, routes.clone()),
+            None => match Arc::clone(&refused).try_acquire_owned() {
+                Ok(refusal) => (None, Some(refusal), full_routes()),
                 Err(_full) => continue,
             },
         };
@@ -176,8 +179,48 @@ async fn accept(listener: TcpListener, routes: Router, mut stopped: oneshot::Rec
             if let Err(error) = connection(stream, routes).await {
                 tracing::debug!("an HTTP connection ended: {error}");
             }
-            drop(permit);
+            drop((place, refusal));
         });
+    }
+}
+
+/// Places of connections that are served, by the clients' networks.
+#[derive(Clone, Debug, Default)]
+struct Places(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// Place of a connection, free again once dropped.
+#[derive(Debug)]
+struct Place {
+    places: Places,
+    network: IpAddr,
+}
+
+impl Places {
+    /// Takes a place for a client, if the client's network may have one more.
+    fn take(&self, client: IpAddr) -> Option<Place> {
+        let network = match client.to_canonical() {
+            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+            ip => ip,
+        };
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = taken.values().sum::<usize>() >= CONNECTIONS_MAX;
+        if is_full || taken.get(&network).is_some_and(|count| *count >= CONNECTIONS_OF_NETWORK) {
+            return None;
+        }
+        *taken.entry(network).or_insert(0) += 1;
+        Some(Place { places: self.clone(), network })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = taken.get_mut(&self.network) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.network);
+            }
+        }
     }
 }
 
@@ -206,4 +249,27 @@ async fn connection(stream: TcpStream, routes: Router) -> Result<(), hyper::Erro
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
         .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_leaves_half_of_the_places_to_others() {
+        let places = Places::default();
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let take = |clients: &[&str], count| -> Vec<Place> {
+            (0..count).map_while(|place| places.take(ip(clients[place % clients.len()]))).collect()
+        };
+        let one = take(&["192.0.2.1", "::ffff:192.0.2.1"], 64);
+        assert_eq!(one.len(), CONNECTIONS_OF_NETWORK);
+        let other = take(&["2001:db8::1", "2001:db8::ffff:1"], 64);
+        assert_eq!(other.len(), CONNECTIONS_OF_NETWORK);
+        assert!(places.take(ip("198.51.100.1")).is_none(), "all places are taken");
+        drop(one);
+        assert_eq!(take(&["198.51.100.1"], 64).len(), CONNECTIONS_OF_NETWORK);
+        drop(other);
+        assert!(places.0.lock().unwrap().is_empty());
+    }
 }
