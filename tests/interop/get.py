@@ -132,7 +132,7 @@ def amt(bed):
     """No multicast arrives: an AMT relay takes over from HTTP, and multicast that comes back from the relay."""
     file = bed.content("amt", 12_000_000)
     bed.network.drop_multicast("receiver", True)
-    relay = bed.start("relay", "amt-relay", "relay", "--amt", "--interface", "eth0", "--json")
+    relay = bed.start("relay", "amt-relay", "relay", "--amt", "--amt-port", "7501", "--interface", "eth0", "--json")
     relay.wait_for("its start", lambda events: any(event["event"] == "relay:started" for event in events))
     sender = bed.send("amt", file, "--http", SENDER, "--http-rate", "1M", "--sdp-amt", RELAY)
     receiver, out = bed.get("amt")

@@ -2,8 +2,8 @@
 //!
 //! Packets come by multicast or, if the groups are silent for [`SILENT`], through an AMT relay or from a
 //! source on request ([`PacketPath`]); a machine of its own receives each, and the folder keeps the content
-//! between two machines. HTTP runs beside each ([`super::repair`]). While packets come by another path, the base
-//! channel stays joined natively: the first packet leads back to multicast.
+//! between two machines. HTTP runs beside each ([`super::repair`]). While packets come by another path, the
+//! base channel stays joined natively: the first packet leads back to multicast.
 //!
 //! The AMT relay is taken once a packet of the session has come through the tunnel, the source on request
 //! once the source has answered. The relay has a lead of [`TUNNEL_LEAD`]: receivers behind relays cost the

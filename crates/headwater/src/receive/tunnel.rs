@@ -32,8 +32,8 @@ pub(super) enum NamedRelay {
 }
 
 impl NamedRelay {
-    /// Parses `198.51.100.7`, `[2001:db8::1]:2268`, `relay.example.org`, `auto`, or an empty text, which means
-    /// `auto`. `None` for any other text.
+    /// Parses `198.51.100.7`, `[2001:db8::1]:2268`, `relay.example.org`, `auto`, or an empty text, which
+    /// means `auto`. `None` for any other text.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let with_port = |host: &str, port| Some(Self::Host(host.to_ascii_lowercase(), port));
         if text.is_empty() || text == AUTO {
