@@ -1,4 +1,4 @@
-"""One command that finds its path: multicast, requests, HTTP, and the change between them.
+"""One command that finds its path: multicast, AMT, requests, HTTP, and the change between them.
 
 usage: get.py BINARY [--full] [PART ...]; GET_FOLDER names a folder for all files
 """
@@ -109,7 +109,7 @@ def native(bed):
     receiver, out = bed.get("native")
     yield from whole(receiver, out, file)
     held = bytes_by_path(receiver)
-    yield "all by multicast", held["multicast"] > 0 and held["rainbow"] == held["http"] == 0
+    yield "all by multicast", held["multicast"] > 0 and held["rainbow"] == held["http"] == held["amt"] == 0
     stop(sender, *others)
 
 
@@ -126,6 +126,28 @@ def rainbow(bed):
     yield "most by requests, none by multicast", held["rainbow"] > held["http"] and held["multicast"] == 0
     stop(sender, *others)
     bed.network.drop_multicast("receiver", False)
+
+
+def amt(bed):
+    """No multicast arrives: an AMT relay takes over, and multicast that comes back."""
+    file = bed.content("amt", 5_000_000)
+    bed.network.drop_multicast("receiver", True)
+    relay = bed.start("relay", "amt-relay", "relay", "--amt", "--amt-port", "7501", "--interface", "eth0", "--json")
+    relay.wait_for("its start", lambda events: any(event["event"] == "relay:started" for event in events))
+    sender = bed.send("amt", file, "--http", SENDER, "--http-rate", "1M", "--sdp-amt", RELAY)
+    receiver, out = bed.get("amt")
+    receiver.wait_for("1.5 MB by AMT", lambda events: any(held["amt"] > 1.5e6 for _, held in paths(events)))
+    bed.network.drop_multicast("receiver", False)
+    back = paths(receiver.events())[-1][0]
+    yield from whole(receiver, out, file)
+    seconds = first_bytes(receiver, "amt"), first_bytes(receiver, "multicast", back)
+    yield f"AMT brings bytes after {seconds[0]:.1f} s", seconds[0] <= SWITCH_SECONDS
+    yield f"multicast brings bytes {seconds[1]:.1f} s after its return", seconds[1] <= SWITCH_SECONDS
+    late = [held["amt"] for at, held in paths(receiver.events()) if at > back + SWITCH_SECONDS]
+    yield "none by AMT then, and little by HTTP", (not late or late[0] == late[-1]) and bytes_by_path(receiver)["http"] < file.stat().st_size / 4
+    stop(sender, relay)
+    held = relay.events()[-1]
+    yield f"gateways of the relay at the end: {held.get('gateways')}", held.get("gateways") == 0
 
 
 def http(bed):
@@ -186,7 +208,7 @@ def cut(bed):
     stop(sender)
 
 
-PARTS = {part.__name__: part for part in (native, rainbow, http, folder, cut)}
+PARTS = {part.__name__: part for part in (native, rainbow, amt, http, folder, cut)}
 
 
 def main():

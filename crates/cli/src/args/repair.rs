@@ -40,6 +40,10 @@ pub struct RepairServerArgs {
     /// In the description, name the relay between receivers and that source
     #[arg(long, value_name = "HOST[:PORT]", value_parser = values::relay, requires = "sdp_rainbow")]
     pub sdp_relay: Option<SocketAddr>,
+    /// In the description, name an AMT relay for receivers without multicast; `auto`: the relay that DNS
+    /// names for the sender
+    #[arg(long, value_name = "HOST[:PORT]|auto", value_parser = values::described_amt_relay)]
+    pub sdp_amt: Option<String>,
 }
 
 /// Repair of a receiver.

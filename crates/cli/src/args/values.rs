@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use headwater::relay::{AMT_PORT, RELAY_PORT};
-use headwater::{RosterEnd, SOURCE_PORT};
+use headwater::{ReceiveOptions, RosterEnd, SOURCE_PORT};
 use headwater_proto::control::Rules;
 use headwater_proto::controls::{CONTROLS, Control};
 use headwater_proto::{DATAGRAM_BYTES_MAX, Rate, Size};
@@ -174,6 +174,15 @@ pub enum AmtRelayName {
 /// Parses an AMT relay, by address or name, or `auto`.
 pub fn amt_relay(text: &str) -> Result<AmtRelayName, String> {
     if text == "auto" { Ok(AmtRelayName::Auto) } else { address(text, AMT_PORT).map(AmtRelayName::At) }
+}
+
+/// Parses an AMT relay as receivers are to look it up, by address or name, or `auto`.
+pub fn described_amt_relay(text: &str) -> Result<String, String> {
+    if !text.is_empty() && ReceiveOptions::is_amt_relay(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(not_a_host(text))
+    }
 }
 
 /// Parses a source, by address or name.

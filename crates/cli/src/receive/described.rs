@@ -28,11 +28,6 @@ pub fn fetch(args: &GetArgs) -> Result<(FetchedDescription, ReceiveArgs), Failur
         };
         Failure::of(exit, error)
     })?;
-    if let Some(relay) = &found.description.amt {
-        tracing::info!(
-            "the AMT relay '{relay}' of the description is not tried: this program has no AMT gateway"
-        );
-    }
     let mut receive = receive_args(args)?;
     receive.keys.trust.extend(key);
     apply(&mut receive, &found)?;

@@ -363,8 +363,8 @@ fn reception(received: &ReceiveProgress) -> Reception {
     }
 }
 
-fn path_bytes(BytesByPath { multicast, rainbow, http }: BytesByPath) -> PathBytes {
-    PathBytes { multicast, rainbow, http }
+fn path_bytes(BytesByPath { multicast, amt, rainbow, http }: BytesByPath) -> PathBytes {
+    PathBytes { multicast, amt, rainbow, http }
 }
 
 /// Converts a time to milliseconds, to the microsecond.

@@ -284,6 +284,7 @@ impl<'a> View<'a> {
 fn path_name(path: ContentPath) -> &'static str {
     match path {
         ContentPath::Multicast => "multicast",
+        ContentPath::Amt => "AMT",
         ContentPath::Rainbow => "requests (Rainbow)",
         ContentPath::Http => "HTTP",
     }
@@ -291,9 +292,13 @@ fn path_name(path: ContentPath) -> &'static str {
 
 /// Returns `1.2 MB by multicast` for each path that brought anything.
 fn bytes_by_path(bytes: &BytesByPath) -> Vec<String> {
-    let BytesByPath { multicast, rainbow, http } = *bytes;
-    let paths =
-        [(multicast, ContentPath::Multicast), (rainbow, ContentPath::Rainbow), (http, ContentPath::Http)];
+    let BytesByPath { multicast, amt, rainbow, http } = *bytes;
+    let paths = [
+        (multicast, ContentPath::Multicast),
+        (amt, ContentPath::Amt),
+        (rainbow, ContentPath::Rainbow),
+        (http, ContentPath::Http),
+    ];
     let brought = paths.iter().filter(|(bytes, _)| *bytes > 0);
     brought.map(|(bytes, path)| format!("{} by {}", Size(*bytes), path_name(*path))).collect()
 }

@@ -55,6 +55,7 @@ fn describe(args: &SendArgs, session: &SendSession, socket: Option<&FileServerSo
     if let Some(source) = args.repair.sdp_rainbow {
         description.rainbow = Some(RequestSource { source, via: args.repair.sdp_relay });
     }
+    description.amt.clone_from(&args.repair.sdp_amt);
     if description.groups.is_none() && description.rainbow.is_none() {
         // Requests are accepted at all addresses; the address of the server is one that receivers reach.
         let own = socket.map(|socket| socket.address().ip()).filter(|ip| !ip.is_unspecified());

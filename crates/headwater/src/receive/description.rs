@@ -1,9 +1,11 @@
 //! Description of a session (SDP) at a URL or in a file, and the URLs that the description names.
 
+use std::net::IpAddr;
+
 use headwater_wire::sdp::{SDP_BYTES_MAX, SdpError, SessionDescription};
 use ureq::http::Uri;
 
-use super::http::{FetchFailure, fetch_document};
+use super::http::{AddressRule, FetchFailure, fetch_document};
 
 /// Name of a description in a folder.
 const NAME: &str = "session.sdp";
@@ -83,6 +85,20 @@ impl FetchedDescription {
         Ok(Self { description, url })
     }
 
+    /// Returns the addresses that a host which the description names may have: as of HTTP servers that a
+    /// session names, unless the user has named the same host.
+    pub(super) fn rule_of_host(&self, host: &str) -> AddressRule {
+        let own = self.url.parse::<Uri>().ok().and_then(|url| url.host().map(str::to_ascii_lowercase));
+        let own = own.unwrap_or_default();
+        let own = own.trim_matches(['[', ']']);
+        let ip = own.parse::<IpAddr>().ok();
+        if (own == host && !host.is_empty()) || (ip.is_some() && ip == host.parse().ok()) {
+            return AddressRule::Any;
+        }
+        let is_local = own == "localhost" || ip.is_some_and(|ip| ip.is_loopback());
+        if is_local { AddressRule::RemoteOrLoopback } else { AddressRule::Remote }
+    }
+
     /// Whether a URL is on the host of the description, which the user named.
     pub fn is_same_host(&self, url: &str) -> bool {
         let host = |url: &str| url.parse::<Uri>().ok()?.host().map(str::to_ascii_lowercase);
@@ -136,6 +152,11 @@ mod tests {
         let found = FetchedDescription::parse("http://h/d/session.sdp".to_owned(), sdp.as_bytes()).unwrap();
         assert_eq!(found.description.http.as_deref(), Some("http://h/d/"));
         assert!(found.is_same_host("http://H:80/x") && !found.is_same_host("http://g/x"));
+        assert_eq!(found.rule_of_host("h"), AddressRule::Any);
+        assert_eq!(found.rule_of_host("127.0.0.1"), AddressRule::Remote);
+        let local = FetchedDescription { url: "http://[::1]:80/session.sdp".to_owned(), ..found };
+        assert_eq!(local.rule_of_host("::1"), AddressRule::Any);
+        assert_eq!(local.rule_of_host("127.0.0.1"), AddressRule::RemoteOrLoopback);
         assert!(matches!(FetchedDescription::fetch("ftp://h/"), Err(DescriptionError::Url(_))));
     }
 }

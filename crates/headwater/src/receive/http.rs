@@ -47,7 +47,7 @@ pub(super) enum AddressRule {
 }
 
 impl AddressRule {
-    fn allows(self, ip: IpAddr) -> bool {
+    pub(super) fn allows(self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         match self {
             Self::Any => true,

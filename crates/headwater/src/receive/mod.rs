@@ -9,6 +9,7 @@ mod nothing;
 mod paths;
 mod repair;
 mod session;
+mod tunnel;
 mod update;
 mod watch;
 

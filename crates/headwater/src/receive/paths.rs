@@ -1,11 +1,13 @@
 //! Paths to a session beside multicast: the choice between them while the session runs.
 //!
-//! Packets come by multicast or, if the groups are silent for [`SILENT`], from a source on request
-//! ([`PacketPath`]); a machine of its own receives each, and the folder keeps the content between the two.
-//! HTTP runs beside either ([`super::repair`]). While the source on request is in use, the base channel stays
-//! joined: its first packet leads back to multicast.
+//! Packets come by multicast or, if the groups are silent for [`SILENT`], through an AMT relay or from a
+//! source on request ([`PacketPath`]); a machine of its own receives each, and the folder keeps the content
+//! between two machines. HTTP runs beside each ([`super::repair`]). While packets come by another path, the
+//! base channel stays joined natively: the first packet leads back to multicast.
 //!
-//! An AMT gateway is to become a further [`PacketPath`], tried together with the source on request.
+//! The AMT relay is taken once a packet of the session has come through the tunnel, the source on request
+//! once the source has answered. The relay has a lead of [`TUNNEL_LEAD`]: receivers behind relays cost the
+//! sender nothing.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -18,6 +20,7 @@ use headwater_wire::bcfs::{Header, Kind, Label, Level, WORDED_BODY_BYTES_MIN};
 use headwater_wire::lct;
 
 use super::session::ContentPort;
+use super::tunnel::TunnelPath;
 use super::watch::Watch;
 use crate::driver::{Application, Port};
 use crate::net::{LinkChange, ReceiverSocket, RecvBatch};
@@ -25,6 +28,10 @@ use crate::store::DiskStore;
 
 /// Time without a packet after which other paths are tried.
 pub(super) const SILENT: Duration = Duration::from_secs(3);
+/// Time for which a source on request waits for a packet through the AMT relay.
+const TUNNEL_LEAD: Duration = Duration::from_millis(500);
+/// Time between two turns while the AMT relay is tried.
+const TUNNEL_TURN: Duration = Duration::from_millis(50);
 /// Time between two questions to a source on request.
 const QUESTION_TIME: Duration = Duration::from_millis(500);
 /// Time for which a source that brought nothing is not tried again.
@@ -41,6 +48,8 @@ const BATCHES_PER_TURN: usize = 4;
 pub enum ContentPath {
     /// Packets of the groups.
     Multicast,
+    /// Packets of the groups, through an AMT relay.
+    Amt,
     /// Packets on request, from a source or a relay.
     Rainbow,
     /// Byte ranges from an HTTP server.
@@ -52,6 +61,7 @@ impl ContentPath {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Multicast => "multicast",
+            Self::Amt => "amt",
             Self::Rainbow => carrier::NAME,
             Self::Http => "http",
         }
@@ -63,6 +73,8 @@ impl ContentPath {
 pub struct BytesByPath {
     /// UDP payload of packets to the groups.
     pub multicast: u64,
+    /// UDP payload of packets to the groups that came through an AMT relay.
+    pub amt: u64,
     /// UDP payload of packets on request.
     pub rainbow: u64,
     /// Content from HTTP servers.
@@ -74,11 +86,18 @@ impl BytesByPath {
     pub(super) fn plus(mut self, path: ContentPath, packets: u64, http: u64) -> Self {
         match path {
             ContentPath::Multicast => self.multicast += packets,
+            ContentPath::Amt => self.amt += packets,
             ContentPath::Rainbow => self.rainbow += packets,
             ContentPath::Http => {}
         }
         self.http += http;
         self
+    }
+
+    /// Returns the path of most bytes as in reports to a sender that keeps a roster.
+    pub(super) fn roster_path(self) -> u8 {
+        let by_code = [(self.multicast, 0), (self.amt, 1), (self.rainbow, 2), (self.http, 3)];
+        by_code.into_iter().rev().max_by_key(|(bytes, _)| *bytes).map_or(0, |(_, code)| code)
     }
 }
 
@@ -122,6 +141,7 @@ impl PathMeter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PacketPath {
     Multicast,
+    Amt,
     Rainbow,
     /// No packets: HTTP alone.
     Nothing,
@@ -131,6 +151,7 @@ impl PacketPath {
     pub(super) fn content(self) -> ContentPath {
         match self {
             Self::Multicast => ContentPath::Multicast,
+            Self::Amt => ContentPath::Amt,
             Self::Rainbow => ContentPath::Rainbow,
             Self::Nothing => ContentPath::Http,
         }
@@ -140,7 +161,7 @@ impl PacketPath {
 /// Choice of the path of packets.
 #[derive(Debug)]
 pub(super) struct PathSwitch {
-    /// Path while no source on request is in use.
+    /// Path while neither the AMT relay nor the source on request is in use.
     home: PacketPath,
     current: PacketPath,
     /// Beginning of the current path.
@@ -187,41 +208,58 @@ impl PathSwitch {
     }
 
     /// Decides on the path. `heard` is the arrival of the session's last packet, `is_idle` whether nothing is
-    /// expected, and `groups` the socket of the groups while packets come by another path.
-    fn on_turn(
-        &mut self,
-        heard: Option<Instant>,
-        is_idle: bool,
-        groups: Option<&mut ReceiverSocket>,
-        now: Instant,
-    ) {
-        let is_silent = !is_idle && now >= heard.unwrap_or(self.since).max(self.since) + SILENT.into();
+    /// expected.
+    fn on_turn(&mut self, heard: Option<Instant>, is_idle: bool, beside: OtherPaths<'_>, now: Instant) {
+        let silent_at = heard.unwrap_or(self.since).max(self.since) + SILENT.into();
+        let is_silent = !is_idle && now >= silent_at;
         if heard.is_some_and(|at| at >= self.since) && self.current == PacketPath::Multicast {
             (self.is_doubtful, self.group_pause) = (false, Duration::ZERO);
         }
-        if self.current == PacketPath::Rainbow {
-            let is_group_heard = groups.is_some_and(|groups| self.hears(groups));
+        if self.current != self.home {
+            let is_group_heard = beside
+                .groups
+                .is_some_and(|groups| self.hears(|batch| groups.recv(batch).is_ok_and(|n| n > 0)));
             if is_group_heard && now >= self.group_not_before {
                 self.is_doubtful = true;
                 self.next = Some(self.home);
             } else if is_silent {
-                self.source_not_before = now + SOURCE_PAUSE.into();
+                if self.current == PacketPath::Rainbow {
+                    self.source_not_before = now + SOURCE_PAUSE.into();
+                }
                 self.next = Some(self.home);
             }
-        } else if is_silent
-            && now >= self.source_not_before
-            && self.source.as_mut().is_some_and(|source| source.is_answered(now))
-        {
-            if core::mem::replace(&mut self.is_doubtful, false) {
-                self.group_pause = (self.group_pause * 2).clamp(GROUP_PAUSE_MIN, GROUP_PAUSE_MAX);
-                self.group_not_before = now + self.group_pause.into();
-            }
-            self.next = Some(PacketPath::Rainbow);
+        } else if is_silent {
+            self.try_others(silent_at, beside.tunnel, now);
+        } else if now < silent_at {
+            beside.tunnel.into_iter().for_each(TunnelPath::close);
         }
     }
 
-    /// Reads the base channel. Returns whether a packet of the session's identifier arrived.
-    fn hears(&mut self, groups: &mut ReceiverSocket) -> bool {
+    /// Tries the AMT relay and the source on request, after a silence that was noticed at `silent_at`.
+    fn try_others(&mut self, silent_at: Instant, tunnel: Option<&mut TunnelPath>, now: Instant) {
+        let tunnel = tunnel.filter(|tunnel| tunnel.is_possible(now));
+        let has_lead = tunnel.is_some() && now < silent_at + TUNNEL_LEAD.into();
+        let socket = tunnel.and_then(|tunnel| tunnel.listen(now));
+        let is_tunnel_heard =
+            socket.is_some_and(|socket| self.hears(|batch| socket.recv(batch).is_ok_and(|n| n > 0)));
+        let may_request = !has_lead && now >= self.source_not_before;
+        let next = if is_tunnel_heard {
+            PacketPath::Amt
+        } else if may_request && self.source.as_mut().is_some_and(|source| source.is_answered(now)) {
+            PacketPath::Rainbow
+        } else {
+            return;
+        };
+        if core::mem::replace(&mut self.is_doubtful, false) {
+            self.group_pause = (self.group_pause * 2).clamp(GROUP_PAUSE_MIN, GROUP_PAUSE_MAX);
+            self.group_not_before = now + self.group_pause.into();
+        }
+        self.next = Some(next);
+    }
+
+    /// Reads the base channel by `receive`, which returns whether anything came. Returns whether a packet of
+    /// the session's identifier arrived.
+    fn hears(&mut self, mut receive: impl FnMut(&mut RecvBatch) -> bool) -> bool {
         let tsi = self.tsi;
         let is_wanted = |packet: &[u8]| {
             let packet = lct::Packet::new_checked(packet).ok();
@@ -229,7 +267,7 @@ impl PathSwitch {
         };
         let mut is_heard = false;
         for _ in 0..BATCHES_PER_TURN {
-            if !matches!(groups.recv(&mut self.batch), Ok(1..)) {
+            if !receive(&mut self.batch) {
                 break;
             }
             is_heard |= self.batch.iter().any(|datagram| is_wanted(datagram.payload));
@@ -285,8 +323,22 @@ impl SourceProbe {
 pub(super) struct OnPath<'w, 'a> {
     pub(super) watch: &'w mut Watch<'a>,
     pub(super) switch: &'w mut PathSwitch,
+    pub(super) beside: OtherPaths<'w>,
+}
+
+/// Paths beside the path of a machine.
+#[derive(Default)]
+pub(super) struct OtherPaths<'w> {
     /// Socket of the groups, while packets come by another path.
     pub(super) groups: Option<&'w mut ReceiverSocket>,
+    /// AMT relay, while packets do not come through the relay.
+    pub(super) tunnel: Option<&'w mut TunnelPath>,
+}
+
+impl OtherPaths<'_> {
+    fn reborrow(&mut self) -> OtherPaths<'_> {
+        OtherPaths { groups: self.groups.as_deref_mut(), tunnel: self.tunnel.as_deref_mut() }
+    }
 }
 
 impl<C, P> Application<DeliveryReceiver<C, DiskStore>, P> for OnPath<'_, '_>
@@ -297,7 +349,7 @@ where
     fn steer(&mut self, machine: &mut DeliveryReceiver<C, DiskStore>, port: &mut P, now: Instant) {
         self.watch.steer(machine, port, now);
         let is_idle = machine.store().is_busy() || machine.is_ended();
-        self.switch.on_turn(machine.last_heard(), is_idle, self.groups.as_deref_mut(), now);
+        self.switch.on_turn(machine.last_heard(), is_idle, self.beside.reborrow(), now);
     }
 
     fn event(&mut self, event: ReceiverEvent) {
@@ -324,6 +376,8 @@ where
         if !switches {
             self.switch.next = None;
         }
+        let is_trying = self.beside.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_in_use());
+        let next = if is_trying { next.min(now + TUNNEL_TURN.into()) } else { next };
         (!switches).then_some(next)
     }
 }
@@ -360,10 +414,10 @@ mod tests {
 
     /// Takes turns until the answer has come.
     fn turns(switch: &mut PathSwitch, relay: &UdpSocket, now: Instant) -> Option<PacketPath> {
-        switch.on_turn(None, false, None, now);
+        switch.on_turn(None, false, OtherPaths::default(), now);
         answer(relay);
         for _ in 0..100 {
-            switch.on_turn(None, false, None, now);
+            switch.on_turn(None, false, OtherPaths::default(), now);
             if switch.next.is_some() {
                 break;
             }
@@ -376,16 +430,16 @@ mod tests {
     fn a_source_that_answers_takes_over_after_three_seconds_of_silence_and_loses_its_place_by_silence() {
         let relay = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut switch = switch(&relay);
-        switch.on_turn(None, false, None, at(2_900));
-        switch.on_turn(Some(at(2_950)), false, None, at(5_900));
-        switch.on_turn(None, true, None, at(9_000));
+        switch.on_turn(None, false, OtherPaths::default(), at(2_900));
+        switch.on_turn(Some(at(2_950)), false, OtherPaths::default(), at(5_900));
+        switch.on_turn(None, true, OtherPaths::default(), at(9_000));
         assert_eq!(switch.take_next(at(9_000)), None, "too early, heard, or nothing is expected");
         assert_eq!(turns(&mut switch, &relay, at(9_100)), Some(PacketPath::Rainbow));
-        switch.on_turn(Some(at(10_000)), false, None, at(12_000));
+        switch.on_turn(Some(at(10_000)), false, OtherPaths::default(), at(12_000));
         assert_eq!(switch.take_next(at(12_000)), None);
-        switch.on_turn(Some(at(10_000)), false, None, at(13_000));
+        switch.on_turn(Some(at(10_000)), false, OtherPaths::default(), at(13_000));
         assert_eq!(switch.take_next(at(13_000)), Some(PacketPath::Multicast));
-        switch.on_turn(None, false, None, at(20_000));
+        switch.on_turn(None, false, OtherPaths::default(), at(20_000));
         relay.set_nonblocking(true).unwrap();
         assert!(relay.recv_from(&mut [0; 64]).is_err(), "not asked for half a minute");
     }

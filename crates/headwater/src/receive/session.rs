@@ -11,17 +11,17 @@ use headwater_wire::sdp::RequestSource;
 
 use super::asker::{self, AskingPort};
 use super::description::FetchedDescription;
+use super::http::AddressRule;
 use super::listener::{ListenOptions, Listener};
 use super::nothing::{self, NoPort};
-use super::paths::{ContentPath, OnPath, PacketPath, PathSwitch, SourceProbe, listen_to_base};
+use super::paths::{ContentPath, OnPath, OtherPaths, PacketPath, PathSwitch, SourceProbe, listen_to_base};
 use super::repair::{HttpPath, RepairOptions, Repairer};
+use super::tunnel::{NamedRelay, TunnelPath};
 use super::update::{HeardSession, ReceiveOutcome, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::driver::{DriverError, Port};
-use crate::net::{
-    AmtSocket, ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, ReceiverSocket, Waker,
-};
+use crate::net::{AmtSocket, ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, Waker};
 use crate::session::Session;
 use crate::store::{DiskStore, Target};
 use crate::system::{self, InputLosses};
@@ -61,6 +61,7 @@ enum SessionListener {
 #[derive(Debug)]
 struct PathListeners {
     groups: Option<Box<Listener>>,
+    tunnel: Option<Box<TunnelPath>>,
     requests: Option<(RequestSource, Box<Listener<AskingPort>>)>,
     nothing: Box<Listener<NoPort>>,
 }
@@ -151,7 +152,7 @@ impl ReceiveSession {
             SessionListener::Groups(listener) => of(listener),
             SessionListener::Tunnel(listener) => of(listener),
             SessionListener::Requests(asker) => of(asker),
-            SessionListener::Paths(PathListeners { groups, requests, nothing }) => {
+            SessionListener::Paths(PathListeners { groups, requests, nothing, .. }) => {
                 let asked = || requests.as_ref().map(|(_, asker)| of(asker));
                 groups.as_ref().map(|groups| of(groups)).or_else(asked).unwrap_or_else(|| of(nothing))
             }
@@ -185,9 +186,15 @@ impl Session for ReceiveSession {
         };
         let repair = self.repair.clone();
         match &mut self.way {
-            SessionListener::Groups(listener) => run_on(listener, false, &mut folder, repair, observer),
-            SessionListener::Tunnel(listener) => run_on(listener, false, &mut folder, repair, observer),
-            SessionListener::Requests(asker) => run_on(asker, true, &mut folder, repair, observer),
+            SessionListener::Groups(listener) => {
+                run_on(listener, ContentPath::Multicast, &mut folder, repair, observer)
+            }
+            SessionListener::Tunnel(listener) => {
+                run_on(listener, ContentPath::Amt, &mut folder, repair, observer)
+            }
+            SessionListener::Requests(asker) => {
+                run_on(asker, ContentPath::Rainbow, &mut folder, repair, observer)
+            }
             SessionListener::Paths(paths) => paths.run(&mut folder, repair, observer),
         }
     }
@@ -229,15 +236,14 @@ enum MachineEnd {
 
 fn run_on<P: ContentPort>(
     listener: &mut Listener<P>,
-    is_on_request: bool,
+    path: ContentPath,
     folder: &mut Folder,
     repair: RepairOptions,
     observer: &mut dyn FnMut(ReceiveUpdate),
 ) -> Result<ReceiveSummary, ReceiveError> {
-    let path = if is_on_request { ContentPath::Rainbow } else { ContentPath::Multicast };
     let mut watch = watch(listener, path, folder.clock, repair, observer).with_order(folder.target.is_some());
     loop {
-        match run_machine(listener, is_on_request, folder, &mut watch, None)? {
+        match run_machine(listener, path == ContentPath::Rainbow, folder, &mut watch, None)? {
             MachineEnd::Next => {}
             MachineEnd::Session(summary) => return Ok(*summary),
         }
@@ -260,9 +266,27 @@ fn watch<'a, P: ContentPort>(
     watch.with_repairer(repairer).with_path(path)
 }
 
-/// Path of a machine of a session with several paths: the choice, and the socket of the groups while packets
-/// come by another path.
-type Paths<'p> = (&'p mut PathSwitch, Option<&'p mut ReceiverSocket>);
+/// Choice of the path of a machine, and the other paths.
+type Paths<'p> = (&'p mut PathSwitch, OtherPaths<'p>);
+
+/// Joins the base channel natively beside a machine on another path.
+fn beside_groups(groups: &mut Option<Box<Listener>>) -> OtherPaths<'_> {
+    let mut groups = groups.as_mut().map(|groups| &mut groups.socket);
+    groups.iter_mut().for_each(|groups| listen_to_base(groups));
+    OtherPaths { groups, tunnel: None }
+}
+
+/// Runs a machine of a session with several paths.
+fn run_path<P: ContentPort>(
+    listener: &mut Listener<P>,
+    is_on_request: bool,
+    folder: &mut Folder,
+    watch: &mut Watch<'_>,
+    paths: Paths<'_>,
+) -> Result<MachineEnd, ReceiveError> {
+    watch.set_waker(&listener.poller.waker());
+    run_machine(listener, is_on_request, folder, watch, Some(paths))
+}
 
 fn run_machine<P: ContentPort>(
     listener: &mut Listener<P>,
@@ -291,8 +315,8 @@ fn run_machine<P: ContentPort>(
         .with_reporter(options.reporter(folder.receiver));
     let (driven, has_switched) = match paths {
         None => (listener.drive(&mut machine, clock, watch), false),
-        Some((switch, groups)) => {
-            let mut on_path = OnPath { watch: &mut *watch, switch: &mut *switch, groups };
+        Some((switch, beside)) => {
+            let mut on_path = OnPath { watch: &mut *watch, switch: &mut *switch, beside };
             let driven = listener.drive(&mut machine, clock, &mut on_path);
             let next = switch.take_next(clock.now()).filter(|_| driven.is_ok());
             if let Some(next) = next {
@@ -335,6 +359,12 @@ impl PathListeners {
         };
         let requests = paths.rainbow.map(request).transpose();
         let has_other_path = matches!(&requests, Ok(Some(_))) || paths.has_http;
+        let tunnel = paths.amt.filter(|_| paths.has_groups).map(|relay| {
+            let mut options = listen.for_path(listen.group);
+            (options.source, options.tsi) = (listen.source, listen.tsi);
+            Box::new(TunnelPath::new(relay, options, nothing.stop.clone()))
+        });
+        let has_other_path = has_other_path || tunnel.is_some();
         let groups = paths.has_groups.then(|| Listener::open(listen).map(Box::new)).transpose();
         let groups = match groups {
             Err(error) if has_other_path => {
@@ -344,13 +374,13 @@ impl PathListeners {
             groups => groups?,
         };
         let requests = match requests {
-            Err(error) if groups.is_some() || paths.has_http => {
+            Err(error) if groups.is_some() || tunnel.is_some() || paths.has_http => {
                 tracing::warn!("nothing can be requested: {}; other paths are left", chain(&error));
                 None
             }
             requests => requests?,
         };
-        let mut listeners = Self { groups, requests, nothing: Box::new(nothing) };
+        let mut listeners = Self { groups, tunnel, requests, nothing: Box::new(nothing) };
         let stop = listeners.nothing.stop.clone();
         if let Some(groups) = &mut listeners.groups {
             groups.stop = stop.shared_with(groups.poller.waker());
@@ -368,7 +398,7 @@ impl PathListeners {
         observer: &mut dyn FnMut(ReceiveUpdate),
     ) -> Result<ReceiveSummary, ReceiveError> {
         let clock = folder.clock;
-        let Self { groups, requests, nothing } = self;
+        let Self { groups, tunnel, requests, nothing } = self;
         let home = if groups.is_some() { PacketPath::Multicast } else { PacketPath::Nothing };
         let probe = requests
             .as_ref()
@@ -382,24 +412,30 @@ impl PathListeners {
         .with_order(folder.target.is_some());
         loop {
             let current = switch.current();
+            if current != PacketPath::Amt {
+                tunnel.iter_mut().for_each(|tunnel| tunnel.close());
+            }
             let end = match (current, &mut *groups, &mut *requests) {
                 (PacketPath::Multicast, Some(groups), _) => {
-                    watch.set_waker(&groups.poller.waker());
-                    run_machine(groups, false, folder, &mut watch, Some((&mut switch, None)))?
+                    let beside = OtherPaths { groups: None, tunnel: tunnel.as_deref_mut() };
+                    run_path(groups, false, folder, &mut watch, (&mut switch, beside))?
                 }
                 (PacketPath::Rainbow, groups, Some((_, asker))) => {
-                    watch.set_waker(&asker.poller.waker());
-                    let mut base = groups.as_mut().map(|groups| &mut groups.socket);
-                    base.iter_mut().for_each(|base| listen_to_base(base));
-                    run_machine(asker, true, folder, &mut watch, Some((&mut switch, base)))?
+                    run_path(asker, true, folder, &mut watch, (&mut switch, beside_groups(groups)))?
+                }
+                (PacketPath::Amt, groups, _)
+                    if let Some(through) = tunnel.as_mut().and_then(|tunnel| tunnel.listener()) =>
+                {
+                    run_path(through, false, folder, &mut watch, (&mut switch, beside_groups(groups)))?
                 }
                 _ => {
-                    watch.set_waker(&nothing.poller.waker());
-                    run_machine(nothing, false, folder, &mut watch, Some((&mut switch, None)))?
+                    let beside = OtherPaths { groups: None, tunnel: tunnel.as_deref_mut() };
+                    run_path(nothing, false, folder, &mut watch, (&mut switch, beside))?
                 }
             };
             if let MachineEnd::Session(summary) = end {
                 groups.iter_mut().for_each(|groups| groups.leave());
+                tunnel.iter_mut().for_each(|tunnel| tunnel.close());
                 return Ok(*summary);
             }
         }
@@ -407,7 +443,7 @@ impl PathListeners {
 }
 
 /// Returns the messages of an error and its causes.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
@@ -436,9 +472,11 @@ pub struct ReceiveOptions {
 }
 
 /// Paths of a session beside each other.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct PathOptions {
     has_groups: bool,
+    /// AMT relay, and the addresses that the relay may have.
+    amt: Option<(NamedRelay, AddressRule)>,
     rainbow: Option<RequestSource>,
     has_http: bool,
 }
@@ -478,7 +516,8 @@ impl ReceiveOptions {
     }
 
     /// Receives a described session into the folder `out`, by the paths that the description names: multicast
-    /// first, and after three seconds of silence a source on request and HTTP.
+    /// first, and after three seconds of silence an AMT relay, a source on request and HTTP. Hosts on this
+    /// machine or this link are left out unless the description is from the same host.
     pub fn described(found: &FetchedDescription, out: impl Into<PathBuf>) -> Self {
         let description = &found.description;
         let own = |url: &Option<String>| url.as_ref().is_none_or(|url| found.is_same_host(url));
@@ -494,10 +533,17 @@ impl ReceiveOptions {
         });
         options.paths = Some(PathOptions {
             has_groups: description.groups.is_some(),
-            rainbow: description.rainbow,
+            amt: described_relay(found),
+            rainbow: described_source(found),
             has_http: description.http.is_some(),
         });
         options
+    }
+
+    /// Whether a text names an AMT relay in a description: an address or a name, perhaps with a port, or
+    /// `auto`.
+    pub fn is_amt_relay(text: &str) -> bool {
+        NamedRelay::parse(text).is_some()
     }
 
     /// Requests a session from `source` packet by packet, through a relay or directly, and receives the
@@ -517,6 +563,30 @@ impl ReceiveOptions {
         }
         self
     }
+}
+
+/// Returns the AMT relay of a description.
+fn described_relay(found: &FetchedDescription) -> Option<(NamedRelay, AddressRule)> {
+    let text = found.description.amt.as_ref()?;
+    let relay = NamedRelay::parse(text);
+    if relay.is_none() {
+        tracing::warn!("the description's AMT relay '{text}' is no address or name, and is not tried");
+    }
+    relay.map(|relay| (relay.clone(), found.rule_of_host(relay.host())))
+}
+
+/// Returns the source on request of a description, if receivers may ask its address.
+fn described_source(found: &FetchedDescription) -> Option<RequestSource> {
+    let rainbow = found.description.rainbow?;
+    let is_allowed = |at: SocketAddr| found.rule_of_host(&at.ip().to_string()).allows(at.ip());
+    let refused = [Some(rainbow.source), rainbow.via].into_iter().flatten().find(|at| !is_allowed(*at));
+    if let Some(refused) = refused {
+        tracing::warn!(
+            "{refused} is on this machine or this link, which a description from elsewhere may not name: \
+             nothing is requested there"
+        );
+    }
+    refused.is_none().then_some(rainbow)
 }
 
 /// Error that prevents receiving a session. Failures of the content are a

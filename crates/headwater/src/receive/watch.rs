@@ -274,6 +274,7 @@ impl<'a> Watch<'a> {
         }
         if self.lingers_until.is_none() {
             let outcome = self.final_outcome(machine);
+            machine.report_path(self.bytes_by_path(machine).roster_path());
             machine.finish(now, outcome.code());
             self.lingers_until = Some(now + self.linger);
         }
@@ -608,6 +609,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
             self.watch_silence(machine, socket, now);
             self.watch_length(machine, socket);
             let progress = self.snapshot(machine, socket, now);
+            machine.report_path(progress.bytes_by_path.roster_path());
             let contradictions = progress.stats.contradictions;
             if contradictions > 0 && !core::mem::replace(&mut self.has_told_contradiction, true) {
                 (self.observer)(ReceiveUpdate::SessionContradicted { contradictions });

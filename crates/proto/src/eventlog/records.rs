@@ -105,6 +105,8 @@ pub struct Reception {
 pub struct PathBytes {
     /// UDP payload of packets to the groups.
     pub multicast: u64,
+    /// UDP payload of packets to the groups that came through an AMT relay.
+    pub amt: u64,
     /// UDP payload of packets on request.
     pub rainbow: u64,
     /// Content from HTTP servers.

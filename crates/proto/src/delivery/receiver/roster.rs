@@ -20,6 +20,8 @@ use crate::time::{Duration, Instant};
 pub(super) struct SessionReporter {
     reporter: RosterReporter,
     last: LastReport,
+    /// Path of most bytes, by its code.
+    path: u8,
     /// Last computed content.
     known: Option<(ContentKey, u32)>,
 }
@@ -43,8 +45,14 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     #[must_use]
     pub fn with_reporter(mut self, reporter: Option<RosterReporter>) -> Self {
         let last = LastReport { at: Instant::ZERO, bytes: 0, rate_kbits: 0 };
-        self.reporter = reporter.map(|reporter| Box::new(SessionReporter { reporter, last, known: None }));
+        self.reporter =
+            reporter.map(|reporter| Box::new(SessionReporter { reporter, last, path: 0, known: None }));
         self
+    }
+
+    /// Sets the path of most bytes in reports, by its code in [`ReceiverState::path`]. Default: 0, multicast.
+    pub fn report_path(&mut self, path: u8) {
+        self.reporter.iter_mut().for_each(|session| session.path = path);
     }
 
     /// Ends the receiver with an exit code, 0 if all files are whole, and reports the end. The machine leaves
@@ -95,7 +103,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         }
         let symbol_bytes = u64::from(self.symbol_size().unwrap_or(0));
         let Self { reporter, front, catalogue, stats, .. } = self;
-        let SessionReporter { reporter, last, known } = &mut **reporter.as_mut()?;
+        let SessionReporter { reporter, last, path, known } = &mut **reporter.as_mut()?;
         let (is_verified, control) = (front.is_verified(), &mut front.control);
         let state = || {
             let reception = control.reception();
@@ -107,7 +115,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             let whole = files.filter(|file| file.outcome.is_some_and(FileOutcome::is_done));
             ReceiverState {
                 result: 0,
-                path: 0,
+                path: *path,
                 content: content(known, catalogue),
                 done_ppm: ppm(held, symbols),
                 useful_bytes: stats.useful * symbol_bytes,
