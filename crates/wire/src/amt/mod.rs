@@ -253,6 +253,8 @@ fn endpoint(bytes: &[u8; ENDPOINT_BYTES]) -> SocketAddr {
         _ if is_compatible => {
             IpAddr::V4(Ipv4Addr::from_octets([octets[12], octets[13], octets[14], octets[15]]))
         }
+        // Written as compatible addresses, these would be `::` and `::1`.
+        IpAddr::V4(ip) if ip.to_bits() <= 1 => IpAddr::V6(address),
         ip => ip,
     };
     SocketAddr::new(ip, be16(bytes, 0))

@@ -79,6 +79,16 @@ fn other_versions_types_and_lengths_are_refused() {
     let mapped = hex("0700 010203040506 00000008 9c40 00000000000000000000ffffc6336407");
     let Ok(Message::Teardown { gateway, .. }) = Message::parse(&mapped) else { panic!("a teardown") };
     assert_eq!(gateway, "198.51.100.7:40000".parse().unwrap());
+    // What is read is written as bytes that read the same, also for addresses of no host.
+    for last in 0..3 {
+        let mut bytes = mapped.clone();
+        let end = bytes.len();
+        bytes[end - 4..].copy_from_slice(&[0, 0, 0, last]);
+        let message = Message::parse(&bytes).unwrap();
+        let mut again = vec![0; 64];
+        let length = message.emit(&mut again).unwrap();
+        assert_eq!(Message::parse(&again[..length]), Ok(message), "0.0.0.{last}");
+    }
 }
 
 #[test]
