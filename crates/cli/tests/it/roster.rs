@@ -183,7 +183,7 @@ fn a_receiver_that_waits_for_its_sender_stops_when_told() {
     let group = group();
     let mut sending = send(&group, &path("file"), &["--until", "2"]);
     let mut command = headwater();
-    command.args(["receive", "--interface", "lo", "--json", "--group", &group, "--timeout", "1s"]);
+    command.args(["receive", "--interface", "lo", "--json", "--group", &group, "--timeout", "3s"]);
     let mut receiving = Running::start(command.args(["--linger", "40s", "--out"]).arg(path("out")));
     // The receiver has reported, and then the sender is gone.
     sending.wait_for("receiver:reported");
