@@ -9,19 +9,12 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-binary=
-if [ "${1:-}" = --binary ]; then
-    binary=$(realpath "$2")
-    shift 2
-fi
-out=$(realpath -m "${1:-target/packages}")
+. packaging/common.sh
 if [ -z "$binary" ]; then
     cargo build --locked --release -p headwater-cli
     binary=$(realpath "${CARGO_TARGET_DIR:-target}/release/headwater")
 fi
-version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 architecture=$(dpkg --print-architecture)
-export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 maintainer=${MAINTAINER:-Headwater packagers <packages@example.org>}
 umask 022
 

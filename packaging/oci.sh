@@ -8,19 +8,12 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-binary=
-if [ "${1:-}" = --binary ]; then
-    binary=$(realpath "$2")
-    shift 2
-fi
-out=$(realpath -m "${1:-target/packages}")
+. packaging/common.sh
 if [ -z "$binary" ]; then
     # A target of its own, so that build scripts and macros are not linked statically.
     triple=$(rustc -vV | sed -n 's/^host: //p')
     RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" cargo build --locked --release -p headwater-cli --target "$triple"
     binary=$(realpath "${CARGO_TARGET_DIR:-target}/$triple/release/headwater")
 fi
-version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 mkdir -p "$out"
 python3 packaging/oci.py "$binary" "$version" "$out/headwater_$version.oci.tar"

@@ -85,6 +85,19 @@ class Network:
             self.set_offloads(host, offloads)
             self.bring_up(host, f"{subnet}.{number}")
 
+    def add_switch(self, *options):
+        """A host `bridge` with a bridge `lan` of these options."""
+        self.add_host("bridge")
+        self.ip("bridge", "link", "add", "lan", "type", "bridge", *options)
+        self.ip("bridge", "link", "set", "dev", "lan", "up")
+
+    def plug(self, host, address):
+        """A host at the switch: eth0 of the host is the port of the host's name."""
+        self.add_host(host)
+        self.ip(host, "link", "add", "eth0", "type", "veth", "peer", "name", host, "netns", self.hosts["bridge"])
+        self.ip("bridge", "link", "set", "dev", host, "master", "lan", "up")
+        self.bring_up(host, address)
+
     def set_offloads(self, host, on):
         """Without: a packet is a frame, no segments are put together or cut on the way."""
         state = "on" if on else "off"

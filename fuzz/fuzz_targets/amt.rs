@@ -1,4 +1,4 @@
-//! What is read as an AMT message, or as a packet within, is written as one that reads the same.
+//! AMT messages, and packets within, are written as bytes that read the same.
 #![no_main]
 use headwater_wire::amt::Message;
 use headwater_wire::amt::inner::InnerDatagram;

@@ -1,5 +1,4 @@
-//! What is read as EXT_AUTH, EXT_MANIFEST, EXT_KEY or EXT_CRYPT is written as an extension that reads the
-//! same.
+//! EXT_AUTH, EXT_MANIFEST, EXT_KEY and EXT_CRYPT are written as extensions that read the same.
 #![no_main]
 use headwater_wire::auth::{Authentication, SenderKey, insert_manifest, manifest};
 use headwater_wire::crypt::Crypt;

@@ -1,5 +1,5 @@
-//! What is read as a report or a reply is written as one that reads the same; and reports of strangers change
-//! no row of a roster, and are answered with no more bytes than they have.
+//! Reports and replies are written as bytes that read the same. Reports of strangers change no row of a roster,
+//! and are answered with no more bytes than they have.
 #![no_main]
 use std::hash::{DefaultHasher, Hasher as _};
 

@@ -1,4 +1,4 @@
-//! What is read as a session description, or as an FDT document, is written as one that reads the same.
+//! Session descriptions and FDT documents are written as text that reads the same.
 #![no_main]
 use headwater_wire::sdp::{FdtDocument, SessionDescription};
 use libfuzzer_sys::fuzz_target;

@@ -30,14 +30,9 @@ class Bed:
 
     def __init__(self, network, binary, folder):
         self.network, self.binary, self.folder = network, binary, folder
-        network.add_host("bridge")
-        network.ip("bridge", "link", "add", "lan", "type", "bridge", "mcast_snooping", "0")
-        network.ip("bridge", "link", "set", "dev", "lan", "up")
+        network.add_switch("mcast_snooping", "0")
         for number, host in enumerate(HOSTS, start=1):
-            network.add_host(host)
-            network.ip(host, "link", "add", "eth0", "type", "veth", "peer", "name", host, "netns", network.hosts["bridge"])
-            network.ip("bridge", "link", "set", "dev", host, "master", "lan", "up")
-            network.bring_up(host, f"10.94.0.{number}")
+            network.plug(host, f"10.94.0.{number}")
 
     def content(self, name, length):
         folder = self.folder / name

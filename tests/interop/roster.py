@@ -29,11 +29,9 @@ class Bed:
 
     def __init__(self, network, binary, folder, receivers):
         self.network, self.binary, self.folder, self.receivers = network, binary, folder, receivers
-        network.add_host("bridge")
         # Members of a group alone get its packets: the slow one could not choose its rate otherwise.
         snooping = ("mcast_snooping", "1", "mcast_querier", "1", "mcast_igmp_version", "3", "mcast_startup_query_interval", "20")
-        network.ip("bridge", "link", "add", "lan", "type", "bridge", *snooping)
-        network.ip("bridge", "link", "set", "dev", "lan", "up")
+        network.add_switch(*snooping)
         for number in range(receivers + 1):
             self.plug(self.host(number), f"10.91.0.{number + 1}")
         shape = ("rate", "1mbit", "burst", "3000", "latency", "100ms")
@@ -44,12 +42,8 @@ class Bed:
         return "sender" if number == 0 else f"r{number}"
 
     def plug(self, host, address):
-        network = self.network
-        network.add_host(host)
-        network.ip(host, "link", "add", "eth0", "type", "veth", "peer", "name", host, "netns", network.hosts["bridge"])
-        network.ip("bridge", "link", "set", "dev", host, "master", "lan", "up")
-        network.ip("bridge", "link", "set", "dev", host, "type", "bridge_slave", "mcast_fast_leave", "on")
-        network.bring_up(host, address)
+        self.network.plug(host, address)
+        self.network.ip("bridge", "link", "set", "dev", host, "type", "bridge_slave", "mcast_fast_leave", "on")
 
     def content(self, name, length):
         path = self.folder / name

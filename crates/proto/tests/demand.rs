@@ -307,8 +307,8 @@ fn nobody_there_costs_the_idle_rate() {
     }
 }
 
-/// Mbit/s sent and received in the first minute, and received in the half minute after: means of receivers that
-/// begin at other places of the schedule.
+/// Mbit/s sent and received in the first minute, and received in the half minute after: means of receivers
+/// that begin at other places of the schedule.
 fn minute(control: &'static Control, session: u64, mode: Mode, kilobits: u64, round_trip: u64) -> [f64; 3] {
     const BEGINS: u64 = 3;
     let runs = (0..BEGINS).map(|run| {

@@ -607,7 +607,7 @@ fn a_signed_session_of_layers_keeps_the_rate_of_an_unsigned_one_behind_a_busy_dr
     }
 }
 
-/// Content per byte on the wire (Ethernet, IPv4, UDP) of a signed session, as a part of an unsigned session's.
+/// Content per byte on the wire (Ethernet, IPv4, UDP) of a signed session, over that of an unsigned session.
 /// Symbols of files are 1344 bytes long, 1408 without signatures.
 fn goodput_signed(control: &'static Control, megabits: u64, follows_reports: bool) -> f64 {
     const WIRE: f64 = 42.0;

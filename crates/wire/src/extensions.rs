@@ -120,7 +120,7 @@ pub struct Levels {
     pub demand: Option<DemandEcho>,
 }
 
-/// What a sender has heard of the levels that receivers hold.
+/// Levels that receivers hold, as a sender has heard: the echo of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DemandEcho {
     /// Round of reports, from 1 to [`DemandEcho::ROUND_MAX`], which 1 follows.

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use headwater::Session;
 use headwater::relay::{SimLink, SimRelayError, SimRelayOptions, SimRelayProgress, SimRelaySession};
 use headwater_proto::eventlog::{self, Event};
 use headwater_proto::queue::{Marking, PriorityConfig, QueueConfig, THRESHOLD_DEFAULT};
@@ -10,12 +9,10 @@ use headwater_proto::sim::relay::EgressShape;
 
 use crate::args::{RelayArgs, SimMarking};
 use crate::capture::Capture;
-use crate::events::Events;
 use crate::exit::{Exit, Failure};
-use crate::receive::settle;
-use crate::sandbox::{Paths, confine};
-use crate::screen::{Screen, count, rate, time};
-use crate::shutdown::Shutdown;
+use crate::screen::{count, rate, time};
+
+use super::{ShownRelay, run_relay};
 
 /// Relays until interrupted.
 pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
@@ -26,15 +23,10 @@ pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
             "--sim-marking needs links with a rate: add --sim-to IF=RATE, or --egress-rate",
         ));
     }
-    let screen = Screen::new(&args.output);
-    let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
-    let options = options(args, capture.as_ref())?;
-    let mut events = Events::open(&args.output, "headwater relay")?;
-    confine(&args.confine, &Paths::default())?;
-    let session = SimRelaySession::open(options).map_err(|error| failed("cannot relay", error))?;
-    let outcome = Shutdown::install(capture.as_ref())
-        .and_then(|shutdown| relay(args, session, &shutdown, &screen, &mut events));
-    settle(outcome, events, capture)
+    run_relay(args, |capture| {
+        SimRelaySession::open(options(args, capture)?)
+            .map_err(|error| SimRelaySession::failed("cannot relay", error))
+    })
 }
 
 fn options(args: &RelayArgs, capture: Option<&Capture>) -> Result<SimRelayOptions, Failure> {
@@ -72,82 +64,66 @@ fn queue(args: &RelayArgs) -> QueueConfig {
     })
 }
 
-fn relay(
-    args: &RelayArgs,
-    mut session: SimRelaySession,
-    shutdown: &Shutdown,
-    screen: &Screen,
-    events: &mut Events,
-) -> Result<Exit, Failure> {
-    shutdown.watch(session.stop_handle());
-    let listen: Vec<_> = session.local_addrs().iter().map(ToString::to_string).collect();
-    screen.say(&format!("relaying SIM, reports at {}", listen.join(" and ")));
-    events.emit(None, &Event::RelayStarted { listen });
-    super::stop_after(args.duration, session.stop_handle());
-    let line = screen.line("relaying");
-    let mut before = SimRelayProgress::default();
-    let ended = session.run(&mut |progress| {
-        line.set_message(line_of(&progress, &before));
-        if progress.counters.beyond > 0 && before.counters.beyond == 0 {
-            screen.say(
-                "a receiver below has joined more groups than --sim-groups: set --sim-groups to the sender's --groups",
-            );
-        }
-        events.emit(None, &Event::SimRelayProgress(event(&progress)));
-        before = progress;
-    });
-    line.finish_and_clear();
-    match ended {
-        Ok(progress) => {
-            events.emit(None, &Event::SimRelayEnded(event(&progress)));
-            screen.say(&last_line_of(&progress));
-            Ok(Exit::Ok)
-        }
-        Err(error) => Err(events.failed(failed("the relay ended", error))),
+impl ShownRelay for SimRelaySession {
+    type Progress = SimRelayProgress;
+
+    fn listens(&self) -> Vec<String> {
+        self.local_addrs().iter().map(ToString::to_string).collect()
     }
-}
 
-fn event(progress: &SimRelayProgress) -> eventlog::SimRelayProgress {
-    eventlog::SimRelayProgress { counters: progress.counters, unsent: progress.unsent }
-}
+    fn title(_args: &RelayArgs) -> String {
+        "relaying SIM, reports".into()
+    }
 
-/// Returns `13 Mbit/s to 3 members, 3 groups held, 12 marks/s`.
-fn line_of(progress: &SimRelayProgress, before: &SimRelayProgress) -> String {
-    let (now, then) = (&progress.counters, &before.counters);
-    let span = progress.elapsed.saturating_sub(before.elapsed).as_millis().max(1);
-    let per_second = |now: u64, then: u64| u128::from(now.saturating_sub(then)) * 1_000 / span;
-    let bits = per_second(now.egress.sent_bytes, then.egress.sent_bytes) * 8;
-    format!(
-        "{} to {}, {} held, {} marks/s",
-        rate(u64::try_from(bits).unwrap_or(u64::MAX)),
-        count(now.members, "member"),
-        count(now.groups.into(), "group"),
-        per_second(now.egress.marked, then.egress.marked),
-    )
-}
+    /// Returns `13 Mbit/s to 3 members, 3 groups held, 12 marks/s`.
+    fn line_of(progress: &SimRelayProgress, before: &SimRelayProgress) -> String {
+        let (now, then) = (&progress.counters, &before.counters);
+        let span = progress.elapsed.saturating_sub(before.elapsed).as_millis().max(1);
+        let per_second = |now: u64, then: u64| u128::from(now.saturating_sub(then)) * 1_000 / span;
+        let bits = per_second(now.egress.sent_bytes, then.egress.sent_bytes) * 8;
+        format!(
+            "{} to {}, {} held, {} marks/s",
+            rate(u64::try_from(bits).unwrap_or(u64::MAX)),
+            count(now.members, "member"),
+            count(now.groups.into(), "group"),
+            per_second(now.egress.marked, then.egress.marked),
+        )
+    }
 
-/// Returns the summary of the relay.
-fn last_line_of(progress: &SimRelayProgress) -> String {
-    let SimRelayProgress { elapsed, counters, unsent } = progress;
-    let egress = &counters.egress;
-    format!(
-        "relayed {} packets in {}, {} of them marked; {} reports were made {}; {} packets dropped by queues, {unsent} by the system",
-        egress.sent,
-        time(*elapsed),
-        egress.marked,
-        counters.reports,
-        counters.merged,
-        egress.queue_drops + egress.no_room,
-    )
-}
+    /// Returns the summary of the relay.
+    fn last_line_of(progress: &SimRelayProgress) -> String {
+        let SimRelayProgress { elapsed, counters, unsent } = progress;
+        let egress = &counters.egress;
+        format!(
+            "relayed {} packets in {}, {} of them marked; {} reports were made {}; {} packets dropped by queues, {unsent} by the system",
+            egress.sent,
+            time(*elapsed),
+            egress.marked,
+            counters.reports,
+            counters.merged,
+            egress.queue_drops + egress.no_room,
+        )
+    }
 
-fn failed(tried: &str, error: SimRelayError) -> Failure {
-    let exit = match error {
-        SimRelayError::Counts
-        | SimRelayError::Family
-        | SimRelayError::Channels(_)
-        | SimRelayError::Queue(_) => Exit::Usage,
-        SimRelayError::Interface(_) | SimRelayError::Open(_) | SimRelayError::Driver(_) => Exit::Network,
-    };
-    Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned()))
+    fn advice(progress: &SimRelayProgress, before: &SimRelayProgress) -> Option<&'static str> {
+        (progress.counters.beyond > 0 && before.counters.beyond == 0).then_some(
+            "a receiver below has joined more groups than --sim-groups: set --sim-groups to the sender's --groups",
+        )
+    }
+
+    fn event(progress: &SimRelayProgress, is_end: bool) -> Event<'static> {
+        let progress = eventlog::SimRelayProgress { counters: progress.counters, unsent: progress.unsent };
+        if is_end { Event::SimRelayEnded(progress) } else { Event::SimRelayProgress(progress) }
+    }
+
+    fn failed(tried: &str, error: SimRelayError) -> Failure {
+        let exit = match error {
+            SimRelayError::Counts
+            | SimRelayError::Family
+            | SimRelayError::Channels(_)
+            | SimRelayError::Queue(_) => Exit::Usage,
+            SimRelayError::Interface(_) | SimRelayError::Open(_) | SimRelayError::Driver(_) => Exit::Network,
+        };
+        Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned()))
+    }
 }

@@ -221,7 +221,7 @@ fn a_transfer_tells_why_it_is_as_fast_as_it_is() {
     let ended = log.iter().rfind(|record| record["name"] == "session:ended").unwrap();
     let path = &ended["data"]["path"];
     let rate = path["bottleneck"].as_u64().unwrap();
-    // On a busy machine the estimate of so short a transfer is rough; simulations judge how good estimates are.
+    // On a busy machine the estimate of so short a transfer is rough; simulations judge the estimates.
     assert!((1_000_000..16_000_000).contains(&rate), "4 Mbit/s with headers, not {rate}");
     assert!(path["alone"].is_boolean() && path["chance_losses"].is_u64(), "{path}");
 }

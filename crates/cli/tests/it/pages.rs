@@ -1,4 +1,4 @@
-//! Pages of `docs/` beside the code: generated reference pages are up to date, and commands in the guide parse.
+//! Pages of `docs/` beside the code: generated pages are up to date, and commands in the guide parse.
 //!
 //! `HEADWATER_WRITE_PAGES=1 cargo test -p headwater-cli --test it pages` writes the generated pages anew.
 
@@ -195,7 +195,7 @@ fn write_fields(body: &mut String, name: &str) {
     }
 }
 
-/// Returns a field as it stands in the log: its name, or the structure in italics whose fields take its place.
+/// Returns a field as it stands in the log: the name, or in italics the structure whose fields stand there.
 fn field_name(attributes: &str, (name, kind): (&str, &str)) -> String {
     let renamed = attributes.split_once("rename = \"").and_then(|(_, name)| name.split_once('"'));
     if attributes.contains("flatten") {
@@ -250,7 +250,7 @@ fn shell_lines(page: &str) -> Vec<String> {
     lines
 }
 
-/// Words of each call of `headwater` in a line: without comments, redirections and other programs of a pipeline.
+/// Words of each call of `headwater` in a line, without comments, redirections and other programs.
 fn headwater_commands(line: &str) -> Vec<Vec<String>> {
     let line = line.split(" #").next().unwrap();
     let calls = line.split(" | ").filter_map(|part| {

@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(kept(), [10]);
     }
 
-    /// What a sender counts on is never less than what is kept, whatever lengths it uses.
+    /// The bound that a sender counts is at least the bytes kept, for blocks of any lengths.
     #[test]
     fn the_bound_of_a_sender_holds() {
         for (k, lengths) in [(56_403, 1), (10_080, 2), (5_008, 9), (1_100, 40), (1, 3)] {

@@ -177,8 +177,8 @@ impl Crowd {
     }
 }
 
-/// Level of a receiver that starts with the first packet of the base channel: the description, then steps of a
-/// start up to level 38.
+/// Level of a receiver that starts with the first packet of the base channel: the description, then the steps
+/// of a start up to level 38.
 fn start_need(packet: u64, levels: Levels) -> LevelNeed {
     let need = |level: u16| LevelNeed { level, next: (level + 12).min(TOP), is_starting: true };
     match packet {
