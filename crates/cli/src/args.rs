@@ -11,6 +11,7 @@ mod relay_amt;
 mod relay_sim;
 mod repair;
 mod roster;
+mod select;
 mod sim;
 pub mod values;
 
@@ -40,6 +41,7 @@ pub use relay::{QueueName, RelayArgs};
 pub use relay_sim::SimMarking;
 pub use repair::{Repair, RepairArgs, RepairServerArgs};
 pub use roster::RosterArgs;
+pub use select::{BundleName, SelectArgs};
 pub use sim::SimArgs;
 pub use values::{AmtRelayName, Host};
 
@@ -175,6 +177,9 @@ pub struct SendArgs {
     /// Treatment of symbolic links inside folders; a PATH that is a link is always followed
     #[arg(long, value_name = "WAY", value_enum, default_value_t = LinksName::Follow)]
     pub links: LinksName,
+    /// Small files that travel in bundles, stored zips whose members receivers put in place
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = BundleName::Auto)]
+    pub bundle: BundleName,
     #[command(flatten)]
     pub network: NetworkArgs,
     #[command(flatten)]
@@ -268,6 +273,8 @@ pub struct ReceiveArgs {
     /// the user's state]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub to: Option<PathBuf>,
+    #[command(flatten)]
+    pub select: SelectArgs,
     #[command(flatten)]
     pub network: NetworkArgs,
     #[command(flatten)]

@@ -35,6 +35,8 @@ pub struct Paths {
     pub write: Vec<PathBuf>,
     /// Folders of the same kind, made if they are missing.
     pub folders: Vec<PathBuf>,
+    /// Folder of the same kind that the session can do without.
+    pub optional: Option<PathBuf>,
     /// File that is written, made if it is missing.
     pub file: Option<PathBuf>,
 }
@@ -43,7 +45,7 @@ impl Paths {
     /// Makes what is missing, as the user that the process has become. The session reports why it cannot be
     /// made.
     fn make(&self) {
-        for folder in &self.folders {
+        for folder in self.folders.iter().chain(&self.optional) {
             std::fs::create_dir_all(folder).ok();
         }
         if let Some(file) = self.file.as_ref().filter(|file| !file.exists()) {
@@ -52,7 +54,8 @@ impl Paths {
     }
 
     fn written(&self) -> impl Iterator<Item = &Path> {
-        self.write.iter().chain(&self.folders).chain(&self.file).map(|path| existing(path))
+        let needed = self.write.iter().chain(&self.folders).chain(&self.file).map(|path| existing(path));
+        needed.chain(self.optional.iter().map(PathBuf::as_path).filter(|path| path.exists()))
     }
 }
 

@@ -92,6 +92,7 @@ pub use receive::{
     RepairUpdate, SILENCE_SHOWN, SILENCE_TOLD,
 };
 pub use send::{
+    Bundling,
     ContestedName, EXPECTED_MAX, FileSet, LinkOptions, Links, MissingReceiver, OutsideLink, PrepareError,
     PreparedFile, PublishedFile, PublishedFiles, RateLimit, RepairPlace, RosterEnd, RosterOptions,
     RosterProgress, RosterSummary, SLOWEST_MAX, SOURCE_PORT, SendEnd, SendError, SendInput, SendOptions,
@@ -99,5 +100,5 @@ pub use send::{
     prepare, prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
-pub use store::Target;
+pub use store::{PatternError, Selection, Target};
 pub use threads::StopHandle;

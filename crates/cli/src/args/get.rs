@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueHint};
 use headwater_proto::Rate;
 
-use super::{ConfineArgs, OutputArgs, TrustArgs, values};
+use super::{ConfineArgs, OutputArgs, SelectArgs, TrustArgs, values};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -25,6 +25,8 @@ pub struct GetArgs {
     /// Folder for the files; created if missing. A file of the same name is replaced
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
+    #[command(flatten)]
+    pub select: SelectArgs,
     /// Network interface for multicast, by name or address; default: the interface of the route to the group
     #[arg(long, value_name = "IF", value_parser = NonEmptyStringValueParser::new())]
     pub interface: Option<String>,

@@ -40,6 +40,7 @@ fn receive_args(args: &GetArgs) -> Result<ReceiveArgs, Failure> {
     Ok(ReceiveArgs {
         out: Some(args.out.clone()),
         to: None,
+        select: args.select.clone(),
         network: NetworkArgs { group, interface: args.interface.clone() },
         listen: ListenArgs { source: None, drop: None, seed: 1 },
         tsi: None,

@@ -10,8 +10,8 @@ use headwater::keys::{Unopened, fingerprint};
 use headwater::net::OpenError;
 use headwater::{
     BytesByPath, FetchedDescription, IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions,
-    ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairUpdate, Session,
-    Target, find_amt_relay,
+    ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairUpdate, Selection,
+    Session, Target, find_amt_relay,
 };
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
@@ -61,11 +61,17 @@ fn receive(args: &ReceiveArgs, found: Option<&FetchedDescription>, screen: &Scre
     let mut events = Events::open(&args.output, command)?;
     let mut session = listen(args, found, capture.as_ref(), &senders)?;
     let folders = senders.folder().into_iter().chain([args.folder()]).collect();
-    confine(&args.confine, &Paths { folders, read: resolver_files(args), ..Paths::default() })?;
+    let optional = bundle_cache();
+    confine(&args.confine, &Paths { folders, optional, read: resolver_files(args), ..Paths::default() })?;
     session.open_folder().map_err(|error| receiving_failed(args, error))?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer((args, found), session, &senders, &shutdown, screen, &mut events));
     settle(outcome, events, capture)
+}
+
+/// Folder for the directories of bundles that were received.
+fn bundle_cache() -> Option<PathBuf> {
+    keys::state_folder().map(|folder| folder.join("bundles"))
 }
 
 /// Files that finding a server's address reads, if a server may be asked.
@@ -123,6 +129,9 @@ fn listen(
         ..args.network.receiver(&args.listen, capture)?
     };
     options.amt = args.amt.map(|relay| amt_relay(relay, options.listen.source)).transpose()?;
+    options.selection = Selection::new(&args.select.include, &args.select.exclude)
+        .map_err(|error| Failure::of(Exit::Usage, error))?;
+    options.bundle_cache = bundle_cache();
     options.takes_other_senders = senders.is_told;
     options.repair.is_enabled = args.repair.repair == Repair::Auto;
     options.repair.url = args.repair.repair_url.clone().or(options.repair.url);

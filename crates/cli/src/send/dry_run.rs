@@ -48,7 +48,7 @@ fn planned<'a>(args: &SendArgs, session: &SendSession, started: &'a SendStarted)
         channels: started.channels,
         rate: rate.as_bits(),
         order: order(plan.order()).0,
-        files: plan.files().len(),
+        files: session.files().files().len(),
         bytes: session.files().bytes(),
         objects: plan.objects().len(),
         blocks: blocks(plan, |_| true),

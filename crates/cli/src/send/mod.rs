@@ -163,6 +163,7 @@ fn open(
         is_rehearsal: args.dry_run,
         scheme: args.fec.into(),
         order: args.order.into(),
+        bundling: args.bundle.into(),
         symbol_size: args.symbol_size,
         tsi: args.tsi,
         end,

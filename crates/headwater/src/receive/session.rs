@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::driver::{DriverError, Port};
 use crate::net::{AmtSocket, ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, Waker};
 use crate::session::Session;
-use crate::store::{DiskStore, Target};
+use crate::store::{DiskStore, Selection, StoreOptions, Target};
 use crate::system::{self, InputLosses};
 use crate::threads::StopHandle;
 
@@ -37,7 +37,7 @@ use crate::threads::StopHandle;
 pub struct ReceiveSession {
     way: SessionListener,
     out: PathBuf,
-    target: Option<Arc<Target>>,
+    store_options: StoreOptions,
     takes_other_senders: bool,
     repair: RepairOptions,
     /// `None` after the first run.
@@ -121,7 +121,12 @@ impl ReceiveSession {
     /// # Errors
     /// If an option is out of range, or no interface can receive from the group.
     pub fn listen(options: ReceiveOptions) -> Result<Self, ReceiveError> {
-        let ReceiveOptions { listen, out, target, takes_other_senders, repair, amt, ask, paths } = options;
+        let ReceiveOptions { listen, out, takes_other_senders, repair, amt, ask, paths, .. } = options;
+        let store_options = StoreOptions {
+            target: options.target.map(Arc::new),
+            selection: options.selection,
+            bundle_cache: options.bundle_cache,
+        };
         let way = match (paths, ask, amt) {
             (Some(paths), ..) => SessionListener::Paths(PathListeners::open(listen, paths)?),
             (None, None, None) => SessionListener::Groups(Box::new(Listener::open(listen)?)),
@@ -130,7 +135,7 @@ impl ReceiveSession {
             }
             (None, Some(ask), _) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
         };
-        Ok(Self { way, out, target: target.map(Arc::new), takes_other_senders, repair, store: None })
+        Ok(Self { way, out, store_options, takes_other_senders, repair, store: None })
     }
 
     /// Opens the folder, which is made if it is missing. Without this call the session opens the folder when
@@ -139,7 +144,7 @@ impl ReceiveSession {
     /// # Errors
     /// If the folder cannot be written to.
     pub fn open_folder(&mut self) -> Result<(), ReceiveError> {
-        self.store = Some(DiskStore::open(&self.out, self.target.clone(), self.way.waker())?);
+        self.store = Some(DiskStore::open(&self.out, self.store_options.clone(), self.way.waker())?);
         Ok(())
     }
 
@@ -179,7 +184,7 @@ impl Session for ReceiveSession {
         let mut folder = Folder {
             first: self.store.take(),
             out: self.out.clone(),
-            target: self.target.clone(),
+            store_options: self.store_options.clone(),
             pins: !self.takes_other_senders,
             receiver: system::random_u64(),
             clock: Clock::start(),
@@ -220,7 +225,7 @@ struct Folder {
     /// Store that is open already.
     first: Option<DiskStore>,
     out: PathBuf,
-    target: Option<Arc<Target>>,
+    store_options: StoreOptions,
     pins: bool,
     /// Identifier of the receiver.
     receiver: u64,
@@ -241,7 +246,7 @@ fn run_on<P: ContentPort>(
     repair: RepairOptions,
     observer: &mut dyn FnMut(ReceiveUpdate),
 ) -> Result<ReceiveSummary, ReceiveError> {
-    let mut watch = watch(listener, path, folder.clock, repair, observer).with_order(folder.target.is_some());
+    let mut watch = watch(listener, path, folder.clock, repair, observer).with_order(folder.store_options.target.is_some());
     loop {
         match run_machine(listener, path == ContentPath::Rainbow, folder, &mut watch, None)? {
             MachineEnd::Next => {}
@@ -298,9 +303,10 @@ fn run_machine<P: ContentPort>(
     let clock = folder.clock;
     let store = match folder.first.take() {
         Some(store) => store,
-        None => DiskStore::open(&folder.out, folder.target.clone(), listener.poller.waker())?,
+        None => DiskStore::open(&folder.out, folder.store_options.clone(), listener.poller.waker())?,
     };
     folder.receiver = store.receiver_id(folder.receiver);
+    watch.set_unpacked(store.unpacked());
     let options = &listener.options;
     let config = DeliveryReceiverConfig::default().with_tsi(options.tsi).with_source(options.source);
     let pinned = if folder.pins { store.pinned() } else { Vec::new() };
@@ -335,7 +341,7 @@ fn run_machine<P: ContentPort>(
     summary.pinned = pinned;
     listener.socket.leave_all();
     driven?;
-    if let Some(target) = folder.target.as_ref().filter(|_| summary.outcome == ReceiveOutcome::Completed) {
+    if let Some(target) = folder.store_options.target.as_ref().filter(|_| summary.outcome == ReceiveOutcome::Completed) {
         target.finish(&listener.stop)?;
     }
     if summary.outcome == ReceiveOutcome::NothingReceived
@@ -409,7 +415,7 @@ impl PathListeners {
             Some(groups) => watch(groups, ContentPath::Multicast, clock, repair, observer),
             None => watch(nothing, ContentPath::Http, clock, repair, observer),
         }
-        .with_order(folder.target.is_some());
+        .with_order(folder.store_options.target.is_some());
         loop {
             let current = switch.current();
             if current != PacketPath::Amt {
@@ -459,6 +465,11 @@ pub struct ReceiveOptions {
     /// Device or stream that takes the content of a session of one file; the folder then holds working files
     /// alone. Default: none.
     pub target: Option<Target>,
+    /// Files to receive, by name; of a bundle, the members to put in place. Default: all.
+    pub selection: Selection,
+    /// Folder for the directories of bundles, by which a receiver that runs again finds the members of a bundle in
+    /// place. At most 64 MiB; other receivers may use the folder. Default: bundles are received again.
+    pub bundle_cache: Option<PathBuf>,
     /// Whether unfinished files of the folder may be continued with another sender than the signer of the
     /// session that they came from. Default: no.
     pub takes_other_senders: bool,
@@ -507,6 +518,8 @@ impl ReceiveOptions {
             listen: listen.into(),
             out: out.into(),
             target: None,
+            selection: Selection::default(),
+            bundle_cache: None,
             takes_other_senders: false,
             repair: RepairOptions::default(),
             amt: None,

@@ -141,7 +141,8 @@ pub enum ReceiveUpdate {
         /// Reason of the refusal.
         reason: String,
     },
-    /// A file is complete, verified, and carries its final name.
+    /// A file is complete, verified, and carries its final name. Members of a bundle come with the number of the
+    /// bundle; the bundle itself is not reported.
     FileCompleted {
         /// Number of the file.
         file: usize,
@@ -154,6 +155,13 @@ pub enum ReceiveUpdate {
         digest: Option<Digest>,
         /// Whether the file was already present and nothing had to be received.
         is_present: bool,
+    },
+    /// An announced file is not selected, and is not received.
+    FileUnwanted {
+        /// Number of the file.
+        file: usize,
+        /// Name below the folder.
+        path: RelativePath,
     },
     /// The file announced next is a part of a stream.
     PartAnnounced {

@@ -7,7 +7,7 @@ use headwater_proto::auth::PublicKey;
 use headwater_proto::control::{Membership, ReceiverControl};
 use headwater_proto::crypt::Unopened;
 use headwater_proto::delivery::{
-    DeliveryReceiver, Drops, OTHERS_MAX, ReceiverEvent, RelativePath, SessionEvent, StoreError,
+    DeliveryReceiver, Digest, Drops, OTHERS_MAX, ReceiverEvent, RelativePath, SessionEvent, StoreError,
 };
 use headwater_proto::{Instant, Machine};
 
@@ -24,7 +24,7 @@ use super::update::{
 use crate::clock::{Progress, elapsed};
 use crate::driver::Application;
 use crate::net::{LinkChange, Waker};
-use crate::store::DiskStore;
+use crate::store::{DiskStore, UnpackedBundles, UnpackedMember};
 use crate::system::InputLosses;
 use crate::threads::StopHandle;
 
@@ -88,6 +88,8 @@ pub(super) struct Watch<'a> {
     meter: PathMeter,
     /// Files that earlier machines of this session have completed; at most as many as a session may announce.
     completed: BTreeSet<RelativePath>,
+    /// Members of bundles that are in place.
+    unpacked: UnpackedBundles,
 }
 
 /// Reason for the end of a run.
@@ -148,6 +150,7 @@ impl<'a> Watch<'a> {
             past: BytesByPath::default(),
             meter: PathMeter::default(),
             completed: BTreeSet::new(),
+            unpacked: UnpackedBundles::default(),
         }
     }
 
@@ -176,6 +179,11 @@ impl<'a> Watch<'a> {
     /// Sets the waker of the session's next machine.
     pub(super) fn set_waker(&mut self, waker: &Waker) {
         self.repairer.iter_mut().for_each(|repairer| repairer.set_waker(waker.clone()));
+    }
+
+    /// Sets the bundles of the session's next machine.
+    pub(super) fn set_unpacked(&mut self, unpacked: UnpackedBundles) {
+        self.unpacked = unpacked;
     }
 
     /// Whether the end of the session is known.
@@ -366,6 +374,22 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Counts and reports a file that is in place.
+    fn file_completed(
+        &mut self,
+        file: usize,
+        (path, bytes): (RelativePath, u64),
+        digest: Option<Digest>,
+        is_present: bool,
+    ) {
+        self.files_completed += 1;
+        self.bytes_completed += bytes;
+        // An earlier machine of this session may have completed the file.
+        if self.completed.insert(path.clone()) || !is_present {
+            (self.observer)(ReceiveUpdate::FileCompleted { file, path, bytes, digest, is_present });
+        }
+    }
+
     /// Reports a long silence, and the end of a reported silence.
     fn watch_silence<C: ReceiverControl>(
         &mut self,
@@ -532,14 +556,18 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 ReceiveUpdate::StreamCompleted { stream, bytes, missed }
             }
             ReceiverEvent::FileCompleted { file, digest, is_present } => {
-                let Some((path, bytes)) = self.announced.get(&file.0).cloned() else { return };
-                self.files_completed += 1;
-                self.bytes_completed += bytes;
-                if !self.completed.insert(path.clone()) && is_present {
-                    // An earlier machine of this session has completed the file.
-                    return;
+                if let Some(members) = self.unpacked.take(file) {
+                    for UnpackedMember { path, bytes, is_present } in members {
+                        self.file_completed(file.0, (path, bytes), None, is_present);
+                    }
+                } else if let Some(completed) = self.announced.get(&file.0).cloned() {
+                    self.file_completed(file.0, completed, digest, is_present);
                 }
-                ReceiveUpdate::FileCompleted { file: file.0, path, bytes, digest, is_present }
+                return;
+            }
+            ReceiverEvent::FileUnwanted { file } => {
+                let Some((path, _)) = self.announced.remove(&file.0) else { return };
+                ReceiveUpdate::FileUnwanted { file: file.0, path }
             }
             ReceiverEvent::FileMismatch { file } => {
                 self.mismatch = true;

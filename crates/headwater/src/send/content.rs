@@ -6,13 +6,14 @@
 use std::fs::{self, File};
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use headwater_fec::{Block, BlockCodec, Partition};
 use headwater_proto::delivery::{BlockHasher, Digest, SessionPlan, SourceError, Withdrawal};
 
+use super::bundle::{BundleReader, MemberCache, MemberFault};
 use super::files::{PreparedFile, Stamp};
 use crate::system::{OPEN_FILES_MAX, OpenFiles, read_at};
 use crate::threads::yield_to_session;
@@ -36,6 +37,8 @@ pub(super) struct Content {
     files: Vec<PreparedFile>,
     objects: Vec<Object>,
     open: OpenFiles<usize>,
+    /// By file: reader of a bundle.
+    bundles: Vec<Option<Arc<BundleReader>>>,
     /// Content of the single file, if the file has no name.
     spool: Option<Arc<File>>,
     /// By file: reason why the file cannot be sent.
@@ -71,8 +74,14 @@ impl Content {
                 codec: Arc::clone(&object.codec),
             }
         });
+        let cache: Arc<Mutex<MemberCache>> = Arc::default();
+        let bundles = files.iter().enumerate().map(|(index, file)| {
+            let bundle = file.bundle.as_ref()?;
+            Some(Arc::new(BundleReader::new(Arc::clone(bundle), index, &cache)))
+        });
         Self {
             objects: objects.collect(),
+            bundles: bundles.collect(),
             open: OpenFiles::new(OPEN_FILES_MAX),
             spool: None,
             faults: vec![OnceLock::new(); files.len()],
@@ -139,14 +148,28 @@ impl Content {
         self.check(index, &file)
     }
 
-    /// Number of files.
-    pub(super) fn files(&self) -> usize {
-        self.files.len()
+    /// Returns all paths of the content: the index of the file, and the index of the member in a bundle.
+    fn paths(&self) -> Vec<(usize, usize)> {
+        let members = |bundle: &Option<Arc<BundleReader>>| bundle.as_ref().map_or(1, |bundle| bundle.members());
+        let of_file = |(index, bundle)| (0..members(bundle)).map(move |member| (index, member));
+        self.bundles.iter().enumerate().flat_map(of_file).collect()
     }
 
-    /// Fails unless a file's path still leads to the prepared file.
+    /// Fails unless a file's path still leads to the prepared file; for a bundle, unless the bundle is lost.
     pub(super) fn check_file(&self, index: usize) -> Result<(), SourceError> {
+        match self.bundles[index] {
+            // Each read checks the members that it reads, and a thread all of them.
+            Some(_) => self.check_fault(index),
+            None => self.check_path(index, 0),
+        }
+    }
+
+    /// Fails unless a file's path, or the path of its member with this index, still leads to what was prepared.
+    fn check_path(&self, index: usize, member: usize) -> Result<(), SourceError> {
         self.check_fault(index)?;
+        if let Some(bundle) = &self.bundles[index] {
+            return bundle.check_member(member).map_err(|fault| self.member_lost(index, bundle, fault));
+        }
         let metadata = fs::metadata(&self.files[index].path);
         let metadata = metadata.map_err(|error| self.unreadable(index, &error))?;
         if Stamp::of(&metadata) == self.files[index].stamp { Ok(()) } else { Err(self.changed(index)) }
@@ -222,26 +245,51 @@ impl Content {
         self.check(place.file, &file)
     }
 
-    fn file(&self, index: usize) -> Result<Arc<File>, SourceError> {
-        if let Some(spool) = &self.spool {
-            return Ok(Arc::clone(spool));
+    fn file(&self, index: usize) -> Result<OpenContent, SourceError> {
+        if let Some(bundle) = &self.bundles[index] {
+            return Ok(OpenContent::Bundle(Arc::clone(bundle)));
         }
-        self.open.get(index, || {
+        if let Some(spool) = &self.spool {
+            return Ok(OpenContent::File(Arc::clone(spool)));
+        }
+        let opened = self.open.get(index, || {
             let opened = File::open(&self.files[index].path);
             let file = opened.map_err(|error| self.unreadable(index, &error))?;
-            self.check(index, &file)?;
+            self.check_stamp(index, &file)?;
             Ok(file)
-        })
+        });
+        opened.map(OpenContent::File)
     }
 
-    fn read(&self, index: usize, file: &File, buffer: &mut [u8], offset: u64) -> Result<(), SourceError> {
-        read_at(file, buffer, offset).map_err(|error| match error.kind() {
+    fn read(
+        &self,
+        index: usize,
+        content: &OpenContent,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> Result<(), SourceError> {
+        let file = match content {
+            OpenContent::File(file) => file,
+            OpenContent::Bundle(bundle) => {
+                let read = bundle.read(offset, buffer);
+                return read.map_err(|fault| self.member_lost(index, bundle, fault));
+            }
+        };
+        read_at(&**file, buffer, offset).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => self.changed(index),
             _ => self.unreadable(index, &error),
         })
     }
 
-    fn check(&self, index: usize, file: &File) -> Result<(), SourceError> {
+    /// Fails unless the open file is still the prepared file. Members of a bundle are checked as they are read.
+    fn check(&self, index: usize, content: &OpenContent) -> Result<(), SourceError> {
+        match content {
+            OpenContent::File(file) => self.check_stamp(index, file),
+            OpenContent::Bundle(_) => Ok(()),
+        }
+    }
+
+    fn check_stamp(&self, index: usize, file: &File) -> Result<(), SourceError> {
         let metadata = file.metadata().map_err(|error| self.unreadable(index, &error))?;
         if Stamp::of(&metadata) == self.files[index].stamp { Ok(()) } else { Err(self.changed(index)) }
     }
@@ -261,6 +309,23 @@ impl Content {
         self.lost_file(index, Withdrawal::Unreadable, message)
     }
 
+    fn member_lost(&self, index: usize, bundle: &BundleReader, fault: MemberFault) -> SourceError {
+        let beside = |member| {
+            let others = bundle.members() - 1;
+            format!("'{}', and with the file {others} others of its bundle ({})", bundle.path(member), self.files[index].name)
+        };
+        let (why, message) = match fault {
+            MemberFault::Changed(member) => (
+                Withdrawal::Changed,
+                format!("{} are left out: the file changed while it was being sent; send them again", beside(member)),
+            ),
+            MemberFault::Unreadable(member, error) => {
+                (Withdrawal::Unreadable, format!("{} are left out: the file cannot be read: {error}", beside(member)))
+            }
+        };
+        self.lost_file(index, why, message)
+    }
+
     fn lost_file(&self, file: usize, why: Withdrawal, message: String) -> SourceError {
         self.faults[file].get_or_init(|| SourceError::File { file, why, message }).clone()
     }
@@ -270,6 +335,13 @@ impl Object {
     pub(super) fn block(&self, sbn: u32) -> Block {
         self.partition.block(sbn).expect("a block of the plan")
     }
+}
+
+/// Open place of a file's bytes.
+#[derive(Debug)]
+enum OpenContent {
+    File(Arc<File>),
+    Bundle(Arc<BundleReader>),
 }
 
 fn too_long(bytes: u64) -> SourceError {
@@ -331,7 +403,7 @@ impl Drop for FileWatcher {
 /// Checks all files repeatedly until the sender of `stopped` is dropped. Each lost file is reported once.
 fn watch(content: &Content, told: &Sender<SourceError>, stopped: &Receiver<()>) {
     yield_to_session();
-    let mut files: Vec<usize> = (0..content.files()).collect();
+    let mut files = content.paths();
     while !files.is_empty() {
         let batches = u32::try_from(files.len().div_ceil(BATCH)).unwrap_or(u32::MAX);
         let pause = (INTERVAL / batches).max(PAUSE);
@@ -340,8 +412,11 @@ fn watch(content: &Content, told: &Sender<SourceError>, stopped: &Receiver<()>) 
             if !matches!(stopped.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
                 return;
             }
-            for file in batch {
-                if let Err(error) = content.check_file(*file) {
+            for (file, member) in batch {
+                if lost.contains(file) {
+                    continue;
+                }
+                if let Err(error) = content.check_path(*file, *member) {
                     lost.push(*file);
                     if told.send(error).is_err() {
                         return;
@@ -349,7 +424,7 @@ fn watch(content: &Content, told: &Sender<SourceError>, stopped: &Receiver<()>) 
                 }
             }
         }
-        files.retain(|file| !lost.contains(file));
+        files.retain(|(file, _)| !lost.contains(file));
     }
 }
 
@@ -359,6 +434,7 @@ mod tests {
     use headwater_proto::delivery::{PlanConfig, SessionPlan, Withdrawal};
 
     use super::*;
+    use crate::send::files::to_send;
     use crate::send::prepare;
 
     #[test]
@@ -369,7 +445,7 @@ mod tests {
         let files = prepare(&names).unwrap();
         let order = Order::Spread { rate: 1 };
         let config = PlanConfig { scheme: Scheme::NoCode, symbol_size: 64, order };
-        let plan = SessionPlan::new(files.to_send(), config).unwrap();
+        let plan = SessionPlan::new(to_send(files.files()), config).unwrap();
         let content = Arc::new(Content::new(files.files(), &plan));
         let watching = FileWatcher::start(&content).unwrap();
         fs::write(&names[0], "more content").unwrap();

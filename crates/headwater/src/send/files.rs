@@ -5,9 +5,11 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use headwater_proto::delivery::{FileTime, FileToSend, RelativePath};
 
+use super::bundle::Bundle;
 use super::error::PrepareError;
 
 /// File to send.
@@ -24,6 +26,8 @@ pub struct PreparedFile {
     /// Time of the last modification, if the file system reports a time.
     pub modified: Option<FileTime>,
     pub(super) stamp: Stamp,
+    /// Members, if the file is a bundle.
+    pub(super) bundle: Option<Arc<Bundle>>,
 }
 
 impl PreparedFile {
@@ -36,6 +40,7 @@ impl PreparedFile {
             mode: 0,
             modified: None,
             stamp: Stamp::of(&spool.metadata()?),
+            bundle: None,
         })
     }
 }
@@ -112,16 +117,17 @@ impl FileSet {
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
+}
 
-    pub(super) fn to_send(&self) -> Vec<FileToSend> {
-        let file = |file: &PreparedFile| FileToSend {
-            path: file.name.clone(),
-            bytes: file.bytes,
-            mode: Some(file.mode),
-            modified: file.modified,
-        };
-        self.files.iter().map(file).collect()
-    }
+/// Returns the files as a plan takes them.
+pub(super) fn to_send(files: &[PreparedFile]) -> Vec<FileToSend> {
+    let file = |file: &PreparedFile| FileToSend {
+        path: file.name.clone(),
+        bytes: file.bytes,
+        mode: Some(file.mode),
+        modified: file.modified,
+    };
+    files.iter().map(file).collect()
 }
 
 impl Stamp {
@@ -270,6 +276,7 @@ impl Walk {
             mode: metadata.mode() & 0o777,
             modified: modified(metadata),
             stamp: Stamp::of(metadata),
+            bundle: None,
         };
         let identity = |stamp: Stamp| (stamp.device, stamp.inode);
         let own = identity(file.stamp);

@@ -2,6 +2,7 @@
 
 mod background;
 mod budget;
+mod bundle;
 mod content;
 mod encoders;
 mod error;
@@ -21,6 +22,7 @@ mod spool;
 mod update;
 
 pub use budget::RepairPlace;
+pub use bundle::Bundling;
 pub use error::{PrepareError, SendError};
 pub use files::{FileSet, Links, OutsideLink, PreparedFile, Skipped, prepare, prepare_with};
 pub(crate) use link::Link;

@@ -8,6 +8,7 @@ use headwater_fec::{Order, Scheme};
 use headwater_proto::Instant;
 use headwater_proto::delivery::End;
 
+use super::bundle::Bundling;
 use super::error::SendError;
 use super::link::{LinkOptions, SOURCE_PORT};
 use super::roster::{self, RosterOptions};
@@ -64,6 +65,8 @@ pub struct SendOptions {
     /// Sending order. Default, by the rate: [`SendOrder::Window`] on one channel of 1 Gbit/s or more, where
     /// the decoder limits a receiver, else [`SendOrder::Spread`]; with LDPC always [`SendOrder::Spread`].
     pub order: Option<SendOrder>,
+    /// Small files that travel in bundles, which receivers unpack. Default: [`Bundling::Auto`].
+    pub bundling: Bundling,
     /// Bytes of a symbol: each packet carries one symbol and at most 92 bytes of headers. Default: 1408,
     /// which fits an MTU of 1500, or the largest multiple of 64 that fits a smaller MTU of the interface.
     pub symbol_size: Option<u16>,
@@ -108,6 +111,7 @@ impl SendOptions {
             is_rehearsal: false,
             scheme: Scheme::RaptorQ,
             order: None,
+            bundling: Bundling::Auto,
             symbol_size: None,
             tsi: None,
             end: SendEnd::Never,

@@ -154,6 +154,7 @@ mod tests {
     use headwater_proto::delivery::{PlanConfig, SessionPlan};
 
     use super::*;
+    use crate::send::files::to_send;
     use crate::send::prepare;
 
     #[test]
@@ -171,7 +172,7 @@ mod tests {
         assert!(file.read(0, &mut [0; 4]).is_err());
 
         let config = PlanConfig { scheme: Scheme::NoCode, symbol_size: 64, order: Order::Spread { rate: 1 } };
-        let plan = SessionPlan::new(files.to_send(), config).unwrap();
+        let plan = SessionPlan::new(to_send(files.files()), config).unwrap();
         let content = Arc::new(Content::new(files.files(), &plan));
         published.publish(&content);
         assert_eq!(file.digest(), Ok(None), "not hashed");

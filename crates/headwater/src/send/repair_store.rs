@@ -329,6 +329,7 @@ mod tests {
     use headwater_proto::delivery::{PlanConfig, SessionPlan, Withdrawal};
 
     use super::*;
+    use crate::send::files::to_send;
     use crate::send::budget::store_layout;
     use crate::send::prepare;
 
@@ -365,7 +366,7 @@ mod tests {
         let files = prepare(&names).unwrap();
         let order = Order::Spread { rate: 1 };
         let config = PlanConfig { scheme: Scheme::ReedSolomon, symbol_size: SYMBOL, order };
-        let plan = SessionPlan::new(files.to_send(), config).unwrap();
+        let plan = SessionPlan::new(to_send(files.files()), config).unwrap();
         let content = Arc::new(Content::new(files.files(), &plan));
         (plan, content, contents)
     }

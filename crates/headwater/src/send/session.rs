@@ -1,5 +1,6 @@
 //! Sending session for files: opens the session, runs the session, and returns a summary.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use headwater_wire::sdp::{Groups, RequestSource, SessionDescription};
 use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, RepairPlace};
 use super::content::{Content, FileWatcher};
 use super::error::SendError;
-use super::files::FileSet;
+use super::bundle::arrange;
+use super::files::{FileSet, PreparedFile, to_send};
 use super::hashing::HashingThreads;
 use super::input::{ContentSource, InputFeed};
 use super::link::{Link, PullEndpoint};
@@ -55,6 +57,8 @@ const SOURCE_FIRST_RATE: u64 = 100_000_000;
 #[derive(Debug)]
 pub struct SendSession {
     files: FileSet,
+    /// Files of the plan: the files, with bundles in place of their members.
+    items: Vec<PreparedFile>,
     options: SendOptions,
     plan: SessionPlan,
     symbol_size: u16,
@@ -89,9 +93,13 @@ impl SendSession {
         options.congestion_control.set_interface_speed(|| options.link.interface()?.speed());
         let (PacketPlan { tsi, symbol_size, packet_bytes, .. }, way) = open(&options)?;
         let memory = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
+        let items = arrange(files.files(), options.bundling, symbol_size);
+        let is_bundle = |(index, item): (usize, &PreparedFile)| item.bundle.is_some().then_some(index);
+        let bundles: BTreeSet<usize> = items.iter().enumerate().filter_map(is_bundle).collect();
         let planned = |order| -> Result<(SessionPlan, Budget), SendError> {
             let config = PlanConfig { scheme: options.scheme, symbol_size, order };
-            let plan = SessionPlan::within(files.to_send(), config, memory)?
+            let plan = SessionPlan::within(to_send(&items), config, memory)?
+                .with_bundles(bundles.clone())
                 .with_folders(files.folders().to_vec())?;
             let budget = Budget::new(&plan, &options, worker_count())?;
             Ok((plan, budget))
@@ -105,8 +113,8 @@ impl SendSession {
             }
             (found, _) => found?,
         };
-        let published = PublishedFiles::new(files.files());
-        Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, published, way, input: None })
+        let published = PublishedFiles::new(&items);
+        Ok(Self { files, items, options, plan, symbol_size, packet_bytes, budget, tsi, published, way, input: None })
     }
 
     /// Opens a session of an input of unknown length, in spread order. The input is read when the session
@@ -260,7 +268,7 @@ impl SendSession {
         let mut watch = Watch {
             stop: self.way.stop().clone(),
             observer,
-            files: &self.files,
+            files: &self.items,
             hashing,
             watching,
             feed,
@@ -321,9 +329,9 @@ impl Session for SendSession {
             RepairPlace::Disk { bytes, folder } => Some(store_file(folder, *bytes)?),
             RepairPlace::Nowhere | RepairPlace::Memory { .. } => None,
         };
-        let content = Arc::new(Content::new(self.files.files(), &self.plan));
+        let content = Arc::new(Content::new(&self.items, &self.plan));
         self.published.publish(&content);
-        let bytes_total = self.files.bytes();
+        let bytes_total = self.items.iter().map(|item| item.bytes).sum();
         let mut digests = vec![Vec::new(); self.plan.objects().len()];
         let mut lost = Vec::new();
         let mut hashing = HashingThreads::start(&content)?;
@@ -441,7 +449,7 @@ fn withdraw<C: SenderControl, S: Source>(machine: &mut DeliverySender<C, S>, err
 struct Watch<'a> {
     stop: StopHandle,
     observer: &'a mut dyn FnMut(SendUpdate),
-    files: &'a FileSet,
+    files: &'a [PreparedFile],
     /// `None` once all blocks are hashed.
     hashing: Option<HashingThreads>,
     watching: Option<FileWatcher>,
@@ -493,8 +501,9 @@ impl<C: SenderControl, P: Port> Application<DeliverySender<C, ContentSource>, P>
     fn event(&mut self, event: SenderEvent) {
         match event {
             SenderEvent::FileWithdrawn { file, error } => {
-                self.left_out += 1;
-                let path = self.files.files()[file].name.clone();
+                let item = &self.files[file];
+                self.left_out += item.bundle.as_ref().map_or(1, |bundle| bundle.files.len());
+                let path = item.name.clone();
                 (self.observer)(SendUpdate::FileLeftOut { path, reason: error.to_string() });
             }
             SenderEvent::PassCompleted(passes) => (self.observer)(SendUpdate::PassCompleted(passes)),

@@ -64,7 +64,7 @@ fn compared(folder: &Path, present: &[u8]) -> StoreReport {
     fs::write(folder.join("folder/file"), present).unwrap();
     let mut session = open(folder);
     let (held, digest, promised) = announce(&mut session, &content());
-    assert_eq!(held, HeldFile { is_whole: false, is_present: true });
+    assert_eq!(held, HeldFile { is_present: true, ..HeldFile::default() });
     session.store.compare_file(FILE, digest, promised);
     report(&mut session)
 }
@@ -135,7 +135,7 @@ fn a_file_that_was_found_to_be_there_counts_in_the_next_session() {
     report(&mut session);
     drop(session);
     let (held, ..) = announce(&mut open(folder.path()), &content());
-    assert_eq!(held, HeldFile { is_whole: true, is_present: false });
+    assert_eq!(held, HeldFile { is_whole: true, ..HeldFile::default() });
 }
 
 /// Symbols that came before the comparison wait to be written when it ends. Noted after the file they would

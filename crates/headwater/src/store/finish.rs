@@ -18,6 +18,7 @@ use super::journal::{self, Journal, Stamp};
 use super::kept::BLOCKS_BYTES_MAX;
 use super::ledger::JOURNAL_NEW;
 use super::place::{FilePlace, ObjectPlace, Places};
+use super::unpack;
 
 /// Bytes of a file read and hashed at once: fits in a processor's cache.
 pub(super) const CHUNK_BYTES: usize = 256 << 10;
@@ -33,6 +34,8 @@ pub(super) enum Job {
     Stream(Arc<FilePlace>, bool),
     /// Compare a part of the file already in place.
     Compare(Box<Comparison>),
+    /// Compare the files in place with the members of a bundle.
+    CompareBundle(Arc<FilePlace>),
     /// Sync files to disk, and then the journal up to this length.
     Sync(Vec<Arc<FilePlace>>, Arc<File>, u64),
     /// Sync files to disk, and compact the old journal up to this length.
@@ -94,6 +97,7 @@ impl Job {
                 Ok(Outcome::Placed(last.index, places.publish_stream(&last, is_whole)?))
             }
             Self::Compare(comparison) => compare(places, comparison),
+            Self::CompareBundle(file) => unpack::compare(places, &file),
             Self::Sync(files, journal, end) => {
                 files.iter().try_for_each(|file| places.sync(file))?;
                 let synced = journal::sync(&journal, end).and_then(|()| places.folder.sync_work());
@@ -224,6 +228,9 @@ fn finish_file(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError>
         places.give_up(file);
         places.discard(&file.key())?;
         return Ok(Outcome::Report(StoreReport::FileMismatch(file.index)));
+    }
+    if file.is_bundle {
+        return unpack::unpack(places, file);
     }
     let stamp = places.publish(file)?;
     places.folder.discard(&file.repair_name())?;

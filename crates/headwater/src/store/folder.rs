@@ -41,6 +41,13 @@ pub(super) fn is_recent(written: SystemTime) -> bool {
     SystemTime::now().duration_since(written).is_ok_and(|age| age < KEPT) || written > SystemTime::now()
 }
 
+/// Member of a bundle in a working file, and its final name, permission bits and time.
+#[derive(Debug)]
+pub(super) struct MemberFile {
+    pub(super) work_name: String,
+    pub(super) spec: FileSpec,
+}
+
 /// A folder to receive into, and a working folder inside that no other receiver uses meanwhile.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -175,7 +182,7 @@ impl Folder {
     pub(super) fn adopt(&self, file: &File, spec: &FileSpec) -> Result<(), StoreError> {
         let failed = |attempt: &str, error: Errno| self.failed(&format!("{attempt} '{}'", spec.path), error);
         let stat = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno))?;
-        if let Some(mode) = spec.mode {
+        if let Some(mode) = spec.mode.filter(|mode| stat.st_mode & MODE_MASK != mode & MODE_MASK) {
             // The umask shows in a newly made file.
             let probe = format!("{}.mode", content_name(&key_of(&spec.path)));
             let made = self.open_work(&probe, Some(mode))?;
@@ -229,8 +236,8 @@ impl Folder {
         self.check_name(folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd), path, name)
     }
 
-    /// Syncs the content of a working file to disk, then gives the file its final name.
-    pub(super) fn publish(&self, work_name: &str, file: &File, spec: &FileSpec) -> Result<Stamp, StoreError> {
+    /// Gives a working file the permission bits and the time of the final file.
+    pub(super) fn set_metadata(&self, file: &File, spec: &FileSpec) -> Result<(), StoreError> {
         let FileSpec { path, mode, modified, .. } = spec;
         let failed = |attempt: &str, error: io::Error| self.failed(&format!("{attempt} '{path}'"), error);
         // Bits allowed by both the sender and the umask, which took effect when the file was made.
@@ -240,6 +247,44 @@ impl Folder {
         if let Some(time) = modified {
             set_modified(file, *time).map_err(|errno| failed("set the time of", errno.into()))?;
         }
+        Ok(())
+    }
+
+    /// Gives verified working files their final names. One call syncs the content of all to disk before: with
+    /// a call for each, small files would take as many writes of the file system's journal.
+    pub(super) fn publish_members(&self, members: &[MemberFile]) -> Result<(), StoreError> {
+        let failed = |errno: Errno| self.failed("write the members of a bundle", errno);
+        if members.is_empty() {
+            return Ok(());
+        }
+        rustix::fs::syncfs(&self.work).map_err(failed)?;
+        // Members of a folder follow each other.
+        let mut open: Option<(&str, Option<OwnedFd>)> = None;
+        for MemberFile { work_name, spec } in members {
+            let path = &spec.path;
+            let above = path.as_str().rsplit_once('/').map_or("", |(above, _)| above);
+            if open.as_ref().is_none_or(|(opened, _)| *opened != above) {
+                if let Some((_, folder)) = &open {
+                    sync_folder(folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd)).map_err(failed)?;
+                }
+                open = Some((above, self.make_parents(path, split(path).0)?));
+            }
+            let folder = open.as_ref().and_then(|(_, folder)| folder.as_ref());
+            let folder = folder.map_or(self.out.as_fd(), OwnedFd::as_fd);
+            let name = split(path).1;
+            self.check_name(folder, path, name)?;
+            rustix::fs::renameat(&self.work, work_name, folder, name)
+                .map_err(|errno| self.failed(&format!("name '{path}'"), errno))?;
+        }
+        let last = open.and_then(|(_, folder)| folder);
+        sync_folder(last.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd)).map_err(failed)
+    }
+
+    /// Syncs the content of a working file to disk, then gives the file its final name.
+    pub(super) fn publish(&self, work_name: &str, file: &File, spec: &FileSpec) -> Result<Stamp, StoreError> {
+        let path = &spec.path;
+        let failed = |attempt: &str, error: io::Error| self.failed(&format!("{attempt} '{path}'"), error);
+        self.set_metadata(file, spec)?;
         file.sync_all().map_err(|error| failed("write", error))?;
         let (parents, name) = split(path);
         let folder = self.make_parents(path, parents)?;

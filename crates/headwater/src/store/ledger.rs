@@ -123,7 +123,7 @@ impl StoreIndex {
                 && file.placed == self.places.folder.stamp(&spec.path);
             if is_same && is_whole == file.placed.is_some() {
                 self.note_version(writer, number, spec.version());
-                return (Some(number), HeldFile { is_whole, is_present: false });
+                return (Some(number), HeldFile { is_whole, ..HeldFile::default() });
             }
             writer.note(Change::Dropped { file: number });
             writer.flush();

@@ -11,6 +11,7 @@
 //! The next receiver of the folder removes an abandoned working folder 14 days after the last write, unless
 //! another receiver uses the folder.
 
+mod bundle_cache;
 #[cfg(test)]
 mod compact_tests;
 mod compare;
@@ -25,10 +26,12 @@ mod ledger;
 mod place;
 #[cfg(test)]
 mod resume_tests;
+mod selection;
 mod stream;
 mod target;
 #[cfg(test)]
 mod tests;
+mod unpack;
 mod work;
 mod writer;
 
@@ -44,6 +47,7 @@ use headwater_proto::delivery::{
 };
 use tracing::warn;
 
+use self::bundle_cache::BundleCache;
 use self::compare::Comparison;
 use self::finish::{Job, Outcome};
 use self::folder::{Folder, no_space};
@@ -53,13 +57,27 @@ use self::kept::ResumedBlock;
 use self::ledger::StoreIndex;
 use self::place::{FilePlace, ObjectPlace, Places};
 use self::stream::JoinedStream;
+pub use self::selection::{PatternError, Selection};
 pub use self::target::Target;
+use self::unpack::Unpacking;
+pub(crate) use self::unpack::{UnpackedBundles, UnpackedMember};
 use self::work::Workers;
 use self::writer::{Write, Writer};
 use crate::net::Waker;
 
 /// Longest time for which symbols are gathered before a write.
 const GATHER_TIME: Duration = Duration::from_millis(100);
+
+/// Options of a store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StoreOptions {
+    /// Place of the content of the session's single file.
+    pub(crate) target: Option<Arc<Target>>,
+    /// Files that are wanted.
+    pub(crate) selection: Selection,
+    /// Folder for the directories of bundles.
+    pub(crate) bundle_cache: Option<PathBuf>,
+}
 
 /// Receives into a folder. Unfinished content is kept on drop if the session can be resumed.
 #[derive(Debug)]
@@ -89,10 +107,12 @@ pub(crate) struct DiskStore {
 }
 
 impl DiskStore {
-    /// Opens the folder, created if need be. `waker` is used for every new report. A target takes the content
-    /// of the session's single file.
-    pub(crate) fn open(folder: &Path, target: Option<Arc<Target>>, waker: Waker) -> Result<Self, StoreError> {
-        let places = Arc::new(Places::new(Folder::open(folder)?, target));
+    /// Opens the folder, created if need be. `waker` is used for every new report.
+    pub(crate) fn open(folder: &Path, options: StoreOptions, waker: Waker) -> Result<Self, StoreError> {
+        let StoreOptions { target, selection, bundle_cache } = options;
+        let cache = bundle_cache.map(BundleCache::new);
+        let unpacking = Unpacking::new(cache, selection);
+        let places = Arc::new(Places::new(Folder::open(folder)?, target, unpacking));
         let (ledger, log) = StoreIndex::open(Arc::clone(&places))?;
         let workers = Workers::start(Arc::clone(&places), waker)?;
         let gather = Gather::new();
@@ -114,6 +134,11 @@ impl DiskStore {
             ended: BTreeSet::new(),
             stream: None,
         })
+    }
+
+    /// Returns the members of bundles that are in place, for the session's user.
+    pub(crate) fn unpacked(&self) -> UnpackedBundles {
+        self.places.unpacking.unpacked.clone()
     }
 
     /// Whether work is under way or waits to be done.
@@ -151,15 +176,23 @@ impl DiskStore {
         if self.ledger.has_unfinished() { ledger::read_sender(&self.places.folder) } else { Vec::new() }
     }
 
-    fn admit(&mut self, spec: &FileSpec, part: Option<&StreamPart>) -> Result<(), StoreError> {
+    fn admit(&mut self, file: FileIndex, spec: &FileSpec, kind: FileKind<'_>) -> Result<(), StoreError> {
         self.names.check(&spec.path)?;
-        self.places.folder.check_place(&spec.path)?;
+        let part = kind.part();
+        match kind {
+            FileKind::Bundle => self.places.target.as_ref().map_or(Ok(()), |target| target.refuse_bundle())?,
+            FileKind::File => {
+                self.places.folder.check_place(&spec.path)?;
+                self.places.unpacking.claim(&spec.path, file)?;
+            }
+            FileKind::Part(_) => self.places.folder.check_place(&spec.path)?,
+        }
         if let Some(part) = part {
             self.names.check(&part.stream)?;
             self.places.folder.check_place(&part.stream)?;
         }
         self.places.target.as_ref().map_or(Ok(()), |target| target.take(spec, part))?;
-        let announced = self.announced_bytes.saturating_add(self.room_for(spec));
+        let announced = self.announced_bytes.saturating_add(self.room_for(spec, kind.is_bundle()));
         let needed = announced.saturating_add(announced.min(DECODING_ROOM_BYTES));
         let free = self.places.folder.free_bytes()?;
         if needed > free {
@@ -188,15 +221,18 @@ impl DiskStore {
             return false;
         }
         self.open_files = self.open_files.saturating_sub(1);
-        self.announced_bytes = self.announced_bytes.saturating_sub(self.room_for(spec));
+        let is_bundle = self.files.get(file.0).and_then(Option::as_ref).is_some_and(|file| file.is_bundle);
+        self.announced_bytes = self.announced_bytes.saturating_sub(self.room_for(spec, is_bundle));
         true
     }
 
     /// Returns the bytes of the folder's disk that a file takes while being received: a twentieth more than
     /// its length, for the journal and the repair symbols of a loss of 3 %. At a higher loss the disk may
     /// prove full, which does no harm.
-    fn room_for(&self, spec: &FileSpec) -> u64 {
+    fn room_for(&self, spec: &FileSpec, is_bundle: bool) -> u64 {
         let content = if self.places.device().is_some() { 0 } else { spec.bytes };
+        // The members of a bundle are written beside the bundle.
+        let content = if is_bundle { content.saturating_mul(2) } else { content };
         content.saturating_add(spec.bytes / 20)
     }
 
@@ -269,10 +305,14 @@ impl DiskStore {
         &mut self,
         file: FileIndex,
         spec: &FileSpec,
-        part: Option<&StreamPart>,
+        kind: FileKind<'_>,
     ) -> Result<HeldFile, StoreError> {
         self.files.resize_with(file.0 + 1, || None);
-        self.admit(spec, part)?;
+        if matches!(kind, FileKind::File) && !self.places.unpacking.selection.wants(&spec.path) {
+            return Ok(HeldFile { is_unwanted: true, ..HeldFile::default() });
+        }
+        self.admit(file, spec, kind)?;
+        let part = kind.part();
         // A stream frees the content that its reader has.
         let is_freed = part.is_some() && self.places.target.is_some() && self.places.device().is_none();
         let (number, mut held) = match is_freed {
@@ -281,6 +321,8 @@ impl DiskStore {
         };
         if held.is_whole {
             self.end(file, spec);
+        } else if kind.is_bundle() {
+            held.is_present = self.is_bundle_known(file, spec.digest);
         } else if part.is_none()
             && self.places.folder.stamp(&spec.path).is_some_and(|stamp| stamp.bytes == spec.bytes)
         {
@@ -288,8 +330,19 @@ impl DiskStore {
             self.present.insert(file, Vec::new());
         }
         let place = FilePlace::new(file, spec.clone(), number).with_part(part.cloned());
+        let place = place.with_bundle(kind.is_bundle());
         self.files[file.0] = Some(Arc::new(place));
         Ok(held)
+    }
+
+    /// Whether the directory of a bundle with this digest is known, so that the members in place can be compared.
+    fn is_bundle_known(&mut self, file: FileIndex, digest: Option<Digest>) -> bool {
+        let cache = self.places.unpacking.cache.as_ref();
+        let is_known = cache.zip(digest).is_some_and(|(cache, digest)| cache.has(&digest));
+        if is_known {
+            self.present.entry(file).or_default();
+        }
+        is_known
     }
 
     /// Notes that a file is in place.
@@ -309,7 +362,11 @@ impl DiskStore {
 
 impl Store for DiskStore {
     fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
-        self.create(file, spec, None)
+        self.create(file, spec, FileKind::File)
+    }
+
+    fn create_bundle(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
+        self.create(file, spec, FileKind::Bundle)
     }
 
     fn create_part(
@@ -318,20 +375,26 @@ impl Store for DiskStore {
         spec: &FileSpec,
         part: &StreamPart,
     ) -> Result<HeldFile, StoreError> {
-        let held = self.create(file, spec, Some(part))?;
+        let held = self.create(file, spec, FileKind::Part(part))?;
         self.join_part(file, spec, part);
         Ok(held)
     }
 
     fn learn_digest(&mut self, file: FileIndex, digest: Digest) -> Result<HeldFile, StoreError> {
-        if let Some(number) = self.file(file).number {
+        let place = self.file(file);
+        place.learn_digest(digest);
+        if let Some(number) = place.number {
             self.ledger.learn_digest(&self.writer, number, digest);
         }
-        Ok(HeldFile::default())
+        let is_present = place.is_bundle && self.is_bundle_known(file, Some(digest));
+        Ok(HeldFile { is_present, ..HeldFile::default() })
     }
 
     fn create_folder(&mut self, path: &RelativePath) -> Result<(), StoreError> {
         self.names.check_folder(path)?;
+        if !self.places.unpacking.selection.wants(path) {
+            return Ok(());
+        }
         self.places.folder.make_folder(path)
     }
 
@@ -410,7 +473,11 @@ impl Store for DiskStore {
 
     fn compare_file(&mut self, file: FileIndex, digest: Digest, promised: Vec<ShortDigest>) {
         let objects = self.present.remove(&file).unwrap_or_default();
-        let comparison = Comparison::new(self.file(file), objects, digest, promised);
+        let place = self.file(file);
+        if place.is_bundle {
+            return self.workers.jobs().push(Job::CompareBundle(place));
+        }
+        let comparison = Comparison::new(place, objects, digest, promised);
         self.workers.jobs().push(Job::Compare(Box::new(comparison)));
     }
 
@@ -473,6 +540,24 @@ impl Drop for DiskStore {
         }
         self.writer.finish();
         self.ledger.close(self.writer.disk().log_mut(), self.open_files > 0);
+    }
+}
+
+/// Kind of a file for the store.
+#[derive(Clone, Copy, Debug)]
+enum FileKind<'a> {
+    File,
+    Part(&'a StreamPart),
+    Bundle,
+}
+
+impl<'a> FileKind<'a> {
+    fn part(self) -> Option<&'a StreamPart> {
+        if let Self::Part(part) = self { Some(part) } else { None }
+    }
+
+    fn is_bundle(self) -> bool {
+        matches!(self, Self::Bundle)
     }
 }
 

@@ -3,17 +3,18 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use headwater_fec::{Block, FecError};
 use headwater_proto::delivery::{
-    FileIndex, FileSpec, ObjectSpec, RelativePath, StoreError, StreamPart, repair_slots,
+    Digest, FileIndex, FileSpec, ObjectSpec, RelativePath, StoreError, StreamPart, repair_slots,
 };
 use rustix::fs::FallocateFlags;
 
 use super::folder::Folder;
 use super::journal::{Key, Stamp};
 use super::target::{Device, Target};
+use super::unpack::Unpacking;
 use crate::system::{OPEN_FILES_MAX, OpenFiles, read_at};
 
 /// The folder and its open files. Shared by all threads of a store.
@@ -22,6 +23,7 @@ pub(super) struct Places {
     pub(super) folder: Folder,
     /// Place of a single file's content outside of the folder.
     pub(super) target: Option<Arc<Target>>,
+    pub(super) unpacking: Unpacking,
     open: OpenFiles<FileKey>,
     /// Length of the working file of a stream, once known.
     stream_bytes: Mutex<u64>,
@@ -45,6 +47,10 @@ pub(super) struct FilePlace {
     pub(super) number: Option<u32>,
     /// Set for a part of a stream, whose content has a place in the working file of the stream.
     pub(super) part: Option<StreamPart>,
+    /// Whether the file is a bundle, whose members are put in place.
+    pub(super) is_bundle: bool,
+    /// Digest that was announced after the file.
+    learnt_digest: OnceLock<Digest>,
     /// Whether the file was given up, or is in place already: its working files are gone for good.
     is_over: AtomicBool,
 }
@@ -80,11 +86,33 @@ const INCOMPLETE: &str = ".incomplete";
 
 impl FilePlace {
     pub(super) fn new(index: FileIndex, spec: FileSpec, number: Option<u32>) -> Self {
-        Self { index, spec, number, part: None, is_over: AtomicBool::new(false) }
+        Self {
+            index,
+            spec,
+            number,
+            part: None,
+            is_bundle: false,
+            learnt_digest: OnceLock::new(),
+            is_over: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn with_part(self, part: Option<StreamPart>) -> Self {
         Self { part, ..self }
+    }
+
+    pub(super) fn with_bundle(self, is_bundle: bool) -> Self {
+        Self { is_bundle, ..self }
+    }
+
+    /// Keeps a digest that was announced after the file.
+    pub(super) fn learn_digest(&self, digest: Digest) {
+        self.learnt_digest.get_or_init(|| digest);
+    }
+
+    /// Returns the digest of the file, if known.
+    pub(super) fn digest(&self) -> Option<Digest> {
+        self.spec.digest.or_else(|| self.learnt_digest.get().copied())
     }
 
     /// Returns the place of the file's first byte in its content.
@@ -144,8 +172,8 @@ impl ObjectPlace {
 }
 
 impl Places {
-    pub(super) fn new(folder: Folder, target: Option<Arc<Target>>) -> Self {
-        Self { folder, target, open: OpenFiles::new(OPEN_FILES_MAX), stream_bytes: Mutex::new(0) }
+    pub(super) fn new(folder: Folder, target: Option<Arc<Target>>, unpacking: Unpacking) -> Self {
+        Self { folder, target, unpacking, open: OpenFiles::new(OPEN_FILES_MAX), stream_bytes: Mutex::new(0) }
     }
 
     /// Returns the device that takes the content in place of a working file.

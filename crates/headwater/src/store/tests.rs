@@ -27,7 +27,7 @@ pub(super) struct Session {
 
 pub(super) fn open(folder: &Path) -> Session {
     let poller = Poller::new().unwrap();
-    Session { store: DiskStore::open(folder, None, poller.waker()).unwrap(), _poller: poller }
+    Session { store: DiskStore::open(folder, StoreOptions::default(), poller.waker()).unwrap(), _poller: poller }
 }
 
 struct Fixture {
@@ -54,7 +54,7 @@ impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let poller = Poller::new().unwrap();
-        let store = DiskStore::open(folder.path(), None, poller.waker()).unwrap();
+        let store = DiskStore::open(folder.path(), StoreOptions::default(), poller.waker()).unwrap();
         let content: Vec<u8> = (0..BYTES).map(|i| u8::try_from(i * 7 % 251).unwrap()).collect();
         let object = ObjectSpec {
             file: FILE,
@@ -440,7 +440,7 @@ fn a_folder_that_cannot_be_written_to_is_refused() {
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let waker = Poller::new().unwrap().waker();
-    let error = DiskStore::open(&file.join("out"), None, waker).unwrap_err();
+    let error = DiskStore::open(&file.join("out"), StoreOptions::default(), waker).unwrap_err();
     assert!(error.0.contains("choose a folder"), "{error}");
 }
 

@@ -240,7 +240,7 @@ impl Store for MemoryStore {
         self.bytes = bytes;
         let is_present =
             self.present.get(&spec.path).is_some_and(|present| present.len() as u64 == spec.bytes);
-        let nothing = HeldFile { is_whole: false, is_present };
+        let nothing = HeldFile { is_present, ..HeldFile::default() };
         let Some(kept) = self.kept.remove(&spec.path) else { return Ok(nothing) };
         let is_same = kept.spec.bytes == spec.bytes && kept.spec.version().is_same(&spec.version());
         // Only the digest proves that a whole file is the same.
@@ -253,7 +253,7 @@ impl Store for MemoryStore {
         if is_whole {
             self.done.push(file);
         }
-        Ok(HeldFile { is_whole, is_present: is_present && !is_whole })
+        Ok(HeldFile { is_whole, is_present: is_present && !is_whole, ..HeldFile::default() })
     }
 
     fn learn_digest(&mut self, file: FileIndex, digest: Digest) -> Result<HeldFile, StoreError> {

@@ -12,6 +12,7 @@
 //! Sources: RFC 5775 (ALC), RFC 6726 (FLUTE), RFC 5052 (blocks); the sequencer paper for the order of
 //! sending.
 
+mod bundle;
 mod carousel;
 pub(crate) mod fdt;
 pub(crate) mod front;
@@ -24,6 +25,10 @@ mod repair;
 pub(crate) mod sender;
 mod store;
 
+pub use bundle::{
+    BUNDLE_BYTES_MAX, BUNDLE_MEMBERS_MAX, BundleEnd, BundleError, BundleLayout, BundleMember, BundlePart,
+    DIRECTORY_BYTES_MAX, END_BYTES as BUNDLE_END_BYTES, LOCAL_HEADER_BYTES_MAX, MemberCheck,
+};
 pub use carousel::{Carousel, CarouselBlock, Hierarchy, Place, Start, Visit, passes_end};
 pub use carousel::{Offsets, bisecting_offsets};
 pub use fdt::{FDT_BYTES_MAX, FdtTooLarge};

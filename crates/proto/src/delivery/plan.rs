@@ -1,7 +1,7 @@
 //! Maps files to objects: block sizes, segments of large files, TOIs, and the FDT that describes the objects.
 
 use core::ops::Range;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use headwater_fec::{
@@ -47,6 +47,9 @@ pub struct StreamPart {
     /// Set for the part that ends the stream, which has no bytes: [`file_digest`] of the parts before.
     pub end: Option<Digest>,
 }
+
+/// Media type of a bundle.
+const BUNDLE_TYPE: &str = "application/zip";
 
 /// Rules for mapping files to objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +137,8 @@ pub struct SessionPlan {
     repair: Option<RepairServers>,
     /// Parts of a stream, by file.
     parts: BTreeMap<usize, StreamPart>,
+    /// Files that are bundles.
+    bundles: BTreeSet<usize>,
 }
 
 /// Largest source block of Reed-Solomon over GF(2^8), a code that does not scale: half of the 255 symbols
@@ -189,6 +194,7 @@ impl SessionPlan {
             order: config.order,
             repair: None,
             parts: BTreeMap::new(),
+            bundles: BTreeSet::new(),
         };
         let mut codecs = Codecs::default();
         let size = u64::from(config.symbol_size);
@@ -270,6 +276,12 @@ impl SessionPlan {
         Ok(Self { folders, ..self })
     }
 
+    /// Announces files, by index, as bundles: receivers unpack the members. Default: none.
+    #[must_use]
+    pub fn with_bundles(self, bundles: BTreeSet<usize>) -> Self {
+        Self { bundles, ..self }
+    }
+
     /// Names servers of the files in the FDT. Default: none.
     #[must_use]
     pub fn with_repair(self, repair: Option<RepairServers>) -> Self {
@@ -338,7 +350,10 @@ impl SessionPlan {
                 range.clone().all(is_whole).then(|| file_digest(digests[range.clone()].iter().flatten()));
             let part = self.objects.get(range.start).and_then(|object| self.parts.get(&object.file));
             let objects = self.objects[range.clone()].iter().zip(&digests[range]);
-            instance.files.extend(objects.map(|(object, blocks)| entry(file, part, object, digest, blocks)));
+            let entries = objects.map(|(object, blocks)| {
+                self.mark_bundle(object, entry(file, part, object, digest, blocks))
+            });
+            instance.files.extend(entries);
         }
         if let Some(repair) = &self.repair {
             repair.describe(&mut instance);
@@ -348,6 +363,15 @@ impl SessionPlan {
 }
 
 impl SessionPlan {
+    /// Marks the entry of a bundle, which other receivers keep as a zip.
+    fn mark_bundle(&self, object: &PlannedObject, mut entry: File) -> File {
+        if self.bundles.contains(&object.file) {
+            entry.content_type = Some(BUNDLE_TYPE.into());
+            entry.headwater.is_bundle = true;
+        }
+        entry
+    }
+
     /// Returns the entries of the FDT for the objects from `first` on. `digests` holds the digests of all
     /// blocks of these objects.
     pub(super) fn entries_from(&self, first: usize, digests: &[Vec<Digest>]) -> Vec<File> {

@@ -126,8 +126,11 @@ pub struct HeldFile {
     /// Whether the file is whole, verified, and under its final name: no block is needed.
     pub is_whole: bool,
     /// Whether a file of the same name and length, from any origin, exists at the destination. Once the
-    /// digest is known, the existing file can be compared.
+    /// digest is known, the existing file can be compared. For a bundle: whether the members of the bundle
+    /// with this digest are known, and can be compared.
     pub is_present: bool,
+    /// Whether the file is not wanted: nothing of the file is received.
+    pub is_unwanted: bool,
 }
 
 /// State of a block in the store. The receiver does not trust the state: the block is verified like any other
@@ -227,6 +230,9 @@ pub enum StoreReport {
     FileDone(FileIndex),
     /// A file's MD5 differs from the announced MD5. The file was discarded.
     FileMismatch(FileIndex),
+    /// A whole file was refused for this reason, like a file refused when it was announced: a bundle whose
+    /// members cannot be placed.
+    FileRefused(FileIndex, StoreError),
     /// The file that existed at the destination was compared with the announced file.
     FileCompared {
         /// The file.
@@ -282,6 +288,15 @@ pub trait Store {
         part: &StreamPart,
     ) -> Result<HeldFile, StoreError> {
         let _joined_by_nobody = part;
+        self.create_file(file, spec)
+    }
+
+    /// Creates a bundle, whose members [`Self::finish_file`] puts in place, like [`Self::create_file`]. By
+    /// default the bundle is a file of its own.
+    ///
+    /// # Errors
+    /// When the bundle cannot be created: the bundle is refused.
+    fn create_bundle(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
         self.create_file(file, spec)
     }
 
@@ -347,7 +362,8 @@ pub trait Store {
     fn judge_block(&mut self, object: ObjectIndex, sbn: u32, verdict: BlockVerdict)
     -> Result<(), StoreError>;
 
-    /// Starts to finish a file after all blocks are done and verified. Ends in `FileDone` or `FileMismatch`.
+    /// Starts to finish a file after all blocks are done and verified. Ends in `FileDone`, `FileMismatch` or
+    /// `FileRefused`.
     fn finish_file(&mut self, file: FileIndex);
 
     /// Starts to compare the file that exists at the destination with the announced file: with the digest

@@ -123,6 +123,8 @@ pub struct Headwater {
     pub mode: Option<u32>,
     /// `hw:Mtime`: time of the file's last modification.
     pub modified: Option<FileTime>,
+    /// `hw:Bundle`: the file is a bundle, a stored zip whose members receivers unpack.
+    pub is_bundle: bool,
 }
 
 /// Reason for which a sender withdraws a file that it has announced.

@@ -313,6 +313,7 @@ fn headwater_attribute(
         "Stream-End" => part.end = Some(value.digest()?),
         "Mode" => headwater.mode = Some(value.mode()?),
         "Mtime" => headwater.modified = Some(value.time()?),
+        "Bundle" => headwater.is_bundle = value.boolean()?,
         _ => {}
     }
     Ok(())

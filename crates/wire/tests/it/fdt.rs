@@ -308,6 +308,9 @@ fn digests_follow_and_files_are_withdrawn_both_ways() {
         assert_eq!(parse(&xml).as_ref(), Ok(&instance));
         xml
     };
+    let bundle = Headwater { is_bundle: true, ..Headwater::default() };
+    assert!(written(bundle).contains(r#" hw:Bundle="true"/>"#));
+    assert!(parse_file(r#"hw:Bundle="1""#).unwrap().headwater.is_bundle);
     let follow = Headwater { digests_follow: true, ..Headwater::default() };
     assert!(written(follow).contains(r#" hw:Digests-Follow="true"/>"#));
     for (reason, text) in [

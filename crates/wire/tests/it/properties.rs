@@ -192,14 +192,23 @@ prop_compose! {
         content_md5 in of(any::<[u8; 16]>()),
         oti in oti(),
         (digest, block_digests) in (of(any::<[u8; 32]>()), vec(any::<[u8; 16]>(), 0..4)),
-        (segment, stream, mode) in (of(segment()), of(stream()), of(0..=0o7777u32)),
+        (segment, stream, mode, is_bundle) in (of(segment()), of(stream()), of(0..=0o7777u32), any::<bool>()),
         modified in of((any::<i64>(), 0..1_000_000_000u32)),
         (digests_follow, withdrawn) in (any::<bool>(), of(withdrawal())),
         (alternate_locations, etag) in (urls(), of(text())),
     ) -> File {
         let modified = modified.and_then(|(seconds, nanoseconds)| FileTime::new(seconds, nanoseconds));
-        let headwater =
-            Headwater { digest, block_digests, digests_follow, withdrawn, segment, stream, mode, modified };
+        let headwater = Headwater {
+            digest,
+            block_digests,
+            digests_follow,
+            withdrawn,
+            segment,
+            stream,
+            mode,
+            modified,
+            is_bundle,
+        };
         File {
             toi,
             content_location,

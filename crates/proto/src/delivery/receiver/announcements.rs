@@ -185,7 +185,10 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         if let Some(digest) = digest {
             match self.store.learn_digest(file, digest) {
                 Ok(held) if held.is_whole => return self.end_file(file, FileOutcome::Done),
-                Ok(_) => self.compare_file_if_present(file),
+                Ok(held) => {
+                    self.catalogue.files[file.0].is_present |= held.is_present;
+                    self.compare_file_if_present(file);
+                }
                 Err(error) => return self.fail(error),
             }
         }
@@ -279,6 +282,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             let event = ReceiverEvent::FileAnnounced { file, path: spec.path.clone(), bytes: spec.bytes };
             let created = match &part {
                 Some(part) => self.store.create_part(file, spec, part),
+                None if self.catalogue.files[file.0].is_bundle => self.store.create_bundle(file, spec),
                 None => self.store.create_file(file, spec),
             };
             let held = match created {
@@ -293,10 +297,12 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 self.front.event(ReceiverEvent::PartAnnounced { file, stream: part.stream });
             }
             self.front.event(event);
-            if held.is_whole {
+            if held.is_whole || held.is_unwanted {
                 // The file's blocks count as waiting until the objects end, below.
                 self.open_blocks += u64::from(object_spec.partition.blocks());
-                self.end_file(file, FileOutcome::Present);
+                let outcome =
+                    if held.is_unwanted { FileOutcome::Unwanted } else { FileOutcome::Present };
+                self.end_file(file, outcome);
             }
             self.catalogue.files[file.0].is_present = held.is_present;
         }

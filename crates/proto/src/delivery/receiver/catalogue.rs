@@ -83,6 +83,8 @@ pub struct FileState {
     pub location: FileLocation,
     /// Set for a part of a stream.
     pub part: Option<StreamPart>,
+    /// Whether the file is a bundle.
+    pub is_bundle: bool,
 }
 
 impl FileState {
@@ -99,9 +101,9 @@ impl FileState {
 }
 
 impl FileOutcome {
-    /// Whether the file is in place.
+    /// Whether nothing is missing of the file.
     pub fn is_done(self) -> bool {
-        matches!(self, Self::Done | Self::Present)
+        matches!(self, Self::Done | Self::Present | Self::Unwanted)
     }
 }
 
@@ -112,6 +114,8 @@ pub enum FileOutcome {
     Done,
     /// Already in place, whole and verified without being received.
     Present,
+    /// Not wanted by the receiver's user.
+    Unwanted,
     /// Whole, but its digest is wrong.
     Mismatch,
     /// The store cannot hold the file, the FDT does not describe all segments, or the sender withdrew the
@@ -382,6 +386,7 @@ impl Catalogue {
         let file = FileIndex(self.files.len());
         self.files.push(FileState {
             location: FileLocation::of(entry, &path),
+            is_bundle: entry.headwater.is_bundle && part.is_none(),
             part,
             spec: FileSpec {
                 path,

@@ -103,6 +103,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             StoreReport::FileDone(file) => self.end_file(file, FileOutcome::Done),
             StoreReport::FileCompared { file, is_same } => self.file_compared(now, file, is_same),
             StoreReport::FileMismatch(file) => self.end_file(file, FileOutcome::Mismatch),
+            StoreReport::FileRefused(file, error) => self.file_refused(file, &error),
             StoreReport::Failed(error) => self.fail(error),
         }
         self.hand_over();
@@ -206,6 +207,16 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         }
     }
 
+    fn file_refused(&mut self, file: FileIndex, error: &StoreError) {
+        if !self.catalogue.is_open(file) {
+            return;
+        }
+        self.refused += 1;
+        let location = self.catalogue.files[file.0].spec.path.to_string();
+        self.front.event(ReceiverEvent::FileRefused { location, reason: error.to_string() });
+        self.end_file(file, FileOutcome::Refused);
+    }
+
     pub(super) fn end_file(&mut self, file: FileIndex, outcome: FileOutcome) {
         if !self.catalogue.is_open(file) {
             return;
@@ -228,6 +239,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 let is_present = outcome == FileOutcome::Present;
                 self.front.event(ReceiverEvent::FileCompleted { file, digest, is_present });
             }
+            FileOutcome::Unwanted => self.front.event(ReceiverEvent::FileUnwanted { file }),
             FileOutcome::Mismatch => self.front.event(ReceiverEvent::FileMismatch { file }),
             // The refusing code has reported the reason.
             FileOutcome::Refused => {}

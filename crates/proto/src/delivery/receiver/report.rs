@@ -34,6 +34,11 @@ pub enum ReceiverEvent {
         /// Reason.
         reason: String,
     },
+    /// An announced file is not wanted by the receiver's user: nothing of the file is received.
+    FileUnwanted {
+        /// Index of the file.
+        file: FileIndex,
+    },
     /// The file announced next is a part of a stream.
     PartAnnounced {
         /// Index of the file.

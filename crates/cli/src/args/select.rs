@@ -1,0 +1,36 @@
+//! Options for the selection of files, and for bundles of small files.
+
+use clap::{Args, ValueEnum};
+
+/// Options of a receiver that wants some files.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SelectArgs {
+    /// Receive only files that fit this pattern, which may be repeated: '*.jpg' in any folder, 'photos/**' from
+    /// the root; default: all files
+    #[arg(long, value_name = "GLOB")]
+    pub include: Vec<String>,
+    /// Do not receive files that fit this pattern, which may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub exclude: Vec<String>,
+}
+
+/// Small files that travel in bundles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BundleName {
+    /// Files below 1000 packets, if there are 32 or more
+    Auto,
+    /// No files: a session then has at most 16 384 files
+    Never,
+    /// Files below 1000 packets
+    Always,
+}
+
+impl From<BundleName> for headwater::Bundling {
+    fn from(bundle: BundleName) -> Self {
+        match bundle {
+            BundleName::Auto => Self::Auto,
+            BundleName::Never => Self::Never,
+            BundleName::Always => Self::Always,
+        }
+    }
+}

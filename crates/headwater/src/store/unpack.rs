@@ -1,0 +1,299 @@
+//! Members of bundles: put in place once the bundle is whole, or found in place.
+//!
+//! All members of a bundle are written to working files and verified before the first of them gets its name, so
+//! that one bad member refuses the bundle, and one call syncs all of them to disk.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use headwater_proto::delivery::{
+    BUNDLE_END_BYTES, BundleEnd, BundleError, BundleLayout, BundleMember, DIRECTORY_BYTES_MAX, FileIndex,
+    FileSpec, MemberCheck, RelativePath, StoreError, StoreReport,
+};
+use tracing::warn;
+
+use super::bundle_cache::BundleCache;
+use super::finish::{CHUNK_BYTES, Outcome};
+use super::folder::MemberFile;
+use super::journal::{Key, Stamp};
+use super::place::{FilePlace, Places, key_of};
+use super::selection::Selection;
+use crate::system::read_at;
+
+/// Maximum number of names of a session's files and members: 32 MiB of memory.
+const NAMES_MAX: usize = 1 << 20;
+
+/// Member of a bundle that is in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnpackedMember {
+    pub(crate) path: RelativePath,
+    pub(crate) bytes: u64,
+    /// Whether the member was in place before.
+    pub(crate) is_present: bool,
+}
+
+/// Members put in place, by bundle, for the session's user.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UnpackedBundles(Arc<Mutex<BTreeMap<usize, Vec<UnpackedMember>>>>);
+
+impl UnpackedBundles {
+    /// Returns the members of a bundle that is done; `None` for any other file.
+    pub(crate) fn take(&self, file: FileIndex) -> Option<Vec<UnpackedMember>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&file.0)
+    }
+
+    fn add(&self, file: FileIndex, members: Vec<UnpackedMember>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(file.0, members);
+    }
+}
+
+/// State of all bundles of a store.
+#[derive(Debug, Default)]
+pub(super) struct Unpacking {
+    pub(super) cache: Option<BundleCache>,
+    pub(super) selection: Selection,
+    pub(super) unpacked: UnpackedBundles,
+    /// By hash of a name: the file, or the bundle with the member.
+    names: Mutex<BTreeMap<Key, FileIndex>>,
+}
+
+/// Reason for which a bundle is not unpacked.
+enum UnpackError {
+    /// The bundle is refused; other files are received.
+    Refused(StoreError),
+    /// Nothing can be stored.
+    Failed(StoreError),
+}
+
+impl From<BundleError> for UnpackError {
+    fn from(error: BundleError) -> Self {
+        Self::Refused(StoreError(error.to_string()))
+    }
+}
+
+/// Members of a bundle, verified against its length alone.
+struct Directory {
+    layout: BundleLayout,
+    checks: Vec<MemberCheck>,
+}
+
+impl Unpacking {
+    pub(super) fn new(cache: Option<BundleCache>, selection: Selection) -> Self {
+        Self { cache, selection, ..Self::default() }
+    }
+
+    /// Takes a name for a file, or for a member of a bundle.
+    ///
+    /// # Errors
+    /// If another file has the name, or the session has too many names.
+    pub(super) fn claim(&self, path: &RelativePath, file: FileIndex) -> Result<(), StoreError> {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = key_of(path);
+        match names.get(&key) {
+            Some(owner) if *owner == file => Ok(()),
+            Some(_) => Err(StoreError(format!("'{path}' is in another file or bundle of the session, too"))),
+            None if names.len() >= NAMES_MAX => {
+                Err(StoreError(format!("the session has more than {NAMES_MAX} files: send fewer at once")))
+            }
+            None => {
+                names.insert(key, file);
+                Ok(())
+            }
+        }
+    }
+
+    fn wanted<'a>(
+        &'a self,
+        directory: &'a Directory,
+    ) -> impl Iterator<Item = (usize, &'a BundleMember, MemberCheck)> {
+        let members = directory.layout.members().iter().zip(&directory.checks).enumerate();
+        let members = members.map(|(index, (member, check))| (index, member, *check));
+        members.filter(|(_, member, _)| self.selection.wants(&member.path))
+    }
+}
+
+/// Puts the members of a whole bundle in place.
+pub(super) fn unpack(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError> {
+    match place_members(places, file) {
+        Ok((stamp, members)) => {
+            places.close(file);
+            places.discard(&file.key())?;
+            places.unpacking.unpacked.add(file.index, members);
+            Ok(Outcome::Placed(file.index, stamp))
+        }
+        Err(UnpackError::Refused(error)) => {
+            places.give_up(file);
+            places.discard(&file.key())?;
+            Ok(Outcome::Report(StoreReport::FileRefused(file.index, error)))
+        }
+        Err(UnpackError::Failed(error)) => Err(error),
+    }
+}
+
+fn place_members(places: &Places, file: &FilePlace) -> Result<(Stamp, Vec<UnpackedMember>), UnpackError> {
+    let (directory, bytes) = read_directory(places, file)?;
+    let unpacking = &places.unpacking;
+    for (_, member, _) in unpacking.wanted(&directory) {
+        places.folder.check_place(&member.path).map_err(UnpackError::Refused)?;
+        unpacking.claim(&member.path, file.index).map_err(UnpackError::Refused)?;
+    }
+    let mut members = Vec::new();
+    let mut written = Vec::new();
+    let result = (|| {
+        for (index, member, check) in unpacking.wanted(&directory) {
+            let is_present = find_member(places, member, check).is_some();
+            if !is_present {
+                written.push(write_member(places, file, &directory, index)?);
+            }
+            members.push(UnpackedMember {
+                path: member.path.clone(),
+                bytes: member.bytes.into(),
+                is_present,
+            });
+        }
+        places.folder.publish_members(&written).map_err(UnpackError::Failed)
+    })();
+    if let Err(error) = result {
+        for member in &written {
+            places.folder.discard(&member.work_name).map_err(UnpackError::Failed)?;
+        }
+        return Err(error);
+    }
+    if let (Some(cache), Some(digest)) = (&unpacking.cache, file.digest()) {
+        cache.put(&digest, &bytes);
+    }
+    let content = places.content(file).map_err(UnpackError::Failed)?;
+    let stamp = Stamp::of(&content);
+    let stamp = stamp.map_err(|error| UnpackError::Failed(places.folder.failed("inspect a bundle", error)))?;
+    Ok((stamp, members))
+}
+
+/// Reads the directory of a whole bundle: parsed, and as bytes with the end record.
+fn read_directory(places: &Places, file: &FilePlace) -> Result<(Directory, Vec<u8>), UnpackError> {
+    let length = file.spec.bytes;
+    let mut record = [0; BUNDLE_END_BYTES];
+    let Some(at) = length.checked_sub(BUNDLE_END_BYTES as u64) else {
+        return Err(BundleError::NoEnd.into());
+    };
+    places.read(file, at, &mut record).map_err(UnpackError::Failed)?;
+    let end = BundleEnd::parse(length, &record)?;
+    let mut bytes = vec![0; end.bytes as usize];
+    places.read(file, end.start.into(), &mut bytes).map_err(UnpackError::Failed)?;
+    let (layout, checks) = end.parse_directory(&bytes)?;
+    bytes.extend(record);
+    Ok((Directory { layout, checks }, bytes))
+}
+
+/// Parses a directory with its end record, of a bundle of `length` bytes.
+fn parse_kept(length: u64, bytes: &[u8]) -> Option<Directory> {
+    let (directory, record) = bytes.split_last_chunk()?;
+    let (layout, checks) = BundleEnd::parse(length, record).ok()?.parse_directory(directory).ok()?;
+    Some(Directory { layout, checks })
+}
+
+/// Writes a member to a working file, and verifies the member.
+fn write_member(
+    places: &Places,
+    file: &FilePlace,
+    directory: &Directory,
+    index: usize,
+) -> Result<MemberFile, UnpackError> {
+    let Directory { layout, checks } = directory;
+    let (member, check) = (&layout.members()[index], checks[index]);
+    let expected = layout.local_header(index, check);
+    let mut header = vec![0; expected.len()];
+    let read = |at, bytes: &mut [u8]| places.read(file, at, bytes).map_err(UnpackError::Failed);
+    read(layout.header_start(index).into(), &mut header)?;
+    if header != expected {
+        return Err(BundleError::Header(member.path.clone()).into());
+    }
+    let work_name = format!("{:032x}.{index}.member", u128::from_be_bytes(file.key()));
+    let attempt = |error| UnpackError::Failed(places.folder.failed("write a member of a bundle", error));
+    // A killed receiver may have left the file.
+    places.folder.discard(&work_name).map_err(UnpackError::Failed)?;
+    let work = places.folder.open_work(&work_name, Some(member.mode)).map_err(UnpackError::Failed)?;
+    let written = MemberFile { work_name, spec: spec_of(member) };
+    let mut hasher = blake3::Hasher::new();
+    let mut chunk = vec![0; CHUNK_BYTES.min(member.bytes as usize)];
+    let (mut at, start) = (0, u64::from(layout.content_start(index)));
+    while at < u64::from(member.bytes) {
+        let rest = usize::try_from(u64::from(member.bytes) - at).unwrap_or(usize::MAX);
+        let length = chunk.len().min(rest);
+        read(start + at, &mut chunk[..length])?;
+        hasher.update(&chunk[..length]);
+        std::os::unix::fs::FileExt::write_all_at(&work, &chunk[..length], at).map_err(attempt)?;
+        at += length as u64;
+    }
+    let is_right = hasher.finalize().as_bytes().starts_with(&check.digest);
+    if is_right {
+        places.folder.set_metadata(&work, &written.spec).map_err(UnpackError::Failed)?;
+        return Ok(written);
+    }
+    places.folder.discard(&written.work_name).map_err(UnpackError::Failed)?;
+    Err(BundleError::Content(member.path.clone()).into())
+}
+
+fn spec_of(member: &BundleMember) -> FileSpec {
+    FileSpec {
+        path: member.path.clone(),
+        bytes: member.bytes.into(),
+        mode: Some(member.mode),
+        modified: Some(member.modified),
+        md5: None,
+        digest: None,
+    }
+}
+
+/// Finds a member in place, and gives the member its mode and time. `None` if the file is missing or different.
+fn find_member(places: &Places, member: &BundleMember, check: MemberCheck) -> Option<()> {
+    let (file, stamp) = places.folder.find(&member.path)?;
+    if stamp.bytes != u64::from(member.bytes) || !has_digest(&file, member.bytes, check) {
+        return None;
+    }
+    if let Err(error) = places.folder.adopt(&file, &spec_of(member)) {
+        warn!("{error}; its content is as announced");
+    }
+    Some(())
+}
+
+fn has_digest(file: &File, bytes: u32, check: MemberCheck) -> bool {
+    let mut hasher = blake3::Hasher::new();
+    let mut chunk = vec![0; CHUNK_BYTES.min(bytes as usize)];
+    let mut at = 0;
+    while at < bytes as usize {
+        let length = chunk.len().min(bytes as usize - at);
+        if read_at(file, &mut chunk[..length], at as u64).is_err() {
+            return false;
+        }
+        hasher.update(&chunk[..length]);
+        at += length;
+    }
+    hasher.finalize().as_bytes().starts_with(&check.digest)
+}
+
+/// Compares the files in place with the members of a bundle whose directory is known. One different member
+/// ends the comparison.
+pub(super) fn compare(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError> {
+    let differs = Ok(Outcome::Report(StoreReport::FileCompared { file: file.index, is_same: false }));
+    let unpacking = &places.unpacking;
+    let kept = unpacking.cache.as_ref().zip(file.digest());
+    let kept = kept.and_then(|(cache, digest)| cache.get(&digest, DIRECTORY_BYTES_MAX as usize + BUNDLE_END_BYTES));
+    let Some((bytes, stamp)) = kept else { return differs };
+    let Some(directory) = parse_kept(file.spec.bytes, &bytes) else { return differs };
+    let mut members = Vec::new();
+    for (_, member, check) in unpacking.wanted(&directory) {
+        if find_member(places, member, check).is_none() || unpacking.claim(&member.path, file.index).is_err() {
+            return differs;
+        }
+        members.push(UnpackedMember {
+            path: member.path.clone(),
+            bytes: member.bytes.into(),
+            is_present: true,
+        });
+    }
+    unpacking.unpacked.add(file.index, members);
+    places.give_up(file);
+    places.discard(&file.key())?;
+    Ok(Outcome::Present(file.index, stamp))
+}
