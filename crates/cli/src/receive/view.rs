@@ -134,11 +134,11 @@ impl<'a> View<'a> {
                 // The sender chose the name: control characters are escaped.
                 tracing::warn!("{:?} is not received: {reason}", location);
             }
-            ReceiveUpdate::FileCompleted { path, bytes, digest, is_present, .. } => {
-                let verdict = match (is_present, digest) {
+            ReceiveUpdate::FileCompleted { path, bytes, is_verified, is_present, .. } => {
+                let verdict = match (is_present, is_verified) {
                     (true, _) => "already there",
-                    (false, Some(_)) => "verified",
-                    (false, None) => "whole",
+                    (false, true) => "verified",
+                    (false, false) => "whole",
                 };
                 self.screen.say(&format!("{path}: {}, {verdict}", Size(*bytes)));
             }

@@ -153,6 +153,8 @@ pub enum ReceiveUpdate {
         /// Digest that the file was verified against, if the sender announced a digest: BLAKE3 over the
         /// digests of the blocks.
         digest: Option<Digest>,
+        /// Whether the content was verified: against a digest of the file, or of the member of a bundle.
+        is_verified: bool,
         /// Whether the file was already present and nothing had to be received.
         is_present: bool,
     },

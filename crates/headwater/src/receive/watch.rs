@@ -379,14 +379,21 @@ impl<'a> Watch<'a> {
         &mut self,
         file: usize,
         (path, bytes): (RelativePath, u64),
-        digest: Option<Digest>,
+        (digest, is_verified): (Option<Digest>, bool),
         is_present: bool,
     ) {
         self.files_completed += 1;
         self.bytes_completed += bytes;
         // An earlier machine of this session may have completed the file.
         if self.completed.insert(path.clone()) || !is_present {
-            (self.observer)(ReceiveUpdate::FileCompleted { file, path, bytes, digest, is_present });
+            (self.observer)(ReceiveUpdate::FileCompleted {
+                file,
+                path,
+                bytes,
+                digest,
+                is_verified,
+                is_present,
+            });
         }
     }
 
@@ -558,10 +565,10 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
             ReceiverEvent::FileCompleted { file, digest, is_present } => {
                 if let Some(members) = self.unpacked.take(file) {
                     for UnpackedMember { path, bytes, is_present } in members {
-                        self.file_completed(file.0, (path, bytes), None, is_present);
+                        self.file_completed(file.0, (path, bytes), (None, true), is_present);
                     }
                 } else if let Some(completed) = self.announced.get(&file.0).cloned() {
-                    self.file_completed(file.0, completed, digest, is_present);
+                    self.file_completed(file.0, completed, (digest, digest.is_some()), is_present);
                 }
                 return;
             }

@@ -32,6 +32,8 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod unpack;
+#[cfg(test)]
+mod unpack_tests;
 mod work;
 mod writer;
 
@@ -181,11 +183,7 @@ impl DiskStore {
         let part = kind.part();
         match kind {
             FileKind::Bundle => self.places.target.as_ref().map_or(Ok(()), |target| target.refuse_bundle())?,
-            FileKind::File => {
-                self.places.folder.check_place(&spec.path)?;
-                self.places.unpacking.claim(&spec.path, file)?;
-            }
-            FileKind::Part(_) => self.places.folder.check_place(&spec.path)?,
+            FileKind::File | FileKind::Part(_) => self.places.folder.check_place(&spec.path)?,
         }
         if let Some(part) = part {
             self.names.check(&part.stream)?;
@@ -206,6 +204,9 @@ impl DiskStore {
                 self.out_of_space.get_or_insert_with(|| error.clone());
                 return Err(error);
             }
+        }
+        if matches!(kind, FileKind::File) {
+            self.places.unpacking.claim(&spec.path, file)?;
         }
         self.announced_bytes = announced;
         self.names.take(&spec.path);

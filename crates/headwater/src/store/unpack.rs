@@ -15,7 +15,7 @@ use tracing::warn;
 
 use super::bundle_cache::BundleCache;
 use super::finish::{CHUNK_BYTES, Outcome};
-use super::folder::MemberFile;
+use super::folder::{MemberFile, Parents};
 use super::journal::{Key, Stamp};
 use super::place::{FilePlace, Places, key_of};
 use super::selection::Selection;
@@ -134,15 +134,17 @@ pub(super) fn unpack(places: &Places, file: &FilePlace) -> Result<Outcome, Store
 fn place_members(places: &Places, file: &FilePlace) -> Result<(Stamp, Vec<UnpackedMember>), UnpackError> {
     let (directory, bytes) = read_directory(places, file)?;
     let unpacking = &places.unpacking;
+    let mut parents = Parents::of(&places.folder);
+    let mut has_older = Vec::new();
     for (_, member, _) in unpacking.wanted(&directory) {
-        places.folder.check_place(&member.path).map_err(UnpackError::Refused)?;
+        has_older.push(parents.check_place(&member.path).map_err(UnpackError::Refused)?);
         unpacking.claim(&member.path, file.index).map_err(UnpackError::Refused)?;
     }
     let mut members = Vec::new();
     let mut written = Vec::new();
     let result = (|| {
-        for (index, member, check) in unpacking.wanted(&directory) {
-            let is_present = find_member(places, member, check).is_some();
+        for ((index, member, check), has_older) in unpacking.wanted(&directory).zip(has_older) {
+            let is_present = has_older && find_member(places, member, check).is_some();
             if !is_present {
                 written.push(write_member(places, file, &directory, index)?);
             }
@@ -210,9 +212,7 @@ fn write_member(
     }
     let work_name = format!("{:032x}.{index}.member", u128::from_be_bytes(file.key()));
     let attempt = |error| UnpackError::Failed(places.folder.failed("write a member of a bundle", error));
-    // A killed receiver may have left the file.
-    places.folder.discard(&work_name).map_err(UnpackError::Failed)?;
-    let work = places.folder.open_work(&work_name, Some(member.mode)).map_err(UnpackError::Failed)?;
+    let work = places.folder.make_work(&work_name, member.mode).map_err(UnpackError::Failed)?;
     let written = MemberFile { work_name, spec: spec_of(member) };
     let mut hasher = blake3::Hasher::new();
     let mut chunk = vec![0; CHUNK_BYTES.min(member.bytes as usize)];
