@@ -92,12 +92,11 @@ pub use receive::{
     RepairUpdate, SILENCE_SHOWN, SILENCE_TOLD,
 };
 pub use send::{
-    Bundling,
-    ContestedName, EXPECTED_MAX, FileSet, LinkOptions, Links, MissingReceiver, OutsideLink, PrepareError,
-    PreparedFile, PublishedFile, PublishedFiles, RateLimit, RepairPlace, RosterEnd, RosterOptions,
-    RosterProgress, RosterSummary, SLOWEST_MAX, SOURCE_PORT, SendEnd, SendError, SendInput, SendOptions,
-    SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, Skipped,
-    prepare, prepare_with,
+    Bundling, ContestedName, EXPECTED_MAX, FileSet, LinkOptions, Links, MissingReceiver, OutsideLink,
+    PrepareError, PreparedFile, PublishedFile, PublishedFiles, RateLimit, RepairPlace, RosterEnd,
+    RosterOptions, RosterProgress, RosterSummary, SLOWEST_MAX, SOURCE_PORT, SendEnd, SendError, SendInput,
+    SendOptions, SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate,
+    Skipped, prepare, prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
 pub use store::{PatternError, Selection, Target};

@@ -5,8 +5,8 @@ use clap::{Args, ValueEnum};
 /// Options of a receiver that wants some files.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SelectArgs {
-    /// Receive only files that fit this pattern, which may be repeated: '*.jpg' in any folder, 'photos/**' from
-    /// the root; default: all files
+    /// Receive only files that fit this pattern, which may be repeated: '*.jpg' in any folder, 'photos/**'
+    /// from the root; default: all files
     #[arg(long, value_name = "GLOB")]
     pub include: Vec<String>,
     /// Do not receive files that fit this pattern, which may be repeated

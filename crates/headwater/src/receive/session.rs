@@ -246,7 +246,8 @@ fn run_on<P: ContentPort>(
     repair: RepairOptions,
     observer: &mut dyn FnMut(ReceiveUpdate),
 ) -> Result<ReceiveSummary, ReceiveError> {
-    let mut watch = watch(listener, path, folder.clock, repair, observer).with_order(folder.store_options.target.is_some());
+    let mut watch = watch(listener, path, folder.clock, repair, observer)
+        .with_order(folder.store_options.target.is_some());
     loop {
         match run_machine(listener, path == ContentPath::Rainbow, folder, &mut watch, None)? {
             MachineEnd::Next => {}
@@ -341,7 +342,9 @@ fn run_machine<P: ContentPort>(
     summary.pinned = pinned;
     listener.socket.leave_all();
     driven?;
-    if let Some(target) = folder.store_options.target.as_ref().filter(|_| summary.outcome == ReceiveOutcome::Completed) {
+    if let Some(target) =
+        folder.store_options.target.as_ref().filter(|_| summary.outcome == ReceiveOutcome::Completed)
+    {
         target.finish(&listener.stop)?;
     }
     if summary.outcome == ReceiveOutcome::NothingReceived
@@ -467,8 +470,9 @@ pub struct ReceiveOptions {
     pub target: Option<Target>,
     /// Files to receive, by name; of a bundle, the members to put in place. Default: all.
     pub selection: Selection,
-    /// Folder for the directories of bundles, by which a receiver that runs again finds the members of a bundle in
-    /// place. At most 64 MiB; other receivers may use the folder. Default: bundles are received again.
+    /// Folder for the directories of bundles, by which a receiver that runs again finds the members of a
+    /// bundle in place. At most 64 MiB; other receivers may use the folder. Default: bundles are received
+    /// again.
     pub bundle_cache: Option<PathBuf>,
     /// Whether unfinished files of the folder may be continued with another sender than the signer of the
     /// session that they came from. Default: no.

@@ -141,8 +141,8 @@ pub enum ReceiveUpdate {
         /// Reason of the refusal.
         reason: String,
     },
-    /// A file is complete, verified, and carries its final name. Members of a bundle come with the number of the
-    /// bundle; the bundle itself is not reported.
+    /// A file is complete, verified, and carries its final name. Members of a bundle come with the number of
+    /// the bundle; the bundle itself is not reported.
     FileCompleted {
         /// Number of the file.
         file: usize,

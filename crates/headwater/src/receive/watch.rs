@@ -86,7 +86,7 @@ pub(super) struct Watch<'a> {
     past: BytesByPath,
     /// Path that brings most, for a session with several paths.
     meter: PathMeter,
-    /// Files that earlier machines of this session have completed; at most as many as a session may announce.
+    /// Files that earlier machines of this session have completed; at most as many as a session has names.
     completed: BTreeSet<RelativePath>,
     /// Members of bundles that are in place.
     unpacked: UnpackedBundles,

@@ -150,7 +150,8 @@ impl Content {
 
     /// Returns all paths of the content: the index of the file, and the index of the member in a bundle.
     fn paths(&self) -> Vec<(usize, usize)> {
-        let members = |bundle: &Option<Arc<BundleReader>>| bundle.as_ref().map_or(1, |bundle| bundle.members());
+        let members =
+            |bundle: &Option<Arc<BundleReader>>| bundle.as_ref().map_or(1, |bundle| bundle.members());
         let of_file = |(index, bundle)| (0..members(bundle)).map(move |member| (index, member));
         self.bundles.iter().enumerate().flat_map(of_file).collect()
     }
@@ -164,7 +165,8 @@ impl Content {
         }
     }
 
-    /// Fails unless a file's path, or the path of its member with this index, still leads to what was prepared.
+    /// Fails unless a file's path, or the path of its member with this index, still leads to what was
+    /// prepared.
     fn check_path(&self, index: usize, member: usize) -> Result<(), SourceError> {
         self.check_fault(index)?;
         if let Some(bundle) = &self.bundles[index] {
@@ -275,13 +277,14 @@ impl Content {
                 return read.map_err(|fault| self.member_lost(index, bundle, fault));
             }
         };
-        read_at(&**file, buffer, offset).map_err(|error| match error.kind() {
+        read_at(file, buffer, offset).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => self.changed(index),
             _ => self.unreadable(index, &error),
         })
     }
 
-    /// Fails unless the open file is still the prepared file. Members of a bundle are checked as they are read.
+    /// Fails unless the open file is still the prepared file. Members of a bundle are checked as they are
+    /// read.
     fn check(&self, index: usize, content: &OpenContent) -> Result<(), SourceError> {
         match content {
             OpenContent::File(file) => self.check_stamp(index, file),
@@ -312,16 +315,24 @@ impl Content {
     fn member_lost(&self, index: usize, bundle: &BundleReader, fault: MemberFault) -> SourceError {
         let beside = |member| {
             let others = bundle.members() - 1;
-            format!("'{}', and with the file {others} others of its bundle ({})", bundle.path(member), self.files[index].name)
+            format!(
+                "'{}', and with the file {others} others of its bundle ({})",
+                bundle.path(member),
+                self.files[index].name
+            )
         };
         let (why, message) = match fault {
             MemberFault::Changed(member) => (
                 Withdrawal::Changed,
-                format!("{} are left out: the file changed while it was being sent; send them again", beside(member)),
+                format!(
+                    "{} are left out: the file changed while it was being sent; send them again",
+                    beside(member)
+                ),
             ),
-            MemberFault::Unreadable(member, error) => {
-                (Withdrawal::Unreadable, format!("{} are left out: the file cannot be read: {error}", beside(member)))
-            }
+            MemberFault::Unreadable(member, error) => (
+                Withdrawal::Unreadable,
+                format!("{} are left out: the file cannot be read: {error}", beside(member)),
+            ),
         };
         self.lost_file(index, why, message)
     }

@@ -329,8 +329,8 @@ mod tests {
     use headwater_proto::delivery::{PlanConfig, SessionPlan, Withdrawal};
 
     use super::*;
-    use crate::send::files::to_send;
     use crate::send::budget::store_layout;
+    use crate::send::files::to_send;
     use crate::send::prepare;
 
     const SYMBOL: u16 = 64;

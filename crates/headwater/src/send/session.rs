@@ -15,9 +15,9 @@ use headwater_proto::{Instant, Seed, fixed};
 use headwater_wire::sdp::{Groups, RequestSource, SessionDescription};
 
 use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, RepairPlace};
+use super::bundle::arrange;
 use super::content::{Content, FileWatcher};
 use super::error::SendError;
-use super::bundle::arrange;
 use super::files::{FileSet, PreparedFile, to_send};
 use super::hashing::HashingThreads;
 use super::input::{ContentSource, InputFeed};
@@ -114,7 +114,19 @@ impl SendSession {
             (found, _) => found?,
         };
         let published = PublishedFiles::new(&items);
-        Ok(Self { files, items, options, plan, symbol_size, packet_bytes, budget, tsi, published, way, input: None })
+        Ok(Self {
+            files,
+            items,
+            options,
+            plan,
+            symbol_size,
+            packet_bytes,
+            budget,
+            tsi,
+            published,
+            way,
+            input: None,
+        })
     }
 
     /// Opens a session of an input of unknown length, in spread order. The input is read when the session

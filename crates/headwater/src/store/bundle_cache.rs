@@ -1,5 +1,5 @@
-//! Directories of bundles that were unpacked, by the digest of the bundle: a receiver that runs again compares the
-//! members in place, and receives nothing twice.
+//! Directories of bundles that were unpacked, by the digest of the bundle: a receiver that runs again
+//! compares the members in place, and receives nothing twice.
 //!
 //! The cache is outside of the destination folder, which holds the sender's files alone. A lost cache costs
 //! the reception of the bundle.

@@ -74,6 +74,8 @@ impl Job {
                 decoding + CHUNK_BYTES as u64
             }
             Self::Compact(..) => 2 * BLOCKS_BYTES_MAX as u64,
+            Self::CompareBundle(_) => unpack::BYTES_MAX,
+            Self::File(file) if file.is_bundle => unpack::BYTES_MAX,
             _ => CHUNK_BYTES as u64,
         }
     }

@@ -291,8 +291,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Gives verified working files their final names. One call syncs the content of all to disk before, and one
-    /// the names after: with calls for each file or folder, 10 000 files would take minutes.
+    /// Gives verified working files their final names. One call syncs the content of all to disk before, and
+    /// one the names after: with calls for each file or folder, 10 000 files would take minutes.
     pub(super) fn publish_members(&self, members: &[MemberFile]) -> Result<(), StoreError> {
         let failed = |errno: Errno| self.failed("write the members of a bundle", errno);
         if members.is_empty() {
@@ -380,7 +380,12 @@ impl Folder {
     }
 
     /// Checks that no entry but a regular file would be replaced. Returns whether such a file is there.
-    fn check_name(&self, folder: BorrowedFd<'_>, path: &RelativePath, name: &str) -> Result<bool, StoreError> {
+    fn check_name(
+        &self,
+        folder: BorrowedFd<'_>,
+        path: &RelativePath,
+        name: &str,
+    ) -> Result<bool, StoreError> {
         match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Ok(true),
             Ok(_) => Err(StoreError(format!(

@@ -58,8 +58,8 @@ use self::journal::Stamp;
 use self::kept::ResumedBlock;
 use self::ledger::StoreIndex;
 use self::place::{FilePlace, ObjectPlace, Places};
-use self::stream::JoinedStream;
 pub use self::selection::{PatternError, Selection};
+use self::stream::JoinedStream;
 pub use self::target::Target;
 use self::unpack::Unpacking;
 pub(crate) use self::unpack::{UnpackedBundles, UnpackedMember};
@@ -182,7 +182,9 @@ impl DiskStore {
         self.names.check(&spec.path)?;
         let part = kind.part();
         match kind {
-            FileKind::Bundle => self.places.target.as_ref().map_or(Ok(()), |target| target.refuse_bundle())?,
+            FileKind::Bundle => {
+                self.places.target.as_ref().map_or(Ok(()), |target| Err(target.refuse_bundle()))?;
+            }
             FileKind::File | FileKind::Part(_) => self.places.folder.check_place(&spec.path)?,
         }
         if let Some(part) = part {
@@ -336,7 +338,8 @@ impl DiskStore {
         Ok(held)
     }
 
-    /// Whether the directory of a bundle with this digest is known, so that the members in place can be compared.
+    /// Whether the directory of a bundle with this digest is known, so that the members in place can be
+    /// compared.
     fn is_bundle_known(&mut self, file: FileIndex, digest: Option<Digest>) -> bool {
         let cache = self.places.unpacking.cache.as_ref();
         let is_known = cache.zip(digest).is_some_and(|(cache, digest)| cache.has(&digest));

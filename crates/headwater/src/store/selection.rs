@@ -27,8 +27,8 @@ struct Patterns {
 pub struct PatternError(#[from] globset::Error);
 
 impl Selection {
-    /// Wants the files that fit a pattern of `include`, or all files without such a pattern, except files that
-    /// fit a pattern of `exclude`.
+    /// Wants the files that fit a pattern of `include`, or all files without such a pattern, except files
+    /// that fit a pattern of `exclude`.
     ///
     /// # Errors
     /// If a pattern cannot be read.

@@ -132,9 +132,9 @@ impl Target {
     }
 
     /// Returns the refusal of a bundle.
-    pub(super) fn refuse_bundle(&self) -> Result<(), StoreError> {
+    pub(super) fn refuse_bundle(&self) -> StoreError {
         let to = self.path.display();
-        Err(StoreError(format!("'{to}' takes one file, and the bundle has many: receive with --out")))
+        StoreError(format!("'{to}' takes one file, and the bundle has many: receive with --out"))
     }
 
     /// Records that a part of the content is whole and verified. With `frees`, a stream frees the disk space

@@ -27,7 +27,10 @@ pub(super) struct Session {
 
 pub(super) fn open(folder: &Path) -> Session {
     let poller = Poller::new().unwrap();
-    Session { store: DiskStore::open(folder, StoreOptions::default(), poller.waker()).unwrap(), _poller: poller }
+    Session {
+        store: DiskStore::open(folder, StoreOptions::default(), poller.waker()).unwrap(),
+        _poller: poller,
+    }
 }
 
 struct Fixture {

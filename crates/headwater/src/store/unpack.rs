@@ -1,7 +1,7 @@
 //! Members of bundles: put in place once the bundle is whole, or found in place.
 //!
-//! All members of a bundle are written to working files and verified before the first of them gets its name, so
-//! that one bad member refuses the bundle, and one call syncs all of them to disk.
+//! All members of a bundle are written to working files and verified before the first of them gets its name,
+//! so that one bad member refuses the bundle, and one call syncs all of them to disk.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,6 +21,9 @@ use super::place::{FilePlace, Places, key_of};
 use super::selection::Selection;
 use crate::system::read_at;
 
+/// Bound on the memory of unpacking or comparing a bundle, in bytes: the directory, its names in three forms,
+/// and the members.
+pub(super) const BYTES_MAX: u64 = 6 * DIRECTORY_BYTES_MAX as u64;
 /// Maximum number of names of a session's files and members: 32 MiB of memory.
 const NAMES_MAX: usize = 1 << 20;
 
@@ -167,7 +170,8 @@ fn place_members(places: &Places, file: &FilePlace) -> Result<(Stamp, Vec<Unpack
     }
     let content = places.content(file).map_err(UnpackError::Failed)?;
     let stamp = Stamp::of(&content);
-    let stamp = stamp.map_err(|error| UnpackError::Failed(places.folder.failed("inspect a bundle", error)))?;
+    let stamp =
+        stamp.map_err(|error| UnpackError::Failed(places.folder.failed("inspect a bundle", error)))?;
     Ok((stamp, members))
 }
 
@@ -245,7 +249,8 @@ fn spec_of(member: &BundleMember) -> FileSpec {
     }
 }
 
-/// Finds a member in place, and gives the member its mode and time. `None` if the file is missing or different.
+/// Finds a member in place, and gives the member its mode and time. `None` if the file is missing or
+/// different.
 fn find_member(places: &Places, member: &BundleMember, check: MemberCheck) -> Option<()> {
     let (file, stamp) = places.folder.find(&member.path)?;
     if stamp.bytes != u64::from(member.bytes) || !has_digest(&file, member.bytes, check) {
@@ -278,12 +283,14 @@ pub(super) fn compare(places: &Places, file: &FilePlace) -> Result<Outcome, Stor
     let differs = Ok(Outcome::Report(StoreReport::FileCompared { file: file.index, is_same: false }));
     let unpacking = &places.unpacking;
     let kept = unpacking.cache.as_ref().zip(file.digest());
-    let kept = kept.and_then(|(cache, digest)| cache.get(&digest, DIRECTORY_BYTES_MAX as usize + BUNDLE_END_BYTES));
+    let kept =
+        kept.and_then(|(cache, digest)| cache.get(&digest, DIRECTORY_BYTES_MAX as usize + BUNDLE_END_BYTES));
     let Some((bytes, stamp)) = kept else { return differs };
     let Some(directory) = parse_kept(file.spec.bytes, &bytes) else { return differs };
     let mut members = Vec::new();
     for (_, member, check) in unpacking.wanted(&directory) {
-        if find_member(places, member, check).is_none() || unpacking.claim(&member.path, file.index).is_err() {
+        if find_member(places, member, check).is_none() || unpacking.claim(&member.path, file.index).is_err()
+        {
             return differs;
         }
         members.push(UnpackedMember {

@@ -23,7 +23,8 @@ fn member(path: &str, content: &[u8]) -> (BundleMember, MemberCheck) {
 }
 
 fn bundle(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let (members, checks): (Vec<_>, Vec<_>) = files.iter().map(|(path, content)| member(path, content)).unzip();
+    let (members, checks): (Vec<_>, Vec<_>) =
+        files.iter().map(|(path, content)| member(path, content)).unzip();
     let layout = BundleLayout::new(members).unwrap();
     let mut out = Vec::new();
     while let Some(part) = layout.part(u32::try_from(out.len()).unwrap()) {

@@ -227,3 +227,56 @@ fn flute_receives_the_segments_of_a_large_file() {
     let whole: Vec<u8> = segments.into_iter().flat_map(|(_, bytes)| bytes).collect();
     assert!(whole == files[0].1, "the segments in order are not the file");
 }
+
+/// A bundle of 40 files for a receiver that knows no bundles.
+fn bundle() -> (SessionPlan, Named) {
+    use headwater_proto::delivery::{BundleLayout, BundleMember, BundlePart, FileTime, MemberCheck};
+
+    let content = |member: usize| content(&format!("member {member}"), member * 37);
+    let member = |member: usize| BundleMember {
+        path: RelativePath::new(&format!("folder/file {member}")).unwrap(),
+        bytes: u32::try_from(content(member).len()).unwrap(),
+        mode: 0o644,
+        modified: FileTime::new(1_763_971_200, 5).unwrap(),
+    };
+    let layout = BundleLayout::new((0..40).map(member).collect()).unwrap();
+    let check = |member| MemberCheck { crc32: crc32fast::hash(&content(member)), digest: [0; 16] };
+    let mut bytes = Vec::new();
+    while let Some(part) = layout.part(u32::try_from(bytes.len()).unwrap()) {
+        match part {
+            BundlePart::Header { member, .. } => bytes.extend(layout.local_header(member, check(member))),
+            BundlePart::Content { member, .. } => bytes.extend(content(member)),
+            BundlePart::Entry { member, .. } => bytes.extend(layout.entry(member, check(member))),
+            BundlePart::End { .. } => bytes.extend(layout.end_record()),
+        }
+    }
+    let path = RelativePath::new("bundle-00000000.zip").unwrap();
+    let file = FileToSend { path, bytes: bytes.len() as u64, mode: None, modified: None };
+    let order = Order::Spread { rate: RATE.as_bits() };
+    let config = PlanConfig { scheme: Scheme::NoCode, symbol_size: SYMBOL_SIZE, order };
+    let plan = SessionPlan::new(vec![file], config).unwrap().with_bundles([0].into());
+    (plan, ("bundle-00000000.zip", bytes))
+}
+
+#[test]
+fn flute_keeps_a_bundle_as_a_zip() {
+    let (plan, file) = bundle();
+    let files = [file];
+    let mut datagrams = Datagrams::new(&plan, &files, fixed::FixedSender::new(RATE, Instant::ZERO));
+    let mut flute = FluteReceiver::new();
+    for _ in 0..DATAGRAMS_MAX {
+        if flute.completed() > 0 {
+            break;
+        }
+        let datagram = datagrams.next();
+        flute.push(datagrams.now, &datagram);
+    }
+    assert_eq!(flute.objects().len(), 1);
+    let (_, bytes) = &flute.objects()[0];
+    assert_eq!(*bytes, files[0].1);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.zip"), bytes).unwrap();
+    let tested = std::process::Command::new("unzip").arg("-tqq").arg(folder.path().join("a.zip")).status();
+    // `unzip` is no part of every system; tests/interop/bundle.sh needs it.
+    assert!(tested.is_err() || tested.is_ok_and(|status| status.success()));
+}

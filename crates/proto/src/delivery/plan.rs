@@ -350,9 +350,8 @@ impl SessionPlan {
                 range.clone().all(is_whole).then(|| file_digest(digests[range.clone()].iter().flatten()));
             let part = self.objects.get(range.start).and_then(|object| self.parts.get(&object.file));
             let objects = self.objects[range.clone()].iter().zip(&digests[range]);
-            let entries = objects.map(|(object, blocks)| {
-                self.mark_bundle(object, entry(file, part, object, digest, blocks))
-            });
+            let entries = objects
+                .map(|(object, blocks)| self.mark_bundle(object, entry(file, part, object, digest, blocks)));
             instance.files.extend(entries);
         }
         if let Some(repair) = &self.repair {
@@ -607,7 +606,7 @@ mod tests {
         let bytes = 3_000_000_000_001;
         let plan = plan(bytes, Scheme::RaptorQ);
         assert!(plan.objects().len() > 1);
-        let mut sizes = std::collections::BTreeSet::new();
+        let mut sizes = BTreeSet::new();
         let mut offset = 0;
         for (index, object) in plan.objects().iter().enumerate() {
             assert_eq!(object.offset, offset);

@@ -44,15 +44,14 @@ pub(super) struct Bundle {
     pub(super) files: Vec<PreparedFile>,
 }
 
-/// Returns the files of a session, sorted by name, with a bundle in place of its members. `files` are sorted by
-/// name.
+/// Returns the files of a session, sorted by name, with a bundle in place of its members. `files` are sorted
+/// by name.
 ///
-/// The end of a bundle depends on the name and the length of the next file, as far as the limits allow: a file
-/// more changes one bundle, mostly.
+/// The end of a bundle depends on the name and the length of the next file, as far as the limits allow: a
+/// file more changes one bundle, mostly.
 pub(super) fn arrange(files: &[PreparedFile], bundling: Bundling, symbol_size: u16) -> Vec<PreparedFile> {
-    let is_small = |file: &&PreparedFile| {
-        file.bytes < SMALL_SYMBOLS * u64::from(symbol_size) && file.modified.is_some()
-    };
+    let is_small =
+        |file: &&PreparedFile| file.bytes < SMALL_SYMBOLS * u64::from(symbol_size) && file.modified.is_some();
     let least = match bundling {
         Bundling::Auto => SMALL_FILES_MIN,
         Bundling::Never => usize::MAX,
@@ -122,12 +121,13 @@ impl OpenBundle {
         self.files.push(file.clone());
     }
 
-    /// Makes the bundle, with a name that no file has. Names of equal first members are equal in each session.
+    /// Makes the bundle, with a name that no file has. Names of equal first members are equal in each
+    /// session.
     fn seal(self, taken: &mut BTreeSet<RelativePath>) -> Option<PreparedFile> {
         let hash = blake3::hash(self.members.first()?.path.as_str().as_bytes()).to_hex();
-        let name = [8, 16, 64].iter().filter_map(|digits| {
-            RelativePath::new(&format!("bundle-{}.zip", &hash[..*digits])).ok()
-        });
+        let name = [8, 16, 64]
+            .iter()
+            .filter_map(|digits| RelativePath::new(&format!("bundle-{}.zip", &hash[..*digits])).ok());
         let name = name.into_iter().find(|name| !taken.contains(name));
         let layout = BundleLayout::new(self.members);
         let (Some(name), Some(layout)) = (name, layout) else { return None };
@@ -170,9 +170,8 @@ mod tests {
     }
 
     fn names(arranged: &[PreparedFile]) -> Vec<Vec<&str>> {
-        let members = |file: &PreparedFile| {
-            file.bundle.clone().map_or(0, |bundle| bundle.layout.members().len())
-        };
+        let members =
+            |file: &PreparedFile| file.bundle.clone().map_or(0, |bundle| bundle.layout.members().len());
         assert!(arranged.is_sorted_by(|one, other| one.name < other.name));
         assert!(arranged.iter().all(|file| file.bundle.is_none() || members(file) > 0));
         let bundles = arranged.iter().filter_map(|file| file.bundle.as_deref());

@@ -16,8 +16,8 @@ const CACHE_BYTES_MAX: usize = 8 << 20;
 /// Maximum number of members kept.
 const CACHE_MEMBERS_MAX: usize = 16_384;
 
-/// Bundle whose bytes are read from files. A header needs the CRC of its member alone, so that any part of a bundle
-/// can be read at once.
+/// Bundle whose bytes are read from files. A header needs the CRC of its member alone, so that any part of a
+/// bundle can be read at once.
 ///
 /// Memory: 40 bytes for each member.
 #[derive(Debug)]

@@ -4,10 +4,11 @@
 //! member 0: local header, content    member 1: ...    directory: an entry for each member    end record
 //! ```
 //!
-//! The layout is a pure function of names, lengths, modes and times. A sender knows the length of a bundle, and
-//! the place of each byte, before any content is read; CRC-32 and digest of a member fill in values of fixed
-//! width. A receiver accepts this layout alone: members without gaps, in the order of the directory, and local
-//! headers that repeat the directory. Therefore ranges cannot overlap, and other programs find the same members.
+//! The layout is a pure function of names, lengths, modes and times. A sender knows the length of a bundle,
+//! and the place of each byte, before any content is read; CRC-32 and digest of a member fill in values of
+//! fixed width. A receiver accepts this layout alone: members without gaps, in the order of the directory,
+//! and local headers that repeat the directory. Therefore ranges cannot overlap, and other programs find the
+//! same members.
 //!
 //! An entry of the directory has an extra field 0x4857 for values that a zip lacks: 64-bit seconds and
 //! nanoseconds of the modification time, and the first 16 bytes of BLAKE3 of the content.
@@ -130,7 +131,8 @@ impl BundleLayout {
             at = at.checked_add(format::entry_bytes(member))?;
         }
         let is_short = at - directory <= DIRECTORY_BYTES_MAX;
-        let bytes = at.checked_add(format::END_BYTES_U32).filter(|all| *all <= BUNDLE_BYTES_MAX && is_short)?;
+        let bytes =
+            at.checked_add(format::END_BYTES_U32).filter(|all| *all <= BUNDLE_BYTES_MAX && is_short)?;
         Some(Self { members, starts, entries, directory, bytes })
     }
 

@@ -47,7 +47,9 @@ pub enum BundleError {
     #[error("the member '{0}' of the bundle is a link, or no regular file")]
     Kind(RelativePath),
     /// Two members have one name, also if case is ignored.
-    #[error("the members '{0}' and '{1}' of the bundle have the same name, at least where case does not count")]
+    #[error(
+        "the members '{0}' and '{1}' of the bundle have the same name, at least where case does not count"
+    )]
     SameName(RelativePath, RelativePath),
     /// A member has the name of another member's folder.
     #[error("the member '{0}' of the bundle stands in the way of '{1}'")]
@@ -95,7 +97,8 @@ impl BundleEnd {
             return Err(BundleError::TooLong(length));
         }
         let number = |at| u32::from(u16::from_le_bytes([record[at], record[at + 1]]));
-        let long = |at: usize| u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+        let long =
+            |at: usize| u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
         let is_single = record[4..8] == [0; 4] && number(8) == number(10) && number(20) == 0;
         if record[..4] != END_SIGNATURE || !is_single {
             return Err(BundleError::NoEnd);
@@ -115,10 +118,7 @@ impl BundleEnd {
     ///
     /// # Errors
     /// [`BundleError`] if the directory is not that of a bundle whose members can be placed in a folder.
-    pub fn parse_directory(
-        self,
-        directory: &[u8],
-    ) -> Result<(BundleLayout, Vec<MemberCheck>), BundleError> {
+    pub fn parse_directory(self, directory: &[u8]) -> Result<(BundleLayout, Vec<MemberCheck>), BundleError> {
         let mut rest = directory;
         let (mut members, mut checks) = (Vec::new(), Vec::new());
         let mut names = Names::default();
@@ -183,7 +183,8 @@ fn entry(rest: &mut &[u8], index: usize) -> Result<Entry, BundleError> {
     let own = &extra[TIME_EXTRA_BYTES as usize + 4..];
     let seconds = own.first_chunk().map(|seconds| i64::from_le_bytes(*seconds));
     let nanoseconds = own[8..].first_chunk().map(|nanoseconds| u32::from_le_bytes(*nanoseconds));
-    let modified = seconds.zip(nanoseconds).and_then(|(seconds, nanoseconds)| FileTime::new(seconds, nanoseconds));
+    let modified =
+        seconds.zip(nanoseconds).and_then(|(seconds, nanoseconds)| FileTime::new(seconds, nanoseconds));
     let (Some(modified), Some(digest)) = (modified, own[12..].first_chunk()) else {
         return Err(BundleError::Header(path));
     };

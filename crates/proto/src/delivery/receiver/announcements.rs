@@ -300,8 +300,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             if held.is_whole || held.is_unwanted {
                 // The file's blocks count as waiting until the objects end, below.
                 self.open_blocks += u64::from(object_spec.partition.blocks());
-                let outcome =
-                    if held.is_unwanted { FileOutcome::Unwanted } else { FileOutcome::Present };
+                let outcome = if held.is_unwanted { FileOutcome::Unwanted } else { FileOutcome::Present };
                 self.end_file(file, outcome);
             }
             self.catalogue.files[file.0].is_present = held.is_present;
