@@ -403,6 +403,39 @@ fn growing_log(control: &[&str]) {
     assert!(!out.join("files/growing.log").exists());
 }
 
+/// The same among many small files, which travel together.
+#[test]
+fn a_growing_log_among_many_files_takes_no_other_file_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let (files, out, group) = (folder.path().join("files"), folder.path().join("out"), group());
+    fs::create_dir(&files).unwrap();
+    (0..100).for_each(|number| fs::write(files.join(format!("{number}")), noise(number)).unwrap());
+    let mut log = fs::File::create(files.join("growing.log")).unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writing = std::thread::spawn({
+        let is_over = is_over.clone();
+        move || {
+            while !is_over.load(Ordering::Relaxed) {
+                log.write_all(b"one more line\n").unwrap();
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    });
+    let receiving = receiver(&group, &out, &["--timeout", "30s"]);
+    let sending = crate::command::send(&group, &files, &[]);
+    let received = receiving.end();
+    is_over.store(true, Ordering::Relaxed);
+    writing.join().unwrap();
+    sending.interrupt();
+    let sent = sending.end();
+    assert_eq!((received.code, sent.code), (Some(5), Some(9)), "{}{}", received.stderr, sent.stderr);
+    assert!(sent.stderr.contains("growing.log"), "{}", sent.stderr);
+    for number in 0..100 {
+        assert_eq!(fs::read(out.join(format!("files/{number}"))).unwrap(), noise(number));
+    }
+    assert!(!out.join("files/growing.log").exists());
+}
+
 /// The content is a hole of 20 GB, which takes seconds to hash; its sender has sent for a second before.
 #[test]
 fn sending_begins_before_all_is_hashed() {

@@ -3,14 +3,17 @@
 mod reader;
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use headwater_proto::delivery::{
     BUNDLE_MEMBERS_MAX, BundleLayout, BundleMember, DIRECTORY_BYTES_MAX, RelativePath,
 };
 
 pub(super) use self::reader::{BundleReader, MemberCache, MemberFault};
-use super::files::PreparedFile;
+use super::files::{PreparedFile, Stamp};
 
 /// Choice of the files that travel in bundles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,19 +39,64 @@ const BYTES_MEAN: u64 = 4 << 20;
 /// Bytes at which a bundle ends.
 const BYTES_MAX: u64 = 16 << 20;
 
+/// Time since the last change for which a file may still be growing.
+const RECENT: Duration = Duration::from_secs(60);
+/// Maximum bytes and number of recent files that are read before the session, so that a change during the
+/// session costs nothing.
+const SNAPSHOT_MAX: (u64, usize) = (32 << 20, 16_384);
+
 /// Files that travel together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bundle {
     pub(super) layout: BundleLayout,
     /// By member.
     pub(super) files: Vec<PreparedFile>,
+    /// By member: content of a file that has changed recently.
+    pub(super) snapshots: Vec<Option<Arc<[u8]>>>,
+}
+
+/// Content of recent files, read before the session.
+#[derive(Debug)]
+struct Snapshots {
+    since: SystemTime,
+    bytes: u64,
+    files: usize,
+}
+
+impl Snapshots {
+    fn new(now: SystemTime) -> Self {
+        let (bytes, files) = SNAPSHOT_MAX;
+        Self { since: now.checked_sub(RECENT).unwrap_or(SystemTime::UNIX_EPOCH), bytes, files }
+    }
+
+    /// Reads a file that has changed recently. Returns no content for any other file.
+    ///
+    /// # Errors
+    /// If the file has changed since its preparation, or cannot be read.
+    fn read(&mut self, file: &PreparedFile) -> Result<Option<Arc<[u8]>>, std::io::Error> {
+        let is_recent = file.modified.is_some_and(|time| {
+            let since = self.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            i128::from(time.seconds()) >= i128::from(since.as_secs())
+        });
+        if !is_recent || self.files == 0 || file.bytes > self.bytes {
+            return Ok(None);
+        }
+        let opened = File::open(&file.path)?;
+        let mut content = Vec::new();
+        (&opened).take(file.bytes).read_to_end(&mut content)?;
+        if content.len() as u64 != file.bytes || Stamp::of(&opened.metadata()?) != file.stamp {
+            return Err(std::io::Error::other("the file has changed"));
+        }
+        (self.bytes, self.files) = (self.bytes - file.bytes, self.files - 1);
+        Ok(Some(content.into()))
+    }
 }
 
 /// Returns the files of a session, sorted by name, with a bundle in place of its members. `files` are sorted
 /// by name.
 ///
 /// The end of a bundle depends on the name and the length of the next file, as far as the limits allow: a
-/// file more changes one bundle, mostly.
+/// file more changes one bundle, mostly. A file that is changing just now travels alone.
 pub(super) fn arrange(files: &[PreparedFile], bundling: Bundling, symbol_size: u16) -> Vec<PreparedFile> {
     let is_small =
         |file: &&PreparedFile| file.bytes < SMALL_SYMBOLS * u64::from(symbol_size) && file.modified.is_some();
@@ -63,17 +111,19 @@ pub(super) fn arrange(files: &[PreparedFile], bundling: Bundling, symbol_size: u
     let mut arranged = Vec::new();
     let mut names: BTreeSet<RelativePath> = files.iter().map(|file| file.name.clone()).collect();
     let mut open = OpenBundle::default();
+    let mut snapshots = Snapshots::new(SystemTime::now());
     for file in files {
         let member = Some(file).filter(is_small).and_then(member);
         // A receiver refuses a bundle with names that differ by case alone.
-        let Some(member) = member.filter(|_| !open.has_name(file)) else {
+        let member = member.filter(|_| !open.has_name(file));
+        let Some((member, Ok(snapshot))) = member.map(|member| (member, snapshots.read(file))) else {
             arranged.push(file.clone());
             continue;
         };
         if open.ends_before(&member) {
             arranged.extend(core::mem::take(&mut open).seal(&mut names));
         }
-        open.push(file, member);
+        open.push(file, member, snapshot);
     }
     arranged.extend(open.seal(&mut names));
     arranged.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -90,6 +140,7 @@ fn member(file: &PreparedFile) -> Option<BundleMember> {
 struct OpenBundle {
     members: Vec<BundleMember>,
     files: Vec<PreparedFile>,
+    snapshots: Vec<Option<Arc<[u8]>>>,
     /// Names without regard to case.
     names: BTreeSet<String>,
     bytes: u64,
@@ -113,7 +164,8 @@ impl OpenBundle {
         is_full || (self.bytes >= BYTES_MIN && draw(member.path.as_str()) < bytes)
     }
 
-    fn push(&mut self, file: &PreparedFile, member: BundleMember) {
+    fn push(&mut self, file: &PreparedFile, member: BundleMember, snapshot: Option<Arc<[u8]>>) {
+        self.snapshots.push(snapshot);
         self.bytes += member.bundled_bytes();
         self.entries += u64::from(member.entry_bytes());
         self.names.insert(file.name.as_str().to_lowercase());
@@ -141,7 +193,7 @@ impl OpenBundle {
             mode: 0o644,
             stamp: first.stamp,
             name,
-            bundle: Some(Arc::new(Bundle { layout, files: self.files })),
+            bundle: Some(Arc::new(Bundle { layout, files: self.files, snapshots: self.snapshots })),
         })
     }
 }
@@ -195,7 +247,9 @@ mod tests {
     #[test]
     fn a_new_file_changes_one_bundle() {
         let (_folder, mut files) = files(3_000, 10);
-        files.iter_mut().for_each(|file| file.bytes = 20_000);
+        // Longer than on disk, and old enough not to be read.
+        let old = headwater_proto::delivery::FileTime::new(1_000_000, 0);
+        files.iter_mut().for_each(|file| (file.bytes, file.modified) = (20_000, old));
         let all = arrange(&files, Bundling::Auto, 1_408);
         let added = files.remove(1_234);
         let before = arrange(&files, Bundling::Auto, 1_408);
@@ -203,6 +257,26 @@ mod tests {
         let changed: Vec<_> = all.iter().filter(|bundle| !before.contains(bundle)).collect();
         assert!(changed.len() <= 2, "{}", changed.len());
         assert!(changed.iter().any(|bundle| names(&[(*bundle).clone()])[0].contains(&added.name.as_str())));
+    }
+
+    #[test]
+    fn a_file_that_is_changing_travels_alone_and_a_later_change_costs_nothing() {
+        let (folder, files) = files(40, 10);
+        fs::write(folder.path().join("00007"), "grows while the session is prepared").unwrap();
+        let arranged = arrange(&files, Bundling::Auto, 1_408);
+        let alone = arranged.iter().filter(|file| file.bundle.is_none()).map(|file| file.name.as_str());
+        assert!(alone.eq([files[7].name.as_str()]));
+        let bundle = arranged.iter().find_map(|file| file.bundle.clone()).unwrap();
+        let reader = BundleReader::new(Arc::clone(&bundle), 0, &Arc::default());
+        let read = || {
+            let mut bytes = vec![0; bundle.layout.bytes() as usize];
+            reader.read(0, &mut bytes).map(|()| bytes)
+        };
+        let first = read().unwrap();
+        fs::write(folder.path().join("00003"), "grows during the session").unwrap();
+        fs::remove_file(folder.path().join("00004")).unwrap();
+        assert_eq!(read().unwrap(), first);
+        assert!((0..reader.members()).all(|member| reader.check_member(member).is_ok()));
     }
 
     #[test]

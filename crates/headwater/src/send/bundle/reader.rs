@@ -11,10 +11,14 @@ use headwater_proto::delivery::{BundlePart, MemberCheck};
 use super::Bundle;
 use crate::send::files::Stamp;
 
+/// Maximum bytes of content kept for the whole session: a change of these members costs nothing.
+const KEPT_BYTES_MAX: usize = 32 << 20;
 /// Maximum bytes of content kept for the next reads: neighbouring symbols share members.
 const CACHE_BYTES_MAX: usize = 8 << 20;
-/// Maximum number of members kept.
+/// Maximum number of members kept for the next reads.
 const CACHE_MEMBERS_MAX: usize = 16_384;
+/// Bytes of a kept member beside the content.
+const KEPT_COST: usize = 128;
 
 /// Bundle whose bytes are read from files. A header needs the CRC of its member alone, so that any part of a
 /// bundle can be read at once.
@@ -39,9 +43,13 @@ pub(in crate::send) enum MemberFault {
     Unreadable(usize, io::Error),
 }
 
-/// Contents of the members read last, of all bundles. Memory: [`CACHE_BYTES_MAX`].
+/// Contents of the members read first and last, of all bundles. Memory: [`KEPT_BYTES_MAX`] and
+/// [`CACHE_BYTES_MAX`].
 #[derive(Debug, Default)]
 pub(in crate::send) struct MemberCache {
+    /// Members read first, for the whole session.
+    kept: BTreeMap<(usize, usize), Arc<[u8]>>,
+    kept_bytes: usize,
     members: BTreeMap<(usize, usize), Arc<[u8]>>,
     order: VecDeque<(usize, usize)>,
     bytes: usize,
@@ -85,8 +93,11 @@ impl BundleReader {
         Ok(())
     }
 
-    /// Fails unless the path of a member still leads to the prepared file.
+    /// Fails unless the content of a member is kept, or its path still leads to the prepared file.
     pub(in crate::send) fn check_member(&self, member: usize) -> Result<(), MemberFault> {
+        if self.bundle.snapshots[member].is_some() || self.lock().kept.contains_key(&(self.number, member)) {
+            return Ok(());
+        }
         let file = &self.bundle.files[member];
         let metadata = fs::metadata(&file.path).map_err(|error| MemberFault::Unreadable(member, error))?;
         if Stamp::of(&metadata) == file.stamp { Ok(()) } else { Err(MemberFault::Changed(member)) }
@@ -104,8 +115,11 @@ impl BundleReader {
 
     /// Returns the whole content of a member.
     fn content(&self, member: usize) -> Result<Arc<[u8]>, MemberFault> {
-        if let Some(content) = self.lock().members.get(&(self.number, member)) {
+        if let Some(content) = &self.bundle.snapshots[member] {
             return Ok(Arc::clone(content));
+        }
+        if let Some(content) = self.lock().get((self.number, member)) {
+            return Ok(content);
         }
         let content = self.load(member)?;
         let check = check_of(&content);
@@ -137,7 +151,19 @@ impl BundleReader {
 }
 
 impl MemberCache {
+    fn get(&self, member: (usize, usize)) -> Option<Arc<[u8]>> {
+        self.kept.get(&member).or_else(|| self.members.get(&member)).map(Arc::clone)
+    }
+
     fn insert(&mut self, member: (usize, usize), content: Arc<[u8]>) {
+        let cost = content.len() + KEPT_COST;
+        if self.kept_bytes + cost <= KEPT_BYTES_MAX {
+            self.kept_bytes += cost;
+            if let Some(twice) = self.kept.insert(member, content) {
+                self.kept_bytes -= twice.len() + KEPT_COST;
+            }
+            return;
+        }
         self.bytes += content.len();
         if let Some(twice) = self.members.insert(member, content) {
             self.bytes -= twice.len();
