@@ -11,10 +11,11 @@ use headwater_proto::delivery::{BundlePart, MemberCheck};
 use super::Bundle;
 use crate::send::files::Stamp;
 
-/// Maximum bytes of content kept for the next reads: neighbouring symbols share members.
-const CACHE_BYTES_MAX: usize = 8 << 20;
+/// Maximum bytes of content kept for the next reads: neighbouring symbols share members, and opening a small
+/// file takes longer than sending the file at 500 Mbit/s.
+const CACHE_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of members kept.
-const CACHE_MEMBERS_MAX: usize = 16_384;
+const CACHE_MEMBERS_MAX: usize = 65_536;
 
 /// Bundle whose bytes are read from files. A header needs the CRC of its member alone, so that any part of a
 /// bundle can be read at once.
