@@ -2,7 +2,7 @@
 
 What must hold, for 10 000 files of 1 kB, with default options unless said otherwise:
 
-- fast: on an unshaped link they take 5 s, with --rate 500M 2 s; a second run receives nothing;
+- fast: on an unshaped link they take 5 s, with --rate 500M 2 s (four times as long in the short form); a second run finds all in place;
 - killed: a receiver killed at half of the content: it and the next one get at most 1 % more twice, or beyond their need, than an
   undisturbed one; a watcher of the folder (inotify) never sees half a file;
 - select: --include and --exclude choose members;
@@ -32,8 +32,8 @@ from network import Network, check, require_root
 
 COUNT, BYTES = 10_000, 1_000
 FAST_SECONDS = {(): 5, ("--rate", "500M"): 2}
-# Beside other work on a machine of few cores.
-SPARE = float(os.environ.get("BUNDLE_SPARE", "1"))
+# The short form runs beside other work on a machine of few cores.
+SPARE = 1 if "--full" in sys.argv else 4
 ZIP_RATIO = 1.15
 EXCESS_MAX = 0.01
 MEMORY_MAX = 1 << 30
@@ -169,7 +169,7 @@ def fast(bed):
         check(len(files) == COUNT and not any(file["present"] for file in files), "not all files were reported")
         print(f"  {' '.join(options) or 'default'}: {seconds:.2f} s, {ended(receiver)['packets']} packets,"
               f" {receiver.cpu_seconds:.1f} s of processor time, {receiver.memory_bytes >> 20} MiB")
-        check(seconds <= seconds_max * SPARE, f"{seconds:.2f} s are more than {seconds_max} s")
+        check(seconds <= seconds_max * SPARE, f"{seconds:.2f} s are more than {seconds_max} s by {SPARE} times")
         again, receiver, _ = bed.transfer(out, options)
         files = completed(receiver)
         useful = ended(receiver)["useful"]

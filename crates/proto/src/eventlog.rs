@@ -339,7 +339,8 @@ pub enum Event<'a> {
         /// Reason of the refusal.
         reason: &'a str,
     },
-    /// `object:completed`: a file is complete, verified, and has its final name.
+    /// `object:completed`: a file, or a member of a bundle, is complete, verified, and has its final name. A
+    /// bundle itself has no such event, and members have no digest.
     ObjectCompleted {
         /// File name.
         file: &'a str,

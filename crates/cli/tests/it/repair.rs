@@ -477,7 +477,9 @@ fn a_session_of_many_files_makes_no_flood_of_requests() {
     let (address, requests) = hostile(Conduct::Redirect(elsewhere), 20_000);
     let (group, url) = (group(), format!("http://{address}/"));
     let receiving = receive(&group, &folder.path().join("out"), &["--drop", "0.3", "--timeout", "20s"]);
-    let sent = send(&group, &files, &["--rate", "20M", "--passes", "1", "--repair-url", &url]).end();
+    let sent =
+        send(&group, &files, &["--rate", "20M", "--passes", "1", "--bundle", "never", "--repair-url", &url])
+            .end();
     assert_eq!(sent.code, Some(0), "{}", sent.stderr);
     let received = receiving.end();
     assert_eq!(received.code, Some(5), "{}", received.stderr);

@@ -11,8 +11,9 @@ use headwater_proto::delivery::{BundlePart, MemberCheck};
 use super::Bundle;
 use crate::send::files::Stamp;
 
-/// Maximum bytes of content kept for the whole session: a change of these members costs nothing.
-const KEPT_BYTES_MAX: usize = 32 << 20;
+/// Maximum bytes of content kept for the whole session: a change of these members costs nothing. Opening a
+/// small file takes longer than sending the file at 500 Mbit/s.
+const KEPT_BYTES_MAX: usize = 64 << 20;
 /// Maximum bytes of content kept for the next reads: neighbouring symbols share members.
 const CACHE_BYTES_MAX: usize = 8 << 20;
 /// Maximum number of members kept for the next reads.
