@@ -16,6 +16,7 @@ use headwater::ReceiveUpdate;
 use crate::args::{ReceiveArgs, RunForFilesArgs};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::sandbox::become_user;
+use crate::serve::SUPERVISED;
 
 /// Maximum number of files that wait for the program; the session then waits.
 const WAITING_MAX: usize = 1 << 16;
@@ -38,7 +39,7 @@ impl FileHook {
         let attempt = format!("cannot run '{}' for received files", program.display());
         let own = std::env::current_exe().or_exit(Exit::Other, &attempt)?;
         let mut command = Command::new(own);
-        command.arg("run-for-files").arg(program);
+        command.arg("run-for-files").arg(program).env_remove(SUPERVISED);
         if let Some(user) = &args.confine.user {
             command.arg("--user").arg(user);
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 /// Variable that tells a command of its supervisor.
-const VARIABLE: &str = "HEADWATER_SUPERVISED";
+pub const SUPERVISED: &str = "HEADWATER_SUPERVISED";
 /// Longest time from SIGINT to the end of a command, before SIGKILL.
 const STOP_TIME: Duration = Duration::from_secs(10);
 /// Longest line that is passed on, in bytes.
@@ -38,7 +38,7 @@ impl RunningChild {
     /// service's name.
     pub fn start(name: &str, words: &[String], now: Instant) -> std::io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(words).env(VARIABLE, std::process::id().to_string());
+        command.args(words).env(SUPERVISED, std::process::id().to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn()?;
         if let Some(lines) = child.stderr.take() {
@@ -92,7 +92,7 @@ fn pass_on(name: &str, lines: ChildStderr) {
 
 /// Ends this process together with its supervisor, if a supervisor started it.
 pub fn follow_supervisor() {
-    let Some(supervisor) = std::env::var(VARIABLE).ok().and_then(|pid| pid.parse::<i32>().ok()) else {
+    let Some(supervisor) = std::env::var(SUPERVISED).ok().and_then(|pid| pid.parse::<i32>().ok()) else {
         return;
     };
     set_parent_process_death_signal(Some(Signal::TERM)).ok();

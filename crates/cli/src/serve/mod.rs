@@ -19,7 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::args::{OutputArgs, ServeArgs};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::screen::Screen;
-pub use child::follow_supervisor;
+pub use child::{SUPERVISED, follow_supervisor};
 use config::Service;
 use service::Supervised;
 
