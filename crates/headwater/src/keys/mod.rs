@@ -302,7 +302,7 @@ mod tests {
             });
             assert!(keys.iter().all(|key| *key == keys[0]));
         }
-        let names = std::fs::read_dir(folder.path().join("folder")).unwrap().count();
+        let names = fs::read_dir(folder.path().join("folder")).unwrap().count();
         assert_eq!(names, 3 * 20, "a private key, a public key and a start for each");
     }
 }

@@ -116,8 +116,8 @@ macro_rules! wanted_setters {
             self
         }
 
-        /// Never receives the session with this identifier, for example because an earlier receiver has all of
-        /// the session. Default: no exception.
+        /// Never receives the session with this identifier, for example because an earlier receiver has
+        /// all of the session. Default: no exception.
         #[must_use]
         pub fn with_except(mut self, tsi: Option<u64>) -> Self {
             self.wanted.except = tsi;
