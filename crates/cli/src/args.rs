@@ -171,6 +171,13 @@ pub enum Command {
     RunForFiles(RunForFilesArgs),
 }
 
+/// Returns the message of a wrong command line, without the usage.
+pub fn error_lines(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines: Vec<_> = text.lines().take_while(|line| !line.starts_with("Usage:")).collect();
+    lines.join("\n").trim().trim_start_matches("error: ").to_owned()
+}
+
 /// The examples of a command, then the exit codes.
 fn long(examples: &str) -> String {
     format!("{examples}\n\n{EXIT_CODES}")

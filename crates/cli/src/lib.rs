@@ -6,6 +6,7 @@ pub mod bench;
 mod capture;
 mod demo;
 mod doctor;
+pub mod embed;
 mod events;
 pub mod exit;
 mod feedback;

@@ -1,6 +1,7 @@
 //! `headwater receive`.
 
 mod described;
+pub mod embedded;
 mod follow;
 mod hook;
 mod view;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use headwater::keys::{Unopened, fingerprint};
 use headwater::net::OpenError;
 use headwater::{
-    BytesByPath, FetchedDescription, IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions,
+    BytesByPath, FetchedDescription, IncompleteReason, ListenOptions, LongPacketsMissing, ReceiveError, ReceiveOptions,
     ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairUpdate, Session,
     Target, find_amt_relay,
 };
@@ -143,6 +144,24 @@ fn listen(
     };
     options.listen = ListenOptions {
         group: options.listen.group,
+        ..listen_options((args, except), capture, senders)?
+    };
+    options.amt = args.amt.map(|relay| amt_relay(relay, options.listen.source)).transpose()?;
+    options.takes_other_senders = senders.is_told;
+    options.repair.is_enabled = args.repair.repair == Repair::Auto;
+    options.repair.url = args.repair.repair_url.clone().or(options.repair.url);
+    options.target =
+        args.to.as_deref().map(Target::open).transpose().map_err(|error| Failure::of(Exit::Disk, error))?;
+    ReceiveSession::listen(options).map_err(|error| receiving_failed(args, error))
+}
+
+/// Returns the options of listening that are common to files and streams.
+fn listen_options(
+    (args, except): (&ReceiveArgs, Option<u64>),
+    capture: Option<&Capture>,
+    senders: &TrustedSenders,
+) -> Result<ListenOptions, Failure> {
+    Ok(ListenOptions {
         tsi: args.tsi,
         except,
         timeout: args.timeout,
@@ -155,14 +174,7 @@ fn listen(
         linger: args.linger,
         group_key: keys::group_key(args.keys.group_key.as_deref())?,
         ..args.network.receiver(&args.listen, capture)?
-    };
-    options.amt = args.amt.map(|relay| amt_relay(relay, options.listen.source)).transpose()?;
-    options.takes_other_senders = senders.is_told;
-    options.repair.is_enabled = args.repair.repair == Repair::Auto;
-    options.repair.url = args.repair.repair_url.clone().or(options.repair.url);
-    options.target =
-        args.to.as_deref().map(Target::open).transpose().map_err(|error| Failure::of(Exit::Disk, error))?;
-    ReceiveSession::listen(options).map_err(|error| receiving_failed(args, error))
+    })
 }
 
 /// Returns the address of the AMT relay; asks DNS for the relay of the source.
@@ -220,15 +232,26 @@ fn transfer(
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
     view.sum_up(&summary);
     follower.on_summary(&summary, screen)?;
+    conclude((args, found), &summary, senders, too_long)
+}
+
+/// Returns the exit code of a session that has ended, or the failure with advice.
+fn conclude(
+    (args, found): (&ReceiveArgs, Option<&FetchedDescription>),
+    summary: &ReceiveSummary,
+    senders: &TrustedSenders,
+    too_long: Option<LongPacketsMissing>,
+) -> Result<Exit, Failure> {
+    let group = args.ask.unwrap_or(args.network.group);
     if summary.outcome == ReceiveOutcome::NothingReceived {
         return Err(match (found, args.ask) {
             (Some(found), _) => nothing_came(found),
             (None, Some(source)) => nothing_answered(source, args.via),
-            (None, None) => nothing_wanted(args, &summary),
+            (None, None) => nothing_wanted(args, summary),
         });
     }
     if summary.outcome == ReceiveOutcome::NothingTrusted {
-        return Err(senders.nothing_trusted(&summary, &args.folder()));
+        return Err(senders.nothing_trusted(summary, &args.folder()));
     }
     if let ReceiveOutcome::NothingOpened(reason) = summary.outcome {
         return Err(nothing_opened(reason, args.keys.group_key.is_some(), group));

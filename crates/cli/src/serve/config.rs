@@ -9,7 +9,7 @@ use clap::{ArgAction, CommandFactory, Parser};
 use toml::de::{DeTable, DeValue};
 
 use super::hours::Hours;
-use crate::args::{Cli, Command, SendArgs, values};
+use crate::args::{Cli, Command, SendArgs, error_lines, values};
 use crate::exit::{Exit, Failure, OrExit};
 
 /// Default time without a change before the next session of a carousel.
@@ -180,11 +180,7 @@ fn service(kind: ServiceKind, table: &DeTable<'_>) -> Result<Service, String> {
 /// Checks arguments by the definition of the command line. Returns the paths to watch.
 fn checked(kind: ServiceKind, words: &[String], paths: &[String]) -> Result<Vec<PathBuf>, String> {
     let words = std::iter::once("headwater").chain(words.iter().map(String::as_str));
-    let cli = Cli::try_parse_from(words).map_err(|error| {
-        let text = error.to_string();
-        let text: Vec<_> = text.lines().take_while(|line| !line.starts_with("Usage:")).collect();
-        text.join("\n").trim().trim_start_matches("error: ").to_owned()
-    })?;
+    let cli = Cli::try_parse_from(words).map_err(|error| error_lines(&error))?;
     match cli.command {
         Command::Send(args) if is_input(&args) => Err("'path' names files and folders, not '-'".into()),
         _ if kind == ServiceKind::Carousel => Ok(paths.iter().map(PathBuf::from).collect()),
