@@ -1,10 +1,10 @@
 from typing import Literal
 
-from collections.abc import Buffer
+from typing_extensions import Buffer
 
 __version__: str
 
-type Delivery = (
+Delivery = (
     tuple[Literal["events"], str]
     | tuple[Literal["buffer"], bytes, int | None]
     | tuple[Literal["message"], bytes]

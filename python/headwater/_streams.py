@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Buffer as Bytes
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ._errors import UsageError
-from ._native import Delivery
 from ._session import Mode, Option, Session, words
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer as Bytes
+
+    from ._native import Delivery
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from collections.abc import Buffer as Bytes
-from typing import Self
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from . import _files, _streams
 from ._files import OnProgress, Received, Sent
-from ._native import Delivery
 from ._session import Event, Mode, Option, Path, Session, is_end
 from ._streams import Buffer, Gap
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer as Bytes
+
+    from ._native import Delivery
+
+S = TypeVar("S", bound=Session)
+F = TypeVar("F", bound=_files._FileSession)
 
 __all__ = ["Publisher", "Receiver", "Sender", "Subscriber", "receive", "send"]
 
 
-class _AsyncSession[S: Session]:
+class _AsyncSession(Generic[S]):
     """A session whose deliveries are awaited."""
 
     def __init__(self, session: S) -> None:
@@ -76,7 +82,7 @@ class _AsyncSession[S: Session]:
         return await asyncio.to_thread(self._session._finish)
 
 
-class _AsyncFiles[S: _files._FileSession](_AsyncSession[S]):
+class _AsyncFiles(_AsyncSession[F]):
     async def events(self) -> AsyncIterator[Event]:
         """Events, in order, until the session ends; raises the session's error at the end."""
         async for delivery in self._deliveries():

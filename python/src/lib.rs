@@ -72,7 +72,9 @@ impl Session {
             Some(match kind {
                 "send" => embed::send(&words).map(plain),
                 "receive" => embed::receive(&words).map(plain),
-                "send-stream" => embed::send_stream(&words).map(|(session, feed)| (session, Feed::Buffers(feed))),
+                "send-stream" => {
+                    embed::send_stream(&words).map(|(session, feed)| (session, Feed::Buffers(feed)))
+                }
                 "receive-stream" => embed::receive_stream(&words).map(plain),
                 "send-messages" => {
                     embed::send_messages(&words).map(|(session, feed)| (session, Feed::Messages(feed)))
@@ -102,7 +104,9 @@ impl Session {
             let next = py.detach(|| self.next_slice(left.min(SLICE)));
             match next {
                 Poll::Ready(delivery) => return delivered(py, delivery).map(Some),
-                Poll::Pending if deadline.is_some_and(|deadline| Instant::now() >= deadline) => return Ok(None),
+                Poll::Pending if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+                    return Ok(None);
+                }
                 Poll::Pending => {}
             }
         }
@@ -156,9 +160,11 @@ impl Session {
             py.check_signals()?;
             let is_taken = match &self.feed {
                 Feed::Buffers(feed) => {
-                    let duration = duration.ok_or_else(|| PyValueError::new_err("a buffer has a duration"))?;
+                    let duration =
+                        duration.ok_or_else(|| PyValueError::new_err("a buffer has a duration"))?;
                     let duration = seconds(duration)?;
-                    py.detach(|| feed.submit_within(&buffer, duration, SLICE)).map_err(|error| ended(&error))?
+                    py.detach(|| feed.submit_within(&buffer, duration, SLICE))
+                        .map_err(|error| ended(&error))?
                 }
                 Feed::Messages(feed) => {
                     py.detach(|| feed.send_within(&buffer, SLICE)).map_err(|error| ended(&error))?
@@ -223,7 +229,8 @@ impl Drop for Session {
 }
 
 fn seconds(seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(format!("{seconds} s: {error}")))
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|error| PyValueError::new_err(format!("{seconds} s: {error}")))
 }
 
 /// Converts a delivery: `("events", lines)`, `("buffer", bytes, length)`, `("message", bytes)`,

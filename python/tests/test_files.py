@@ -154,7 +154,7 @@ def test_an_interrupt_comes_within_a_moment(content, group):
 
 @pytest.mark.parametrize("made", ["Sender('{file}', rate='1M', {options})", "Receiver('{out}', {options})"])
 def test_interpreters_end_clean_with_open_ends(made, content, group, tmp_path):
-    for _ in range(5):
+    for _ in range(25):
         text = ", ".join(f"{name}={value!r}" for name, value in group().items())
         program = f"import headwater as hw, time\nend = hw.{made.format(file=content, out=tmp_path, options=text)}\ntime.sleep(0.05)\n"
         run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
@@ -176,3 +176,10 @@ def test_calls_after_a_fork_are_errors(content, group):
     assert os.waitstatus_to_exitcode(status) == 7
     assert sessions() == 1
     sender.close()
+
+
+def test_a_url_brings_the_files(content, group, tmp_path):
+    made = group()
+    with hw.Sender(content, rate="80M", http="127.0.0.1:0", sdp=tmp_path / "session.sdp", **made):
+        received = hw.receive(tmp_path / "out", sdp=tmp_path / "session.sdp", interface="lo", timeout=30)
+    assert [file.name for file in received.files] == [content.name]

@@ -8,7 +8,9 @@ use headwater::stream::{
 use headwater::{FetchedDescription, ReceiveError, ReceiveSummary, ReceiveUpdate};
 use headwater_proto::eventlog::{Event, Progress, Role};
 
-use super::{conclude, described, error_failure, listen, listen_options, log, outcome_name, progress, receiving_failed};
+use super::{
+    conclude, described, error_failure, listen, listen_options, log, outcome_name, progress, receiving_failed,
+};
 use crate::args::{GetArgs, ReceiveArgs};
 use crate::embed::{Delivery, Embedded, EmbeddedSession, SessionEnd};
 use crate::exit::{Exit, Failure};

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use headwater::keys::{Unopened, fingerprint};
 use headwater::net::OpenError;
 use headwater::{
-    BytesByPath, FetchedDescription, IncompleteReason, ListenOptions, LongPacketsMissing, ReceiveError, ReceiveOptions,
-    ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairUpdate, Session,
-    Target, find_amt_relay,
+    BytesByPath, FetchedDescription, IncompleteReason, ListenOptions, LongPacketsMissing, ReceiveError,
+    ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate,
+    RepairUpdate, Session, Target, find_amt_relay,
 };
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
@@ -142,10 +142,8 @@ fn listen(
         Some(group) => options.with_replies_to(group, args.network.interface.clone()),
         None => options,
     };
-    options.listen = ListenOptions {
-        group: options.listen.group,
-        ..listen_options((args, except), capture, senders)?
-    };
+    options.listen =
+        ListenOptions { group: options.listen.group, ..listen_options((args, except), capture, senders)? };
     options.amt = args.amt.map(|relay| amt_relay(relay, options.listen.source)).transpose()?;
     options.takes_other_senders = senders.is_told;
     options.repair.is_enabled = args.repair.repair == Repair::Auto;

@@ -1,6 +1,8 @@
 //! Sending sessions for bindings.
 
-use headwater::stream::{StreamFeed, StreamSendOptions, StreamSendSession, StreamSendSummary, StreamSendUpdate};
+use headwater::stream::{
+    StreamFeed, StreamSendOptions, StreamSendSession, StreamSendSummary, StreamSendUpdate,
+};
 use headwater::{SendError, SendSummary, SendUpdate};
 use headwater_proto::eventlog::{Event, Progress, Role};
 
@@ -52,7 +54,9 @@ pub fn files(args: SendArgs) -> Result<Box<dyn EmbeddedSession>, Failure> {
         let mut shared = ending.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let Log { events, last } = &mut *shared;
         let ended = match result {
-            Err(error) => Err(events.session_failed(Role::Sender, last.clone(), sending_failed(&args, error))),
+            Err(error) => {
+                Err(events.session_failed(Role::Sender, last.clone(), sending_failed(&args, error)))
+            }
             Ok(summary) => {
                 let mut progress = progress(&summary.progress, facts.symbols);
                 progress.receivers = summary.roster.as_ref().map(|roster| roster.counts);

@@ -16,8 +16,8 @@ use headwater::keys::PublicKey;
 use headwater::net::OpenError;
 use headwater::{
     CongestionControl, FileSet, GroupKeys, PrepareError, RateLimit, RosterOptions, SendEnd, SendError,
-    SendInput, SendOptions, SendOutcome, SendProgress, SendSession, SendSummary, SendUpdate, SenderKey, Session,
-    prepare_with,
+    SendInput, SendOptions, SendOutcome, SendProgress, SendSession, SendSummary, SendUpdate, SenderKey,
+    Session, prepare_with,
 };
 use headwater_proto::control::{Counters, DemandStatus};
 use headwater_proto::controls::Network;
@@ -213,8 +213,7 @@ fn open_unconfined(
     let next_key = keys::next_key(args.keys.next_key.as_ref())?;
     let group_key = keys::group_key(args.keys.group_key.as_deref())?;
     let socket = http::open(args)?;
-    let session =
-        open(args, control, Content::Files(files), None, ((key, next_key, group_key), receivers))?;
+    let session = open(args, control, Content::Files(files), None, ((key, next_key, group_key), receivers))?;
     let fdt = describe::publish(args, &session, socket.as_ref())?;
     let (session, server) = http::serve(args, session, socket)?;
     Ok((session, fdt, server))
