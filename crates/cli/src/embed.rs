@@ -37,7 +37,8 @@ pub enum Delivery {
 
 /// Running session.
 pub trait EmbeddedSession: Send {
-    /// Waits for the next delivery, at most for `timeout`. `None`: the time is over, or the session has ended.
+    /// Waits for the next delivery, at most for `timeout`. `None`: the time is over, or the session has
+    /// ended.
     fn next_within(&mut self, timeout: Duration) -> Option<Delivery>;
 
     /// Polls for the next delivery; `Ready(None)` once the session has ended.
@@ -60,12 +61,18 @@ pub trait EmbeddedSession: Send {
 /// End of a session: the last lines, and the result of the command.
 pub(crate) type SessionEnd = (Option<String>, Result<Exit, Failure>);
 
+/// Conversion of the session's result.
+type Finish<S> = Box<dyn FnOnce(SessionResult<S>) -> SessionEnd + Send>;
+
+/// Result of a session.
+type SessionResult<S> = Result<<S as Session>::Summary, <S as Session>::Error>;
+
 /// Session of a kind, with the conversion of its updates.
 pub(crate) struct Embedded<S: Session> {
     thread: Option<SessionThread<S>>,
     stop: StopHandle,
     convert: Box<dyn FnMut(S::Update) -> Option<Delivery> + Send>,
-    finish: Option<Box<dyn FnOnce(Result<S::Summary, S::Error>) -> SessionEnd + Send>>,
+    finish: Option<Finish<S>>,
     /// Parts that live as long as the session, such as a server.
     _parts: Box<dyn Any + Send>,
 }
@@ -75,12 +82,12 @@ impl<S: Session> Embedded<S> {
     pub(crate) fn start(
         session: S,
         convert: impl FnMut(S::Update) -> Option<Delivery> + Send + 'static,
-        finish: impl FnOnce(Result<S::Summary, S::Error>) -> SessionEnd + Send + 'static,
+        finish: impl FnOnce(SessionResult<S>) -> SessionEnd + Send + 'static,
         parts: impl Any + Send,
     ) -> Result<Box<dyn EmbeddedSession>, Failure> {
         let stop = session.stop_handle();
         let thread = Some(session.spawn().or_exit(Exit::Other, "cannot start the session")?);
-        let (convert, finish) = (Box::new(convert), Some(Box::new(finish) as Box<_>));
+        let (convert, finish) = (Box::new(convert), Some(Box::new(finish) as Finish<S>));
         Ok(Box::new(Self { thread, stop, convert, finish, _parts: Box::new(parts) }))
     }
 }
@@ -172,7 +179,7 @@ pub fn send(words: &[String]) -> Result<Box<dyn EmbeddedSession>, Failure> {
 pub fn receive(words: &[String]) -> Result<Box<dyn EmbeddedSession>, Failure> {
     match parse(words)? {
         Command::Receive(args) => crate::receive::embedded::files(*args),
-        Command::Get(args) => crate::receive::embedded::described(*args),
+        Command::Get(args) => crate::receive::embedded::described(&args),
         _ => Err(other_command()),
     }
 }
@@ -194,7 +201,7 @@ pub fn send_stream(words: &[String]) -> Result<(Box<dyn EmbeddedSession>, Stream
 /// As the command.
 pub fn receive_stream(words: &[String]) -> Result<Box<dyn EmbeddedSession>, Failure> {
     match parse(words)? {
-        Command::Receive(args) => crate::receive::embedded::stream(*args),
+        Command::Receive(args) => crate::receive::embedded::stream(&args),
         _ => Err(other_command()),
     }
 }
@@ -206,7 +213,7 @@ pub fn receive_stream(words: &[String]) -> Result<Box<dyn EmbeddedSession>, Fail
 pub fn send_messages(words: &[String]) -> Result<(Box<dyn EmbeddedSession>, PgmFeed), Failure> {
     match parse(words)? {
         Command::Pgm(args) => match args.command {
-            PgmCommand::Send(args) => crate::pgm::embed_sender(*args),
+            PgmCommand::Send(args) => crate::pgm::embed_sender(&args),
             PgmCommand::Receive(_) => Err(other_command()),
         },
         _ => Err(other_command()),

@@ -49,8 +49,8 @@ impl From<FramingName> for Framing {
 }
 
 /// Sends messages, for bindings.
-pub fn embed_sender(args: PgmSendArgs) -> Result<(Box<dyn EmbeddedSession>, PgmFeed), Failure> {
-    let session = send::open(&args, send::control(&args)?, None)?;
+pub fn embed_sender(args: &PgmSendArgs) -> Result<(Box<dyn EmbeddedSession>, PgmFeed), Failure> {
+    let session = send::open(args, send::control(args)?, None)?;
     let feed = session.feed();
     let mut events = Log::open(&args.output, "headwater pgm send")?.events;
     let convert = move |update| {

@@ -26,8 +26,8 @@ pub fn files(args: ReceiveArgs) -> Result<Box<dyn EmbeddedSession>, Failure> {
 }
 
 /// Receives the files that a URL describes.
-pub fn described(args: GetArgs) -> Result<Box<dyn EmbeddedSession>, Failure> {
-    let (found, receive_args) = described::fetch(&args)?;
+pub fn described(args: &GetArgs) -> Result<Box<dyn EmbeddedSession>, Failure> {
+    let (found, receive_args) = described::fetch(args)?;
     start(receive_args, Some(found))
 }
 
@@ -80,10 +80,10 @@ fn start(args: ReceiveArgs, found: Option<FetchedDescription>) -> Result<Box<dyn
 }
 
 /// Receives a stream of buffers.
-pub fn stream(args: ReceiveArgs) -> Result<Box<dyn EmbeddedSession>, Failure> {
+pub fn stream(args: &ReceiveArgs) -> Result<Box<dyn EmbeddedSession>, Failure> {
     let group = args.network.group;
     let senders = TrustedSenders::new(&args.keys, group)?;
-    let listen = listen_options((&args, None), None, &senders)?;
+    let listen = listen_options((args, None), None, &senders)?;
     let tried = format!("cannot receive from {group}");
     let session = StreamReceiveSession::open(StreamReceiveOptions::new(listen))
         .map_err(|error| error_failure(&tried, error))?;

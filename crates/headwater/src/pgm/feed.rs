@@ -105,8 +105,8 @@ impl PgmFeed {
         Ok(())
     }
 
-    /// Hands over a message, and waits at most for `timeout` while 64 KiB of messages wait. Returns whether the
-    /// message was taken.
+    /// Hands over a message, and waits at most for `timeout` while 64 KiB of messages wait. Returns whether
+    /// the message was taken.
     ///
     /// # Errors
     /// As for [`PgmFeed::send`].
