@@ -67,7 +67,7 @@ impl Session {
     /// Starts a session: its kind, and the words of the command.
     #[new]
     fn new(py: Python<'_>, kind: &str, words: Vec<String>) -> PyResult<Self> {
-        let open = || -> Option<Embedded> {
+        let open = move || -> Option<Embedded> {
             let plain = |session| (session, Feed::None);
             Some(match kind {
                 "send" => embed::send(&words).map(plain),
