@@ -65,7 +65,7 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
             "--json and --to - both write to standard output: write the events to a file by --events FILE";
         return Err(Failure::new(Exit::Usage, why));
     }
-    let senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
+    let mut senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
     let command = if found.is_some() { "headwater get" } else { "headwater receive" };
     let mut events = Events::open(&args.output, command)?;
     let description = found.as_ref().map(|(found, _)| found);
@@ -89,6 +89,9 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
                 NextStep::End(ended) => return ended,
                 NextStep::Session(except) => except,
             };
+            if !args.keys.allow_older {
+                senders.follow();
+            }
             if let Some(next) = found.as_mut() {
                 let Some(described) = described::await_next(next, except, &is_asked) else {
                     return Ok(Exit::Ok);
