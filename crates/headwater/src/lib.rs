@@ -99,5 +99,5 @@ pub use send::{
     Skipped, prepare, prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
-pub use store::{PatternError, Selection, Target};
+pub use store::{PatternError, Selection, Target, remove_received};
 pub use threads::StopHandle;

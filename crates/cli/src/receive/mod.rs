@@ -1,6 +1,9 @@
 //! `headwater receive`.
 
 mod described;
+pub mod embedded;
+mod follow;
+mod hook;
 mod view;
 
 use std::net::{IpAddr, SocketAddr};
@@ -9,9 +12,9 @@ use std::path::{Path, PathBuf};
 use headwater::keys::{Unopened, fingerprint};
 use headwater::net::OpenError;
 use headwater::{
-    BytesByPath, FetchedDescription, IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions,
-    ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairUpdate, Selection,
-    Session, Target, find_amt_relay,
+    BytesByPath, FetchedDescription, IncompleteReason, ListenOptions, LongPacketsMissing, ReceiveError,
+    ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate,
+    RepairUpdate, Selection, Session, Target, find_amt_relay,
 };
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
@@ -25,6 +28,9 @@ use crate::keys::{self, TrustedSenders};
 use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
+use follow::{Follower, NextStep};
+use hook::FileHook;
+pub use hook::run_for_files;
 use view::View;
 use view::wanted;
 pub use view::{link_changed, parts};
@@ -36,37 +42,69 @@ const OTHERS_NAMED_MAX: usize = 3;
 pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     match &args.sdp {
-        Some(file) => receive(&described::read(args, file)?, None, &screen),
-        None => receive(args, None, &screen),
+        Some(file) => receive(described::read(args, file)?, None, &screen),
+        None => receive(args.clone(), None, &screen),
     }
 }
 
 /// Receives the session that a URL describes.
 pub fn get(args: &GetArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
-    let (found, args) = described::fetch(args)?;
-    receive(&args, Some(&found), &screen)
+    let (found, receive_args) = described::fetch(args)?;
+    receive(receive_args, Some((found, args)), &screen)
 }
 
+/// Description of a session, and the arguments by which it was fetched.
+type Found<'a> = (FetchedDescription, &'a GetArgs);
+
 /// Receives a session, by all paths of its description if the description is given.
-fn receive(args: &ReceiveArgs, found: Option<&FetchedDescription>, screen: &Screen) -> Result<Exit, Failure> {
+fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen) -> Result<Exit, Failure> {
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     if args.output.json && args.to.as_deref() == Some(Path::new("-")) {
         let why =
             "--json and --to - both write to standard output: write the events to a file by --events FILE";
         return Err(Failure::new(Exit::Usage, why));
     }
-    let senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
+    let mut senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
     let command = if found.is_some() { "headwater get" } else { "headwater receive" };
     let mut events = Events::open(&args.output, command)?;
-    let mut session = listen(args, found, capture.as_ref(), &senders)?;
-    let folders = senders.folder().into_iter().chain([args.folder()]).collect();
+    let description = found.as_ref().map(|(found, _)| found);
+    let mut session = listen((&args, description, None), capture.as_ref(), &senders)?;
+    let mut follower = Follower::new(&args)?;
+    let hook = FileHook::start(&args)?;
+    let folders = senders.folder().into_iter().chain(follower.folder()).chain([args.folder()]).collect();
     let optional = bundle_cache();
-    confine(&args.confine, &Paths { folders, optional, read: resolver_files(args), ..Paths::default() })?;
-    session.open_folder().map_err(|error| receiving_failed(args, error))?;
-    let outcome = Shutdown::install(capture.as_ref())
-        .and_then(|shutdown| transfer((args, found), session, &senders, &shutdown, screen, &mut events));
-    settle(outcome, events, capture)
+    confine(&args.confine, &Paths { folders, optional, read: resolver_files(&args), ..Paths::default() })?;
+    session.open_folder().map_err(|error| receiving_failed(&args, error))?;
+    let outcome = Shutdown::install(capture.as_ref()).and_then(|shutdown| {
+        let is_asked = || shutdown.is_asked();
+        loop {
+            let watchers = (&mut follower, hook.as_ref());
+            let description = found.as_ref().map(|(found, _)| found);
+            if let Some(found) = description {
+                watchers.0.on_description(found.description.tsi);
+            }
+            let ended =
+                transfer((&args, description), session, &senders, &shutdown, screen, (&mut events, watchers));
+            let except = match follower.next(ended, &is_asked) {
+                NextStep::End(ended) => return ended,
+                NextStep::Session(except) => except,
+            };
+            if !args.keys.allow_older {
+                senders.follow();
+            }
+            if let Some(next) = found.as_mut() {
+                let Some(described) = described::await_next(next, except, &is_asked) else {
+                    return Ok(Exit::Ok);
+                };
+                args = described;
+            }
+            let description = found.as_ref().map(|(found, _)| found);
+            session = listen((&args, description, except), capture.as_ref(), &senders)?;
+        }
+    });
+    let hooked = hook.map_or(Ok(()), FileHook::finish);
+    settle(outcome.and_then(|exit| hooked.map(|()| exit)), events, capture)
 }
 
 /// Folder for the directories of bundles that were received.
@@ -96,8 +134,7 @@ pub fn settle(
 }
 
 fn listen(
-    args: &ReceiveArgs,
-    found: Option<&FetchedDescription>,
+    (args, found, except): (&ReceiveArgs, Option<&FetchedDescription>, Option<u64>),
     capture: Option<&Capture>,
     senders: &TrustedSenders,
 ) -> Result<ReceiveSession, Failure> {
@@ -114,20 +151,8 @@ fn listen(
         Some(group) => options.with_replies_to(group, args.network.interface.clone()),
         None => options,
     };
-    options.listen = ListenOptions {
-        group: options.listen.group,
-        tsi: args.tsi,
-        timeout: args.timeout,
-        max_rate: args.max_rate,
-        rtt: args.rtt,
-        rules: args.rules,
-        trust: senders.trust.clone(),
-        reports: !args.no_reports,
-        name: args.name.clone(),
-        linger: args.linger,
-        group_key: keys::group_key(args.keys.group_key.as_deref())?,
-        ..args.network.receiver(&args.listen, capture)?
-    };
+    options.listen =
+        ListenOptions { group: options.listen.group, ..listen_options((args, except), capture, senders)? };
     options.amt = args.amt.map(|relay| amt_relay(relay, options.listen.source)).transpose()?;
     options.selection = Selection::new(&args.select.include, &args.select.exclude)
         .map_err(|error| Failure::of(Exit::Usage, error))?;
@@ -138,6 +163,28 @@ fn listen(
     options.target =
         args.to.as_deref().map(Target::open).transpose().map_err(|error| Failure::of(Exit::Disk, error))?;
     ReceiveSession::listen(options).map_err(|error| receiving_failed(args, error))
+}
+
+/// Returns the options of listening that are common to files and streams.
+fn listen_options(
+    (args, except): (&ReceiveArgs, Option<u64>),
+    capture: Option<&Capture>,
+    senders: &TrustedSenders,
+) -> Result<ListenOptions, Failure> {
+    Ok(ListenOptions {
+        tsi: args.tsi,
+        except,
+        timeout: args.timeout,
+        max_rate: args.max_rate,
+        rtt: args.rtt,
+        rules: args.rules,
+        trust: senders.trust.clone(),
+        reports: !args.no_reports,
+        name: args.name.clone(),
+        linger: args.linger,
+        group_key: keys::group_key(args.keys.group_key.as_deref())?,
+        ..args.network.receiver(&args.listen, capture)?
+    })
 }
 
 /// Returns the address of the AMT relay; asks DNS for the relay of the source.
@@ -160,9 +207,9 @@ fn transfer(
     senders: &TrustedSenders,
     shutdown: &Shutdown,
     screen: &Screen,
-    events: &mut Events,
+    (events, (follower, hook)): (&mut Events, (&mut Follower, Option<&FileHook>)),
 ) -> Result<Exit, Failure> {
-    shutdown.watch(session.stop_handle());
+    shutdown.watch_only(session.stop_handle());
     let mut view = View::new(args, screen);
     let group = args.ask.unwrap_or(args.network.group);
     let mut last = Progress::default();
@@ -179,6 +226,8 @@ fn transfer(
             _ => {}
         }
         senders.on_update(&update);
+        follower.on_update(&update);
+        hook.iter().for_each(|hook| hook.on_update(&update));
         log(&update, group, None, events);
         view.show(&update);
     });
@@ -192,15 +241,27 @@ fn transfer(
     let outcome = outcome_name(&summary.outcome);
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
     view.sum_up(&summary);
+    follower.on_summary(&summary, screen)?;
+    conclude((args, found), &summary, senders, too_long)
+}
+
+/// Returns the exit code of a session that has ended, or the failure with advice.
+fn conclude(
+    (args, found): (&ReceiveArgs, Option<&FetchedDescription>),
+    summary: &ReceiveSummary,
+    senders: &TrustedSenders,
+    too_long: Option<LongPacketsMissing>,
+) -> Result<Exit, Failure> {
+    let group = args.ask.unwrap_or(args.network.group);
     if summary.outcome == ReceiveOutcome::NothingReceived {
         return Err(match (found, args.ask) {
             (Some(found), _) => nothing_came(found),
             (None, Some(source)) => nothing_answered(source, args.via),
-            (None, None) => nothing_wanted(args, &summary),
+            (None, None) => nothing_wanted(args, summary),
         });
     }
     if summary.outcome == ReceiveOutcome::NothingTrusted {
-        return Err(senders.nothing_trusted(&summary, &args.folder()));
+        return Err(senders.nothing_trusted(summary, &args.folder()));
     }
     if let ReceiveOutcome::NothingOpened(reason) = summary.outcome {
         return Err(nothing_opened(reason, args.keys.group_key.is_some(), group));
