@@ -79,6 +79,16 @@ class Bed:
             below = int(loss / 100 * 2**32)
             self.network.drop("receiver", f"7,48 0 0 30,53 0 4 224,53 3 0 240,32 0 0 4294963256,53 1 0 {below},6 0 0 4294967295,6 0 0 0")
 
+    def snoop(self, does):
+        """Whether the switch forwards groups to their members alone. It does so after the first response interval, which comes first."""
+        lan = ("link", "set", "dev", "lan", "type", "bridge")
+        self.network.ip("bridge", *lan, *"mcast_query_response_interval 50 mcast_last_member_interval 10 mcast_igmp_version 3".split())
+        self.network.ip("bridge", *lan, "mcast_snooping", int(does))
+        self.network.ip("bridge", *lan, "mcast_querier", int(does))
+        for host in HOSTS:
+            self.network.ip("bridge", "link", "set", "dev", host, "type", "bridge_slave", "mcast_fast_leave", "on" if does else "off")
+        time.sleep(1.5)
+
     def unlimit(self):
         self.network.run("bridge", "tc", "qdisc", "del", "dev", "receiver", "root")
         self.network.run("receiver", "tc", "filter", "del", "dev", "eth0", "ingress")
@@ -176,6 +186,7 @@ def amt(bed):
 
 def radio(bed):
     """Multicast comes badly, as over an access point: the AMT relay takes over where it brings more, and only there."""
+    bed.snoop(True)
     relay = bed.amt_relay("radio")
     # Rates of groups and of other packets in Mbit/s, loss of groups in percent, whether the interface is wireless, bytes of the file, path.
     cases = {
@@ -206,6 +217,7 @@ def radio(bed):
         stop(sender)
         bed.unlimit()
     stop(relay)
+    bed.snoop(False)
 
 
 def rate_by_amt(bed, name):

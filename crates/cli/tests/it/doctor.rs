@@ -350,12 +350,18 @@ fn an_old_version_of_the_network_is_named_with_what_follows() {
         let Some((found, code)) = look(group, bridge) else { return };
         assert_eq!((found["verdict"].as_str(), code), (Some("warning"), Some(0)), "{found}");
         let (seen, advice) = (found["seen"].as_str().unwrap(), found["advice"].as_str().unwrap());
-        assert!(seen.starts_with(&format!("{version} (as the network asks): joins name no source")), "{seen}");
+        assert!(
+            seen.starts_with(&format!("{version} (as the network asks): joins name no source")),
+            "{seen}"
+        );
         assert!(advice.contains("--trust") && advice.contains("500 in a domain"), "{advice}");
         let old = &version[version.len() - 1..];
         let path = setting.replace('.', "/");
         let (forced, _) = look(group, &format!("echo {old} >/proc/sys/{path}\n")).unwrap();
-        assert!(forced["seen"].as_str().unwrap().starts_with(&format!("{version} (forced here)")), "{forced}");
+        assert!(
+            forced["seen"].as_str().unwrap().starts_with(&format!("{version} (forced here)")),
+            "{forced}"
+        );
         let (new, _) = look(group, "").unwrap();
         assert_eq!(new["verdict"], "ok", "{new}");
     }
@@ -364,9 +370,11 @@ fn an_old_version_of_the_network_is_named_with_what_follows() {
 #[test]
 fn a_wireless_interface_is_told_with_what_helps() {
     let radio = "mount -t tmpfs none /sys/class && mkdir -p /sys/class/net/left/phy80211 || exit 77\n";
-    let script =
-        format!("{radio}{PAIR}$headwater doctor --json --interface left --wait 100ms; code=$?; kill $other; exit $code");
-    let Some(looked) = in_namespace(&format!("unshare --mount sh -c '{}'", script.replace('\'', "'\\''"))) else {
+    let script = format!(
+        "{radio}{PAIR}$headwater doctor --json --interface left --wait 100ms; code=$?; kill $other; exit $code"
+    );
+    let Some(looked) = in_namespace(&format!("unshare --mount sh -c '{}'", script.replace('\'', "'\\''")))
+    else {
         return;
     };
     let wireless = check(&looked, "wireless");

@@ -57,7 +57,9 @@ pub(super) fn judge(facts: &VersionFacts<'_>) -> Check {
         return Check::ok(NAME, format!("{protocol}v{spoken}, whose joins name sources"));
     }
     let reason = match (forced, querier) {
-        (Some(_), Some(asked)) if asked > spoken => format!("forced here, while the network asks by v{asked}"),
+        (Some(_), Some(asked)) if asked > spoken => {
+            format!("forced here, while the network asks by v{asked}")
+        }
         (Some(_), _) => "forced here".to_owned(),
         (None, _) => "as the network asks".to_owned(),
     };
@@ -107,7 +109,11 @@ mod tests {
         assert_eq!((check.verdict, check.seen.as_str()), (Verdict::Ok, "IGMPv3, whose joins name sources"));
         let heard = judge(&VersionFacts { before: Some(2), now: Some(2), querier: Some(2), ..facts() });
         assert_eq!(heard.verdict, Verdict::Warning);
-        assert!(heard.seen.starts_with("IGMPv2 (as the network asks): joins name no source"), "{}", heard.seen);
+        assert!(
+            heard.seen.starts_with("IGMPv2 (as the network asks): joins name no source"),
+            "{}",
+            heard.seen
+        );
         let advice = heard.advice.unwrap();
         assert!(advice.contains("--trust") && advice.contains("--groups 32"), "{advice}");
         assert!(!advice.contains("sysctl"), "{advice}");

@@ -11,14 +11,15 @@ use std::time::Duration;
 use headwater_proto::Instant;
 use headwater_proto::control::Reception;
 
-/// Time of a measurement.
+/// Time of a measurement, and longest time if there are few packets.
 const WINDOW: Duration = Duration::from_secs(4);
+const WINDOW_MAX: Duration = Duration::from_secs(10);
 /// Number of measurements in a row after which multicast is compared. The first is the start of a session.
 const WINDOWS: u8 = 2;
 /// Share of lost packets from which loss is heavy, and number of packets that a share needs. Congestion alone
 /// costs a receiver of layers about 2 %.
 const LOSS: f64 = 0.05;
-const LOSS_PACKETS: u64 = 50;
+const LOSS_PACKETS: u64 = 20;
 /// Rate in bit/s from which multicast on a wireless interface is not compared: the highest basic rate of
 /// IEEE 802.11a and 11g.
 const WIRELESS_MAX: f64 = 24e6;
@@ -153,16 +154,17 @@ impl PathComparison {
             self.window = (counters.bytes > 0).then_some((now, counters));
             return None;
         };
-        let seconds = Duration::from(now.since(began)).as_secs_f64();
-        if seconds < WINDOW.as_secs_f64() {
+        let time = Duration::from(now.since(began));
+        let lost = counters.reception.lost.saturating_sub(before.reception.lost);
+        let sent = counters.reception.packets.saturating_sub(before.reception.packets) + lost;
+        if time < WINDOW || (sent < LOSS_PACKETS && time < WINDOW_MAX) {
             return None;
         }
         self.window = Some((now, counters));
-        let lost = counters.reception.lost.saturating_sub(before.reception.lost);
-        let sent = counters.reception.packets.saturating_sub(before.reception.packets) + lost;
         #[expect(clippy::cast_precision_loss, reason = "bytes and packets of seconds")]
         let (bits, lost, packets) = ((counters.bytes - before.bytes) as f64 * 8.0, lost as f64, sent as f64);
-        Some(Measured { rate: bits / seconds, is_lossy: sent >= LOSS_PACKETS && lost >= LOSS * packets })
+        let is_lossy = sent >= LOSS_PACKETS && lost >= LOSS * packets;
+        Some(Measured { rate: bits / time.as_secs_f64(), is_lossy })
     }
 }
 
@@ -188,9 +190,8 @@ mod tests {
 
     #[test]
     fn multicast_is_compared_on_radios_and_with_heavy_loss_alone() {
-        let begins = |is_wireless, megabits, percent| {
-            begins(&mut PathComparison::new(is_wireless), megabits, percent)
-        };
+        let begins =
+            |is_wireless, megabits, percent| begins(&mut PathComparison::new(is_wireless), megabits, percent);
         assert_eq!(begins(false, 1, 2), None);
         assert_eq!(begins(false, 1, 10), Some(8));
         assert_eq!(begins(true, 5, 0), Some(8));
@@ -227,7 +228,8 @@ mod tests {
         };
         assert_eq!(again(&mut comparison, 21), Some(60));
         // The relay does not answer.
-        let until = (0..60).find(|seconds| !comparison.compares(counters(60 + *seconds, 8, 0), at(81 + seconds)));
+        let until =
+            (0..60).find(|seconds| !comparison.compares(counters(60 + *seconds, 8, 0), at(81 + seconds)));
         assert_eq!(until, Some(6));
         assert_eq!(again(&mut comparison, 87), Some(120));
         // The tunnel falls silent: another path has led back to multicast.

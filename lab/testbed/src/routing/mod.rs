@@ -189,8 +189,8 @@ fn make_bridges(
             commands.push(format!("link set dev {port} master bridge"));
             let is_up = root.is_some_and(|root| !is_root && shape.way(router, root) == Some(*link));
             // By IGMPv2 a switch waits for answers to its queries.
-            let is_fast = shape.roles[*other] == Role::Host
-                && snooping.is_some_and(|snooping| snooping.version == 3);
+            let is_fast =
+                shape.roles[*other] == Role::Host && snooping.is_some_and(|snooping| snooping.version == 3);
             let leaves_fast = if is_fast { "on" } else { "off" };
             if snooping.is_some() {
                 let towards = if is_up { 2 } else { 0 };
