@@ -41,7 +41,7 @@ class Bed:
         return folder / "file.bin"
 
     def start(self, host, name, *command):
-        return self.network.start(host, name, self.folder, [self.binary, *command])
+        return self.network.start(host, name, self.folder, [*parts.NICE, self.binary, *command])
 
     def send(self, name, file, *options, host="sender", rate="8M"):
         network = ("--group", GROUPS[host], "--interface", "eth0", "--no-roster", "--max-rate", rate, "--symbol-size", SYMBOL_BYTES)
@@ -95,7 +95,7 @@ class Bed:
 
     def get(self, name, *options, url=f"http://{SENDER}:7280/", host="receiver", is_wireless=False):
         out = self.folder / f"{name}-out"
-        command = [self.binary, "get", url, "--json", "--interface", "eth0", "--out", out, *options]
+        command = [*parts.NICE, self.binary, "get", url, "--json", "--interface", "eth0", "--out", out, *options]
         if is_wireless:
             # Entering the namespace has made its mounts the program's own.
             radio = "mount -t tmpfs none /sys/class && mkdir -p /sys/class/net/eth0/phy80211 && exec \"$@\""
@@ -202,13 +202,11 @@ def radio(bed):
         alone = rate_by_amt(bed, name) if name == "lossy" else None
         receiver, out = bed.get(name, is_wireless=is_wireless)
         yield from whole(receiver, out, file)
-        samples = paths(receiver.events())
-        last = max(at for at, _ in samples)
-        began, before = max((sample for sample in samples if sample[0] <= last - 3), key=lambda sample: sample[0])
-        rate = (sum(samples[-1][1].values()) - sum(before.values())) * 8 / 1e6 / (last - began)
-        held = samples[-1][1]
+        samples = [(at, sum(by_path.values())) for at, by_path in paths(receiver.events())]
+        seconds, rate = last_rate(samples)
+        held = bytes_by_path(receiver)
         changes = [event["path"] for event in receiver.events() if event["event"] == "path:changed"]
-        yield f"{name}: {rate:.1f} Mbit/s at the end, after {last:.0f} s; most by {path}", max(held, key=held.get) == path == changes[-1]
+        yield f"{name}: {rate:.1f} Mbit/s at the end, after {seconds:.0f} s; most by {path}", max(held, key=held.get) == path == changes[-1]
         yield f"{name}: {len(changes)} paths in turn", len(changes) <= 3
         if alone:
             yield f"{name}: at the end {rate / alone:.2f} of the rate of `receive --amt` ({alone:.1f} Mbit/s)", rate >= 0.6 * alone, parts.BUSY
@@ -228,10 +226,14 @@ def rate_by_amt(bed, name):
     while time.monotonic() < until and not program.has_ended():
         time.sleep(0.1)
     stop(program)
-    samples = [(event["time"] / 1e3, event["bytes"]) for event in program.events() if event["event"] == "session:progress"]
-    last = samples[-1][0]
+    return last_rate([(event["time"] / 1e3, event["bytes"]) for event in program.events() if event["event"] == "session:progress"])[1]
+
+
+def last_rate(samples):
+    """Time of the last bytes, and the rate in Mbit/s in the 3 s before: what follows is decoding."""
+    last, total = next(sample for sample in samples if sample[1] == samples[-1][1])
     began, before = max(sample for sample in samples if sample[0] <= last - 3)
-    return (samples[-1][1] - before) * 8 / 1e6 / (last - began)
+    return last, (total - before) * 8 / 1e6 / (last - began)
 
 
 def http(bed):

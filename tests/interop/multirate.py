@@ -12,7 +12,6 @@ parts: links tcp shared small naks leave senders
 
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,12 +26,6 @@ MB = 1_000_000
 QUEUE_PACKETS = 25
 # Bytes captured of a packet: its headers.
 SNAP_BYTES = 96
-# Before anything else on the machine: a busy one would measure its own scheduler. Their other threads, which encode and
-# decode, take their turns as usual.
-REAL_TIME = "chrt --reset-on-fork --rr 10"
-# Where that is refused, `nice` says so and goes on.
-IS_REAL_TIME = subprocess.run(["sh", "-c", f"{REAL_TIME} true"], capture_output=True).returncode == 0
-NICE = (REAL_TIME if IS_REAL_TIME else "nice -n -10").split()
 
 TCP_SINK = """
 import socket, sys, time
@@ -132,7 +125,7 @@ class Bed(Network):
         out = self.folder / f"{self.run_number}-{host}"
         named = ["--source", self.source(source)] if source else []
         options = ["--json", *(["--quiet"] if is_quiet else []), "--interface", "eth0", "--group", self.routing.group, *named, *more]
-        command = [*NICE, *self.own_home(host), self.binary, "receive", *options, "--timeout", "60s", "--out", out]
+        command = [*parts.NICE, *self.own_home(host), self.binary, "receive", *options, "--timeout", "60s", "--out", out]
         program = self.start(host, f"{self.run_number}", self.folder, command)
         program.folder = out
         return program
@@ -142,7 +135,7 @@ class Bed(Network):
         self.run_number += 1
         named = ["--max-rate", f"{max_mbit}M"] if max_mbit else []
         options = ["--json", "--quiet", "--interface", "eth0", "--group", self.routing.group, "--ttl", 8, *named, *more]
-        command = [*NICE, *self.own_home(host), self.binary, "send", *options, "--congestion-control", self.control, file]
+        command = [*parts.NICE, *self.own_home(host), self.binary, "send", *options, "--congestion-control", self.control, file]
         return self.start(host, f"send-{self.run_number}", self.folder, command)
 
     def own_home(self, host):
@@ -153,12 +146,12 @@ class Bed(Network):
     def tcp(self, host, number_of_bytes):
         """A TCP flow from the rival to a host."""
         self.run_number += 1
-        sink = self.start(host, f"sink-{self.run_number}", self.folder, [*NICE, sys.executable, "-c", TCP_SINK])
+        sink = self.start(host, f"sink-{self.run_number}", self.folder, [*parts.NICE, sys.executable, "-c", TCP_SINK])
         until = time.monotonic() + 20
         while "ready" not in sink.out.read_text():
             check(time.monotonic() < until, f"no TCP sink: {sink.complaint()}")
             time.sleep(0.01)
-        command = [*NICE, sys.executable, "-c", TCP_SOURCE, self.address(host), number_of_bytes]
+        command = [*parts.NICE, sys.executable, "-c", TCP_SOURCE, self.address(host), number_of_bytes]
         return sink, self.start("rival", f"tcp-{self.run_number}", self.folder, command)
 
 

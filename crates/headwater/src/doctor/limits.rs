@@ -174,8 +174,8 @@ pub(super) fn igmp(text: &str, interface: &str) -> Memberships {
 }
 
 /// Reads `/proc/net/igmp6`: `4 eth0 ff0200...01 1 0000000C 0`. The version follows from the flags of `group`
-/// if one socket has joined the group: in MLDv1 the kernel marks a group that is reported (`MAF_LAST_REPORTER`
-/// of the kernel's `if_inet6.h`).
+/// if one socket has joined the group: in MLDv1 the kernel marks a group that is reported
+/// (`MAF_LAST_REPORTER` of the kernel's `if_inet6.h`).
 pub(super) fn igmp6(text: &str, interface: &str, group: IpAddr) -> Memberships {
     const LAST_REPORTER: u32 = 2;
     let mut memberships = Memberships::default();

@@ -37,7 +37,8 @@ pub(super) fn judge(facts: &VersionFacts<'_>) -> Check {
     let protocol = if is_ipv4 { "IGMP" } else { "MLD" };
     let (newest, setting) = facts.newest();
     let forced = u8::try_from(forced).ok().filter(|version| *version != 0);
-    let Some(spoken) = forced.or(now).or(querier) else {
+    // Unless forced, the kernel reports by the lowest version of recent queries.
+    let Some(spoken) = forced.or(now.into_iter().chain(querier).min()) else {
         return Check::unknown(
             NAME,
             format!("the kernel does not tell which version of {protocol} it speaks"),

@@ -1,4 +1,5 @@
-//! Routing between hosts: bridges that snoop IGMPv3 or IGMPv2, routers with IGMPv3 and PIM-SSM, or bridges that flood.
+//! Routing between hosts: bridges that snoop IGMPv3 or IGMPv2, routers with IGMPv3 and PIM-SSM, or bridges
+//! that flood.
 //!
 //! The kernel's bridges in a single subnet.
 //!
