@@ -252,14 +252,14 @@ impl PathSwitch {
             }
         } else if is_silent {
             self.try_others(silent_at, beside.tunnel, now);
-        } else if let Some(tunnel) = beside.tunnel {
-            self.compare(tunnel, (counters, is_idle), now);
+        } else if let Some(tunnel) = beside.tunnel.filter(|_| !is_idle) {
+            self.compare(tunnel, counters, now);
         }
     }
 
     /// Compares multicast, which comes, with the AMT relay.
-    fn compare(&mut self, tunnel: &mut TunnelPath, (counters, is_idle): (PathCounters, bool), now: Instant) {
-        let is_multicast = self.current == PacketPath::Multicast && !is_idle;
+    fn compare(&mut self, tunnel: &mut TunnelPath, counters: PathCounters, now: Instant) {
+        let is_multicast = self.current == PacketPath::Multicast;
         if !is_multicast || !tunnel.is_possible(now) || !self.comparison.compares(counters, now) {
             tunnel.close();
         } else if self.hears_tunnel(tunnel, now) {

@@ -96,8 +96,8 @@ impl RelayConfig {
         self
     }
 
-    /// Sets whether groups are received on a loopback interface, where sources have loopback addresses. Default:
-    /// no.
+    /// Sets whether groups are received on a loopback interface, where sources have loopback addresses.
+    /// Default: no.
     #[must_use]
     pub const fn on_loopback(mut self, is_loopback: bool) -> Self {
         self.is_loopback = is_loopback;
