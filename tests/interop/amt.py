@@ -23,6 +23,7 @@ import sys
 import time
 from pathlib import Path
 
+import parts
 from network import Failed, Network, check, require_root
 
 MB = 1_000_000
@@ -111,7 +112,7 @@ class Bed(Network):
 
     def program(self, host, *arguments):
         self.count += 1
-        return self.start(host, f"{arguments[0]}-{self.count}", self.folder, [self.headwater, *arguments, "--json", "--quiet"])
+        return self.start(host, f"{arguments[0]}-{self.count}", self.folder, [*parts.NICE, self.headwater, *arguments, "--json", "--quiet"])
 
     def relay(self, *arguments):
         relay = self.program("relay", "relay", "--amt", "--interface", "eth0", *arguments)
