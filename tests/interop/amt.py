@@ -7,7 +7,7 @@
 usage: amt.py HEADWATER FOLDER [PART...]
        amt.py dns ADDRESS RELAY        a DNS server that names the relay of any source
 
-parts: families rates restart strangers driad witness
+parts: families rates restart strangers neighbour driad witness
 """
 
 import concurrent.futures
@@ -23,6 +23,7 @@ import sys
 import time
 from pathlib import Path
 
+import parts
 from network import Failed, Network, check, require_root
 
 MB = 1_000_000
@@ -111,7 +112,7 @@ class Bed(Network):
 
     def program(self, host, *arguments):
         self.count += 1
-        return self.start(host, f"{arguments[0]}-{self.count}", self.folder, [self.headwater, *arguments, "--json", "--quiet"])
+        return self.start(host, f"{arguments[0]}-{self.count}", self.folder, [*parts.NICE, self.headwater, *arguments, "--json", "--quiet"])
 
     def relay(self, *arguments):
         relay = self.program("relay", "relay", "--amt", "--interface", "eth0", *arguments)
@@ -360,6 +361,28 @@ def strangers(bed):
     say(f"by hand: discovery, request, update, data, teardown; {len(forged)} forged updates and 200 of random bytes brought nothing")
 
 
+def neighbour(bed):
+    """A gateway that joins all groups of a session, beside an honest one behind the same link of 10 Mbit/s: it is pruned, and harms nobody."""
+    host, group, egress = "gateway-10", "232.72.98.0", 4.5
+    relay = bed.relay("--egress-rate", f"{egress}M")
+    sender = bed.send(f"{group}:7287", bed.content(40), "--max-rate", "30M", "--demand", "off", "--ttl", "3")
+    receiver = bed.receive(host, f"{group}:7287", "--source", SOURCE, "--amt", relay_of(host))
+    wait_seconds(receiver, 10)
+    alone = rate_of(receiver, 5, 10) / 1e6
+    stranger = Gateway(bed, host, relay_of(host))
+    code = stranger.proof(1)
+    for number in range(125):
+        stranger.socket.send(update(code, 1, f"232.72.98.{number}", SOURCE))
+    wait_seconds(receiver, 21)
+    beside = rate_of(receiver, 16, 21) / 1e6
+    for program in (receiver, sender):
+        program.kill()
+    last = ended(relay, "amt-relay:ended")
+    say(f"alone {alone:.2f} Mbit/s, {beside / alone:.2f} of it from 5 s after a gateway joined 125 groups; {last['pruned']} memberships pruned")
+    check(last["pruned"] > 0, f"no group was pruned: {last}")
+    check(beside >= 0.8 * alone, f"the neighbour leaves {beside / alone:.2f} of the rate, less than 0.8")
+
+
 def driad(bed):
     """The relay of a source by DNS."""
     host, content, group = "gateway-open", bed.content(2), "232.72.95.0:7287"
@@ -479,7 +502,7 @@ def foreign_relay(bed, folder):
     relay.kill()
 
 
-PARTS = {part.__name__: part for part in (families, rates, restart, strangers, driad, witness)}
+PARTS = {part.__name__: part for part in (families, rates, restart, strangers, neighbour, driad, witness)}
 
 
 def main():
@@ -489,10 +512,10 @@ def main():
         if name not in PARTS:
             sys.exit(f"amt.sh: there is no part '{name}', only {', '.join(PARTS)}")
     # What is measured runs by itself; the other parts wait for clocks more than they compute.
-    alone = [name for name in chosen if name == "rates"]
-    beside = [name for name in chosen if name != "rates"]
+    alone = [name for name in chosen if name in ("rates", "neighbour")]
+    beside = [name for name in chosen if name not in alone]
     try:
-        for names in (alone, beside):
+        for names in (*([name] for name in alone), beside):
             with concurrent.futures.ThreadPoolExecutor(len(PARTS)) as pool:
                 for done in [pool.submit(run, name, folder, headwater) for name in names]:
                     done.result()

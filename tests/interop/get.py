@@ -41,10 +41,10 @@ class Bed:
         return folder / "file.bin"
 
     def start(self, host, name, *command):
-        return self.network.start(host, name, self.folder, [self.binary, *command])
+        return self.network.start(host, name, self.folder, [*parts.NICE, self.binary, *command])
 
-    def send(self, name, file, *options, host="sender"):
-        network = ("--group", GROUPS[host], "--interface", "eth0", "--no-roster", "--max-rate", "8M", "--symbol-size", SYMBOL_BYTES)
+    def send(self, name, file, *options, host="sender", rate="8M"):
+        network = ("--group", GROUPS[host], "--interface", "eth0", "--no-roster", "--max-rate", rate, "--symbol-size", SYMBOL_BYTES)
         program = self.start(host, name, "send", "--json", *network, *options, file)
         program.wait_for("its start", lambda events: any(event["event"] == "session:started" for event in events))
         # Until the FDT has all digests.
@@ -58,9 +58,49 @@ class Bed:
         source = self.start("source", f"{name}-source", "send", "--json", *control, file)
         return source, relay
 
-    def get(self, name, *options, url=f"http://{SENDER}:7280/", host="receiver"):
+    def amt_relay(self, name):
+        relay = self.start("relay", f"{name}-amt", "relay", "--amt", "--amt-port", "7501", "--interface", "eth0", "--json")
+        relay.wait_for("its start", lambda events: any(event["event"] == "relay:started" for event in events))
+        return relay
+
+    def limit(self, groups, others, loss):
+        """Rates towards the receiver in Mbit/s, of packets to groups and of others, and the loss of the former in percent."""
+        tc = lambda *words: self.network.run("bridge", "tc", *words)
+        tc("qdisc", "replace", "dev", "receiver", "root", "handle", "1:", "htb", "default", "2")
+        for number, rate in ((1, groups), (2, others)):
+            tc("class", "add", "dev", "receiver", "parent", "1:", "classid", f"1:{number}", "htb", "rate", f"{rate}mbit", "burst", "4000")
+            tc("qdisc", "add", "dev", "receiver", "parent", f"1:{number}", "handle", f"{number}0:", "pfifo", "limit", "40")
+        # The first octet of the destination, behind the Ethernet header; a random word.
+        code = "5,48 0 0 30,53 0 2 224,53 1 0 240,6 0 0 4294967295,6 0 0 0"
+        tc("filter", "add", "dev", "receiver", "parent", "1:", "protocol", "ip", "prio", "1", "bpf", "bytecode", code, "flowid", "1:1")
+        self.network.run("receiver", "tc", "qdisc", "replace", "dev", "eth0", "clsact")
+        self.network.run("receiver", "tc", "filter", "del", "dev", "eth0", "ingress")
+        if loss:
+            below = int(loss / 100 * 2**32)
+            self.network.drop("receiver", f"7,48 0 0 30,53 0 4 224,53 3 0 240,32 0 0 4294963256,53 1 0 {below},6 0 0 4294967295,6 0 0 0")
+
+    def snoop(self, does):
+        """Whether the switch forwards groups to their members alone. It does so after the first response interval, which comes first."""
+        lan = ("link", "set", "dev", "lan", "type", "bridge")
+        self.network.ip("bridge", *lan, *"mcast_query_response_interval 50 mcast_last_member_interval 10 mcast_igmp_version 3".split())
+        self.network.ip("bridge", *lan, "mcast_snooping", int(does))
+        self.network.ip("bridge", *lan, "mcast_querier", int(does))
+        for host in HOSTS:
+            self.network.ip("bridge", "link", "set", "dev", host, "type", "bridge_slave", "mcast_fast_leave", "on" if does else "off")
+        time.sleep(1.5)
+
+    def unlimit(self):
+        self.network.run("bridge", "tc", "qdisc", "del", "dev", "receiver", "root")
+        self.network.run("receiver", "tc", "filter", "del", "dev", "eth0", "ingress")
+
+    def get(self, name, *options, url=f"http://{SENDER}:7280/", host="receiver", is_wireless=False):
         out = self.folder / f"{name}-out"
-        program = self.start(host, name, "get", url, "--json", "--interface", "eth0", "--out", out, *options)
+        command = [*parts.NICE, self.binary, "get", url, "--json", "--interface", "eth0", "--out", out, *options]
+        if is_wireless:
+            # Entering the namespace has made its mounts the program's own.
+            radio = "mount -t tmpfs none /sys/class && mkdir -p /sys/class/net/eth0/phy80211 && exec \"$@\""
+            command = ["sh", "-c", radio, "sh", *command]
+        program = self.network.start(host, name, self.folder, command)
         program.wait_for("its start", lambda events: any(event["event"] == "session:started" for event in events))
         return program, out
 
@@ -127,8 +167,7 @@ def amt(bed):
     """No multicast arrives: an AMT relay takes over, and multicast that comes back."""
     file = bed.content("amt", 5_000_000)
     bed.network.drop_multicast("receiver", True)
-    relay = bed.start("relay", "amt-relay", "relay", "--amt", "--amt-port", "7501", "--interface", "eth0", "--json")
-    relay.wait_for("its start", lambda events: any(event["event"] == "relay:started" for event in events))
+    relay = bed.amt_relay("amt")
     sender = bed.send("amt", file, "--http", SENDER, "--http-rate", "1M", "--sdp-amt", RELAY)
     receiver, out = bed.get("amt")
     receiver.wait_for("1.5 MB by AMT", lambda events: any(held["amt"] > 1.5e6 for _, held in paths(events)))
@@ -143,6 +182,58 @@ def amt(bed):
     stop(sender, relay)
     held = relay.events()[-1]
     yield f"gateways of the relay at the end: {held.get('gateways')}", held.get("gateways") == 0
+
+
+def radio(bed):
+    """Multicast comes badly, as over an access point: the AMT relay takes over where it brings more, and only there."""
+    bed.snoop(True)
+    relay = bed.amt_relay("radio")
+    # Rates of groups and of other packets in Mbit/s, loss of groups in percent, whether the interface is wireless, bytes of the file, path.
+    cases = {
+        "lossy": (1, 20, 15, False, 12_000_000, "amt"),
+        "slow": (4, 20, 0, True, 16_000_000, "amt"),
+        "equal": (8, 8, 0, True, 28_000_000, "multicast"),
+        "wired": (20, 20, 0, False, 12_000_000, "multicast"),
+    }
+    for name, (groups, others, loss, is_wireless, length, path) in cases.items():
+        file = bed.content(name, length)
+        bed.limit(groups, others, loss)
+        sender = bed.send(name, file, "--http", SENDER, "--sdp-amt", RELAY, rate="30M")
+        alone = rate_by_amt(bed, name) if name == "lossy" else None
+        receiver, out = bed.get(name, is_wireless=is_wireless)
+        yield from whole(receiver, out, file)
+        samples = [(at, sum(by_path.values())) for at, by_path in paths(receiver.events())]
+        seconds, rate = last_rate(samples)
+        held = bytes_by_path(receiver)
+        changes = [event["path"] for event in receiver.events() if event["event"] == "path:changed"]
+        yield f"{name}: {rate:.1f} Mbit/s at the end, after {seconds:.0f} s; most by {path}", max(held, key=held.get) == path == changes[-1]
+        yield f"{name}: {len(changes)} paths in turn", len(changes) <= 3
+        if alone:
+            yield f"{name}: at the end {rate / alone:.2f} of the rate of `receive --amt` ({alone:.1f} Mbit/s)", rate >= 0.6 * alone, parts.BUSY
+        if name == "wired":
+            yield "wired: nothing by AMT", held["amt"] == 0
+        stop(sender)
+        bed.unlimit()
+    stop(relay)
+    bed.snoop(False)
+
+
+def rate_by_amt(bed, name):
+    """Rate of `receive --amt` in Mbit/s, in its last 3 s of 8."""
+    group = ("--group", GROUPS["sender"], "--source", SENDER)
+    program = bed.start("receiver", f"{name}-alone", "receive", "--amt", RELAY, *group, "--json", "--out", bed.folder / f"{name}-alone")
+    until = time.monotonic() + 8
+    while time.monotonic() < until and not program.has_ended():
+        time.sleep(0.1)
+    stop(program)
+    return last_rate([(event["time"] / 1e3, event["bytes"]) for event in program.events() if event["event"] == "session:progress"])[1]
+
+
+def last_rate(samples):
+    """Time of the last bytes, and the rate in Mbit/s in the 3 s before: what follows is decoding."""
+    last, total = next(sample for sample in samples if sample[1] == samples[-1][1])
+    began, before = max(sample for sample in samples if sample[0] <= last - 3)
+    return last, (total - before) * 8 / 1e6 / (last - began)
 
 
 def http(bed):
@@ -203,7 +294,7 @@ def cut(bed):
     stop(sender)
 
 
-PARTS = {part.__name__: part for part in (native, rainbow, amt, http, folder, cut)}
+PARTS = {part.__name__: part for part in (native, rainbow, amt, radio, http, folder, cut)}
 
 
 def main():

@@ -2,7 +2,7 @@
 # `headwater get` in network namespaces: with multicast, with requests alone, through AMT, with HTTP alone, from a folder of Python's server without a session,
 # and with multicast that is cut for 20 s. Needs root. get.py says what must hold.
 #
-#   tests/interop/get.sh [--full] [native|rainbow|amt|http|folder|cut ...]
+#   tests/interop/get.sh [--full] [native|rainbow|amt|radio|http|folder|cut ...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -5,15 +5,13 @@
 What near and far are, routing.py says. What must hold is checked at the end of each part, and what was measured is printed
 whatever it is.
 
-usage: multirate.py BINARY [--full] [--control m2c|webrc|flid-dl|le-sbcc|le-sbcc-tfrc] [--routing auto|bridge|igmpv2|frr] [PART...]
+usage: multirate.py BINARY [--full] [--control m2c|webrc|flid-dl|le-sbcc|le-sbcc-tfrc] [--routing auto|bridge|igmpv2|mldv2|mldv1|frr] [PART...]
 
 parts: links tcp shared small naks leave senders
 """
 
 import random
-import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,12 +26,6 @@ MB = 1_000_000
 QUEUE_PACKETS = 25
 # Bytes captured of a packet: its headers.
 SNAP_BYTES = 96
-# Before anything else on the machine: a busy one would measure its own scheduler. Their other threads, which encode and
-# decode, take their turns as usual.
-REAL_TIME = "chrt --reset-on-fork --rr 10"
-# Where that is refused, `nice` says so and goes on.
-IS_REAL_TIME = subprocess.run(["sh", "-c", f"{REAL_TIME} true"], capture_output=True).returncode == 0
-NICE = (REAL_TIME if IS_REAL_TIME else "nice -n -10").split()
 
 TCP_SINK = """
 import socket, sys, time
@@ -56,8 +48,14 @@ while link.recv(1 << 16): pass
 class Bed(Network):
     """The two sides, the source, a rival beside it, and receivers behind links of so many Mbit/s (None: no limit)."""
 
+    count = 0
+
     def __init__(self, folder, binary, control, routing, bottleneck, links):
         super().__init__("hwmulti")
+        # A receiver continues in a folder that it finds.
+        Bed.count += 1
+        folder = folder / f"bed-{Bed.count}"
+        folder.mkdir()
         self.folder, self.binary, self.control = folder, binary, control
         self.routing = ROUTING[routing]()
         self.bottleneck, self.links = bottleneck, links
@@ -110,6 +108,10 @@ class Bed(Network):
         program.file = file
         return program
 
+    def source(self, host):
+        """A host's address as the source of a group."""
+        return self.routing.source(1 + list(self.sides).index(host))
+
     def session(self, file, max_mbit, receivers):
         """Starts receivers, then the sender."""
         started = {host: self.receive(host, "source") for host in receivers}
@@ -117,30 +119,39 @@ class Bed(Network):
             program.wait_for("its join", lambda events: any(event["event"] == "channel:joined" for event in events))
         return self.send("source", file, max_mbit), started
 
-    def receive(self, host, source):
+    def receive(self, host, source=None, *more, is_quiet=True):
+        """A receiver of one source, or of any."""
         self.run_number += 1
         out = self.folder / f"{self.run_number}-{host}"
-        options = ["--json", "--quiet", "--interface", "eth0", "--group", self.routing.group, "--source", self.address(source)]
-        command = [*NICE, self.binary, "receive", *options, "--timeout", "60s", "--out", out]
+        named = ["--source", self.source(source)] if source else []
+        options = ["--json", *(["--quiet"] if is_quiet else []), "--interface", "eth0", "--group", self.routing.group, *named, *more]
+        command = [*parts.NICE, *self.own_home(host), self.binary, "receive", *options, "--timeout", "60s", "--out", out]
         program = self.start(host, f"{self.run_number}", self.folder, command)
         program.folder = out
         return program
 
-    def send(self, host, file, max_mbit):
+    def send(self, host, file, max_mbit=None, *more):
+        """A sender; without a rate, with the default options."""
         self.run_number += 1
-        options = ["--json", "--quiet", "--interface", "eth0", "--group", self.routing.group, "--ttl", 8, "--max-rate", f"{max_mbit}M"]
-        command = [*NICE, self.binary, "send", *options, "--congestion-control", self.control, file]
+        named = ["--max-rate", f"{max_mbit}M"] if max_mbit else []
+        options = ["--json", "--quiet", "--interface", "eth0", "--group", self.routing.group, "--ttl", 8, *named, *more]
+        command = [*parts.NICE, *self.own_home(host), self.binary, "send", *options, "--congestion-control", self.control, file]
         return self.start(host, f"send-{self.run_number}", self.folder, command)
+
+    def own_home(self, host):
+        """A host's own keys and known senders."""
+        home = self.folder / f"home-{host}"
+        return ["env", "-u", "XDG_CONFIG_HOME", "-u", "XDG_STATE_HOME", f"HOME={home}"]
 
     def tcp(self, host, number_of_bytes):
         """A TCP flow from the rival to a host."""
         self.run_number += 1
-        sink = self.start(host, f"sink-{self.run_number}", self.folder, [*NICE, sys.executable, "-c", TCP_SINK])
+        sink = self.start(host, f"sink-{self.run_number}", self.folder, [*parts.NICE, sys.executable, "-c", TCP_SINK])
         until = time.monotonic() + 20
         while "ready" not in sink.out.read_text():
             check(time.monotonic() < until, f"no TCP sink: {sink.complaint()}")
             time.sleep(0.01)
-        command = [*NICE, sys.executable, "-c", TCP_SOURCE, self.address(host), number_of_bytes]
+        command = [*parts.NICE, sys.executable, "-c", TCP_SOURCE, self.address(host), number_of_bytes]
         return sink, self.start("rival", f"tcp-{self.run_number}", self.folder, command)
 
 
@@ -205,7 +216,13 @@ def links(make, folder, full):
 
 def tcp(make, folder, full):
     """A TCP beside a receiver, on 10 Mbit/s: between a third and two thirds of the link."""
-    seconds, rate = (90, 10) if full else (40, 10)
+    share, ours, lost = beside_tcp(make, folder, 90 if full else 40)
+    print(f"  TCP {share:.2f} of the link, the receiver {ours:.2f} ({lost:.1%} lost)")
+    return [("TCP keeps between 1/3 and 2/3 of the link", 1 / 3 <= share <= 2 / 3, parts.BUSY)]
+
+
+def beside_tcp(make, folder, seconds, rate=10):
+    """Shares of a link that a TCP and a receiver have beside each other, and the receiver's loss."""
     with make(None, {"shared": rate}) as bed:
         bed.build()
         # What the receiver cannot have taken by the end, and the sender need not keep on disk.
@@ -224,8 +241,7 @@ def tcp(make, folder, full):
         ours = (later[-1]["bytes"] - later[0]["bytes"]) * 8 / (later[-1]["time"] - later[0]["time"]) * 1000 / (rate * 1e6)
         lost = (later[-1]["lost"] - later[0]["lost"]) / max(1, later[-1]["packets"] - later[0]["packets"])
         stop(sender, receivers["shared"], source, sink)
-    print(f"  TCP {share:.2f} of the link, the receiver {ours:.2f} ({lost:.1%} lost)")
-    return [("TCP keeps between 1/3 and 2/3 of the link", 1 / 3 <= share <= 2 / 3, parts.BUSY)]
+    return share, ours, lost
 
 
 def shared(make, folder, full):
@@ -331,7 +347,7 @@ def leave(make, folder, full):
         sender, receivers = bed.session(content(folder, 100), 40, bed.links)
         for program in receivers.values():
             program.wait_for("a rate", lambda events: any(event["event"] == "session:progress" and event["packets"] > 500 for event in events))
-        version = re.search(r"eth0 .*V(\d)", receivers["ended"].net("igmp"))[1]
+        version, spoken = bed.routing.version(receivers["ended"])
         seconds = {}
         for host, number in (("ended", signal.SIGINT), ("killed", signal.SIGKILL)):
             receivers[host].signal(number)
@@ -340,7 +356,7 @@ def leave(make, folder, full):
         stop(sender)
     print("  quiet after", ", ".join(f"{value:.1f} s ({host})" for host, value in seconds.items()))
     return [
-        ("the hosts speak the network's version of IGMP", int(version) == bed.routing.igmp_version),
+        (f"the hosts speak {bed.routing.protocol}", version == spoken),
         (f"both links are quiet within {bed.routing.leave_seconds} s", max(seconds.values()) <= bed.routing.leave_seconds),
     ]
 

@@ -1,9 +1,16 @@
 """The parts of a test: which of them to run is said on the command line, and each tells what holds of it."""
 
 import argparse
+import subprocess
 
 # Behind what must hold and whether it does: the full form judges it, the short one, on a machine that does other things, shows it.
 BUSY = "busy"
+# Before anything else on the machine: a busy one would measure its own scheduler. Their other threads, which encode and
+# decode, take their turns as usual.
+REAL_TIME = "chrt --reset-on-fork --rr 10"
+# Where that is refused, `nice` says so and goes on.
+IS_REAL_TIME = subprocess.run(["sh", "-c", f"{REAL_TIME} true"], capture_output=True).returncode == 0
+NICE = (REAL_TIME if IS_REAL_TIME else "nice -n -10").split()
 
 
 def chosen(parts, control, **more):

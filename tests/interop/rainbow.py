@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 
 import parts
-from multirate import NICE, TCP_SINK
+from multirate import TCP_SINK
+from parts import NICE
 from network import Failed, Network, check, require_root
 
 MB = 1_000_000

@@ -1,9 +1,12 @@
-"""How multicast gets from the near to the far side of a bed: switches that snoop IGMPv3 or IGMPv2, or routers that speak IGMPv3 and PIM.
+"""How multicast gets from the near to the far side of a bed: switches that snoop IGMPv3 or IGMPv2, MLDv2 or MLDv1, or routers that speak
+IGMPv3 and PIM.
 
 Both have a port `bot` towards each other, and one for each of their hosts, by its name.
 """
 
+import ipaddress
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -21,7 +24,8 @@ class Bridges:
     """One subnet; the near bridge asks for members."""
 
     needs = ()
-    igmp_version = 3
+    igmp_version, mld_version = 3, 2
+    protocol = "IGMPv3"
     group = "232.72.87.1:7287"
     # The last member's leave: hundredths of a second between queries, their number, and whether a port waits for them.
     last_member = (10, 3)
@@ -34,6 +38,14 @@ class Bridges:
     def address(self, number):
         return f"10.87.0.{number}"
 
+    def source(self, number):
+        """A host's address as the source of a group."""
+        return self.address(number)
+
+    def version(self, program):
+        """Version of IGMP that the kernel of a program's host speaks, and the version that it must."""
+        return int(re.search(r"eth0 .*V(\d)", program.net("igmp"))[1]), self.igmp_version
+
     def build(self, bed):
         for side in SIDES:
             self.add(bed, side, side == "near")
@@ -44,6 +56,8 @@ class Bridges:
             bed.cable(side, host, host, "eth0")
             self.plug(bed, side, host)
             bed.bring_up(host, self.address(number))
+            bed.ip(host, "address", "add", f"fd87::{number}/64", "dev", "eth0")
+            bed.ip(host, "-6", "route", "replace", "multicast", "ff00::/8", "dev", "eth0", "table", "local")
         self.set_port(bed, "far", "bot", "multicast_router", 2)
         self.set_port(bed, "near", "bot", "multicast_router", 0)
         for host in bed.links:
@@ -59,8 +73,8 @@ class Bridges:
         # Times in hundredths of a second.
         times = {
             "startup_query_interval": 50, "startup_query_count": 4, "query_interval": 500, "query_response_interval": 50,
-            "last_member_interval": self.last_member[0], "last_member_count": self.last_member[1], "hash_max": 16384, "igmp_version": self.igmp_version, "snooping": 1,
-            "querier": int(is_querier),
+            "last_member_interval": self.last_member[0], "last_member_count": self.last_member[1], "hash_max": 16384, "igmp_version": self.igmp_version,
+            "mld_version": self.mld_version, "snooping": 1, "querier": int(is_querier),
         }
         options = [word for name, value in times.items() for word in (f"mcast_{name}", value)]
         bed.ip(side, "link", "add", "bridge", "type", "bridge", "stp_state", 0, *options)
@@ -83,20 +97,46 @@ class OldBridges(Bridges):
     """The same in IGMPv2, as some clouds' networks speak it: a join names no source, so that a link carries all senders of a group, and a
     leave takes two queries, of a second each (RFC 2236, section 8)."""
 
-    igmp_version = 2
+    igmp_version, mld_version = 2, 1
+    protocol = "IGMPv2"
     last_member = (100, 2)
     leaves_fast = False
     leave_seconds = 4
     group = "239.72.87.1:7287"
 
     def prepare(self, bed, host):
-        bed.run(host, "sysctl", "-q", "-w", "net.ipv4.conf.all.force_igmp_version=2", "net.ipv4.conf.default.force_igmp_version=2")
+        settings = (("ipv4", "force_igmp_version", 2), ("ipv6", "force_mld_version", 1))
+        bed.run(host, "sysctl", "-q", "-w", *(f"net.{ip}.conf.{of}.{name}={value}" for ip, name, value in settings for of in ("all", "default")))
+
+
+class Bridges6(Bridges):
+    """Bridges with groups of IPv6."""
+
+    protocol = "MLDv2"
+    group = "[ff3e::4857:7287]:7287"
+
+    def source(self, number):
+        return f"fd87::{number}"
+
+    def version(self, program):
+        """The kernel's table has no version: a member by MLDv1 has sent the last report of its group (flags 1 and 2)."""
+        address = ipaddress.ip_address(self.group[1:].split("]")[0]).exploded.replace(":", "")
+        flags = int(re.search(rf"eth0\s+{address}\s+1\s+([0-9A-F]+)", program.net("igmp6"))[1], 16)
+        return 1 if flags & 2 else 2, self.mld_version
+
+
+class OldBridges6(Bridges6, OldBridges):
+    """The same in MLDv1."""
+
+    protocol = "MLDv1"
+    group = "[ff15::4857:7287]:7287"
 
 
 class Routers:
     """A subnet for each link; both routers run FRR's zebra and pimd: IGMPv3 towards receivers, PIM-SSM between."""
 
-    igmp_version = Bridges.igmp_version
+    igmp_version, protocol = Bridges.igmp_version, Bridges.protocol
+    source, version = Bridges.source, Bridges.version
     leave_seconds = Bridges.leave_seconds
     group = Bridges.group
     needs = ("/usr/lib/frr/zebra", "/usr/lib/frr/pimd", "vtysh")
@@ -174,7 +214,7 @@ class Routers:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-ROUTING = {"bridge": Bridges, "igmpv2": OldBridges, "frr": Routers}
+ROUTING = {"bridge": Bridges, "igmpv2": OldBridges, "mldv2": Bridges6, "mldv1": OldBridges6, "frr": Routers}
 
 
 def missing(name):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import capture
 import parts
-from multirate import NICE
+from parts import NICE
 from network import Failed, Network, check, require_root
 
 MB = 1_000_000

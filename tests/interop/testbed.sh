@@ -82,6 +82,14 @@ echo "testbed: a plan"
 [ "$(field "$folder/near.json" 'flows["tcp"]["goodput"] > 1e5 and 0 < flows["main"]["criteria"]["net"] < 1')" = True ] || fail "no TCP, or no criteria"
 [ "$(field "$folder/near.json" 'line["links"][0]["throughput"] < 8.2e6')" = True ] || fail "the bottleneck let more through than its rate"
 
+echo "testbed: a plan in a network that speaks IGMPv2"
+name=$("$LAB" testbed up --routing igmpv2 "$folder/near.toml")
+[[ "$("$LAB" testbed exec --name "$name" sink-1 -- cat /proc/net/igmp)" =~ eth0[^$'\n']*V2 ]] || fail "the host does not speak IGMPv2"
+"$LAB" testbed down "$name" >/dev/null
+name=
+"$LAB" testbed run --routing igmpv2 "$folder/near.toml" --json >"$folder/old.json"
+[ "$(field "$folder/old.json" 'line["key"].startswith("bed-igmpv2-") and flows["main"]["complete"]')" = 1 ] || fail "the file did not come whole by IGMPv2"
+
 # A busy machine makes the wire late, and a late run says so; that it does is what counts here.
 echo "testbed: a wire"
 if "$LAB" testbed run --routing bridge "$folder/far.toml" --json >"$folder/far.json" 2>"$folder/far.err"; then

@@ -306,6 +306,8 @@ pub enum RoutingName {
     Auto,
     /// Bridges with IGMPv3 snooping
     Bridge,
+    /// Bridges with IGMPv2 snooping, and hosts that speak IGMPv2
+    Igmpv2,
     /// FRR: IGMPv3 and PIM-SSM
     Frr,
     /// Bridges without snooping: every group floods all ports

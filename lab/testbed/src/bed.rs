@@ -103,7 +103,7 @@ impl Bed {
     }
 
     fn build(&mut self, scenario: &Scenario) -> Result<(), Error> {
-        self.network.make(&self.shape, scenario)?;
+        self.network.make(&self.shape, scenario, self.routing.igmp_version())?;
         if let Some(router) = &mut self.router {
             router.make(&self.network, &self.shape, scenario, &self.folder)?;
         }

@@ -85,7 +85,7 @@ impl Network {
     }
 
     /// Creates the namespaces and the cables between the nodes.
-    pub fn make(&self, shape: &Shape, scenario: &Scenario) -> Result<(), Error> {
+    pub fn make(&self, shape: &Shape, scenario: &Scenario, igmp_version: u8) -> Result<(), Error> {
         let mut names: Vec<String> = (0..self.nodes.len()).map(|node| self.namespace(node)).collect();
         let mut files: Vec<PathBuf> = (0..self.nodes.len()).map(|node| self.file(node)).collect();
         if shape.cables.iter().any(|cable| cable.is_wired) {
@@ -94,7 +94,7 @@ impl Network {
         }
         let adds: Vec<String> = names.iter().map(|name| format!("netns add {name}")).collect();
         batch(None, &adds).map_err(|error| without(error, "network namespaces (CONFIG_NET_NS)"))?;
-        let settings = settings(scenario);
+        let settings = settings(scenario, igmp_version);
         for file in &files {
             sys::inside(file, || set(&settings)).and_then(|set| set).tried(|| "set up a namespace".into())?;
         }
@@ -206,7 +206,7 @@ impl Network {
 
 /// Settings of each namespace, made before the namespace has an interface, so that new interfaces inherit the
 /// settings.
-fn settings(scenario: &Scenario) -> Vec<(&'static str, String)> {
+fn settings(scenario: &Scenario, igmp_version: u8) -> Vec<(&'static str, String)> {
     let growth = scenario.flows.iter().find_map(|flow| match &flow.kind {
         FlowKind::Tcp(tcp) => Some(&tcp.config),
         FlowKind::ShortTcp(short) => Some(&short.config),
@@ -222,13 +222,13 @@ fn settings(scenario: &Scenario) -> Vec<(&'static str, String)> {
         ("ipv4/tcp_congestion_control", "reno"),
         ("ipv4/conf/all/rp_filter", "0"),
         ("ipv4/conf/default/rp_filter", "0"),
-        ("ipv4/conf/all/force_igmp_version", "3"),
-        ("ipv4/conf/default/force_igmp_version", "3"),
         ("ipv6/conf/all/disable_ipv6", "1"),
         ("ipv6/conf/default/disable_ipv6", "1"),
     ];
     let plain = plain.into_iter().map(|(key, value)| (key, value.to_owned()));
-    plain.chain([("ipv4/tcp_timestamps", word(timestamps))]).collect()
+    let igmp = ["ipv4/conf/all/force_igmp_version", "ipv4/conf/default/force_igmp_version"]
+        .map(|key| (key, igmp_version.to_string()));
+    plain.chain(igmp).chain([("ipv4/tcp_timestamps", word(timestamps))]).collect()
 }
 
 /// Writes settings of the calling thread's namespace. Settings that this kernel lacks are skipped.

@@ -111,7 +111,7 @@ impl<'a> View<'a> {
             }
             ReceiveUpdate::OtherSession { tsi, source } => {
                 tracing::warn!(
-                    "session {tsi} from {source} arrives, too, and is not received beside this session"
+                    "session {tsi} from {source} arrives, too, and is not received beside this session; another receiver takes it by --tsi {tsi}"
                 );
             }
             ReceiveUpdate::SessionReplaced { tsi, source } => {

@@ -332,3 +332,54 @@ fn a_querier_is_made_to_speak() {
         assert!(querier["seen"].as_str().unwrap().contains(asks), "{querier}");
     }
 }
+
+#[test]
+fn an_old_version_of_the_network_is_named_with_what_follows() {
+    let bridge = "$there sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; ip link add bridge type bridge mcast_snooping 1 mcast_querier 1 mcast_igmp_version 2 \
+        mcast_mld_version 1 && ip link set dev bridge up && ip link set dev right master bridge' || exit 77\n";
+    let look = |group: &str, set_up: &str| {
+        let doctor = format!("$headwater doctor --json --interface left --group {group}");
+        let looked = in_namespace(&format!("{PAIR}{set_up}{doctor}; code=$?; kill $other; exit $code"))?;
+        Some((check(&looked, "version"), looked.code))
+    };
+    let cases = [
+        ("239.255.72.91:7287", "IGMPv2", "net.ipv4.conf.left.force_igmp_version"),
+        ("[ff15::4858]:7287", "MLDv1", "net.ipv6.conf.left.force_mld_version"),
+    ];
+    for (group, version, setting) in cases {
+        let Some((found, code)) = look(group, bridge) else { return };
+        assert_eq!((found["verdict"].as_str(), code), (Some("warning"), Some(0)), "{found}");
+        let (seen, advice) = (found["seen"].as_str().unwrap(), found["advice"].as_str().unwrap());
+        assert!(
+            seen.starts_with(&format!("{version} (as the network asks): joins name no source")),
+            "{seen}"
+        );
+        assert!(advice.contains("--trust") && advice.contains("500 in a domain"), "{advice}");
+        let old = &version[version.len() - 1..];
+        let path = setting.replace('.', "/");
+        let (forced, _) = look(group, &format!("echo {old} >/proc/sys/{path}\n")).unwrap();
+        assert!(
+            forced["seen"].as_str().unwrap().starts_with(&format!("{version} (forced here)")),
+            "{forced}"
+        );
+        let (new, _) = look(group, "").unwrap();
+        assert_eq!(new["verdict"], "ok", "{new}");
+    }
+}
+
+#[test]
+fn a_wireless_interface_is_told_with_what_helps() {
+    let radio = "mount -t tmpfs none /sys/class && mkdir -p /sys/class/net/left/phy80211 || exit 77\n";
+    let script = format!(
+        "{radio}{PAIR}$headwater doctor --json --interface left --wait 100ms; code=$?; kill $other; exit $code"
+    );
+    let Some(looked) = in_namespace(&format!("unshare --mount sh -c '{}'", script.replace('\'', "'\\''")))
+    else {
+        return;
+    };
+    let wireless = check(&looked, "wireless");
+    assert_eq!((wireless["verdict"].as_str(), looked.code), (Some("warning"), Some(0)), "{wireless}");
+    for part in ["mcast_to_unicast on", "iw dev left set power_save off", "headwater get", "receive --amt"] {
+        assert!(wireless["advice"].as_str().unwrap().contains(part), "{wireless}");
+    }
+}

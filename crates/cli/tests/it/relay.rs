@@ -6,7 +6,7 @@ use std::time::Duration;
 use headwater_wire::bcfs::{Header, Kind, Label, Level};
 use serde_json::Value;
 
-use crate::command::{Running, headwater, run};
+use crate::command::{Running, group, headwater, run};
 
 /// A relay on a free port of loopback, and the address that it listens at.
 fn start(arguments: &[&str]) -> (Running, String) {
@@ -98,4 +98,24 @@ fn what_is_wrong_is_said_before_it_starts() {
     let group =
         ["--multicast", "ff15::1", "--interface", "lo", "--network", "fd00::/64", "--listen", "127.0.0.1:0"];
     refused(&group, 2, "another IP version");
+}
+
+#[test]
+fn a_relay_of_amt_on_loopback_serves_a_receiver_that_names_its_source() {
+    let (group, folder) = (group(), tempfile::tempdir().unwrap());
+    let (file, out) = (folder.path().join("file"), folder.path().join("out"));
+    std::fs::write(&file, crate::transfer::noise(200_000)).unwrap();
+    let port = group.rsplit_once(':').unwrap().1;
+    let (relay, address) = start(&["--amt", "--amt-port", port, "--interface", "lo"]);
+    let mut sending = headwater();
+    sending.args(["send", "--quiet", "--interface", "lo", "--rate", "4M", "--group", &group]).arg(&file);
+    let sending = Running::start(&mut sending);
+    let out = out.display().to_string();
+    let path = ["--amt", &address, "--source", "127.0.0.1", "--group", &group];
+    let received = run(&[&["receive", "--quiet", "--timeout", "20s", "--out", &out], &path[..]].concat());
+    for program in [sending, relay] {
+        program.interrupt();
+        program.end();
+    }
+    assert_eq!(received.code, Some(0), "{}", received.stderr);
 }

@@ -58,14 +58,15 @@ pub(super) fn memberships(interface: &str, facts: &Facts) -> Check {
             "sysctl -w net.ipv4.igmp_max_memberships=1024 net.ipv4.igmp_max_msf=64 net.ipv6.mld_max_msf=64";
         return Check::problem(NAME, "the kernel's limit is 0: nothing can be joined", advice);
     }
-    let old_querier = facts.joined.igmp_version.filter(|version| *version < 3 && forced == 0);
+    let old_querier =
+        facts.joined.version.filter(|version| u64::from(*version) < version_needed && forced == 0);
     if let (true, Some(version)) = (facts.is_source_specific, old_querier) {
         return Check::warning(
             NAME,
             format!(
-                "an IGMPv{version} querier makes this machine speak IGMPv{version}, which cannot name a source"
+                "an {protocol}v{version} querier makes this machine speak {protocol}v{version}, which cannot name a source"
             ),
-            "set the router or switch that queries to IGMPv3",
+            format!("set the router or switch that queries to {protocol}v{version_needed}"),
         );
     }
     let (room, needed) = facts.channels;
@@ -85,7 +86,7 @@ pub(super) fn memberships(interface: &str, facts: &Facts) -> Check {
 }
 
 fn described(protocol: &str, facts: &Facts) -> String {
-    let version = match (facts.joined.igmp_version, facts.forced_version) {
+    let version = match (facts.joined.version, facts.forced_version) {
         (Some(version), _) => format!("v{version}"),
         (None, forced @ 1..) => format!("v{forced}"),
         (None, 0) => String::new(),
@@ -142,9 +143,9 @@ const fn kib(bytes: usize) -> usize {
 /// Entry of an interface in `/proc/net/igmp` or `/proc/net/igmp6`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memberships {
-    /// IGMP version of the kernel on the interface, 1 to 3: the lowest version of recent queries. `None` for
-    /// MLD.
-    pub igmp_version: Option<u8>,
+    /// Version of the kernel on the interface, IGMP 1 to 3 or MLD 1 to 2: forced, or the lowest version of
+    /// recent queries. `None` if unknown.
+    pub version: Option<u8>,
     /// Number of joined groups.
     pub groups: Vec<IpAddr>,
 }
@@ -165,22 +166,33 @@ pub(super) fn igmp(text: &str, interface: &str) -> Memberships {
             is_ours = words.get(1).is_some_and(|name| name.trim_end_matches(':') == interface);
             if is_ours {
                 let version = words.last().and_then(|word| word.strip_prefix('V'));
-                memberships.igmp_version = version.and_then(|version| version.parse().ok());
+                memberships.version = version.and_then(|version| version.parse().ok());
             }
         }
     }
     memberships
 }
 
-/// Reads `/proc/net/igmp6`: `4 eth0 ff0200...01 1 0000000C 0`.
-pub(super) fn igmp6(text: &str, interface: &str) -> Memberships {
-    let groups = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        (words.next()? == interface).then_some(())?;
-        let group = u128::from_str_radix(words.next()?, 16).ok()?;
-        Some(IpAddr::from(Ipv6Addr::from(group)))
-    });
-    Memberships { igmp_version: None, groups: groups.collect() }
+/// Reads `/proc/net/igmp6`: `4 eth0 ff0200...01 1 0000000C 0`. The version follows from the flags of `group`
+/// if one socket has joined the group: in MLDv1 the kernel marks a group that is reported
+/// (`MAF_LAST_REPORTER` of the kernel's `if_inet6.h`).
+pub(super) fn igmp6(text: &str, interface: &str, group: IpAddr) -> Memberships {
+    const LAST_REPORTER: u32 = 2;
+    let mut memberships = Memberships::default();
+    for line in text.lines() {
+        let words = line.split_whitespace().collect::<Vec<_>>();
+        let [_, name, address, users, flags, ..] = words[..] else { continue };
+        let Some(address) = u128::from_str_radix(address, 16).ok().filter(|_| name == interface) else {
+            continue;
+        };
+        let address = IpAddr::from(Ipv6Addr::from(address));
+        memberships.groups.push(address);
+        if address == group && users == "1" {
+            let flags = u32::from_str_radix(flags, 16).ok();
+            memberships.version = flags.map(|flags| if flags & LAST_REPORTER == 0 { 2 } else { 1 });
+        }
+    }
+    memberships
 }
 
 #[cfg(test)]
@@ -196,7 +208,7 @@ mod tests {
             sources_max: Some(10),
             optmem_max: Some(131_072),
             forced_version: 0,
-            joined: Memberships { igmp_version: Some(3), groups: Vec::new() },
+            joined: Memberships { version: Some(3), groups: Vec::new() },
             channels: (256, 55),
         }
     }
@@ -220,7 +232,7 @@ mod tests {
         assert_eq!(forced.verdict, Verdict::Problem);
         let advice = forced.advice.unwrap();
         assert!(advice.contains("net.ipv4.conf.eth0.force_igmp_version=0"), "{advice}");
-        let joined = Memberships { igmp_version: Some(2), groups: Vec::new() };
+        let joined = Memberships { version: Some(2), groups: Vec::new() };
         let old = Facts { joined, ..facts() };
         assert_eq!(memberships("eth0", &old).verdict, Verdict::Warning);
         assert_eq!(memberships("eth0", &Facts { is_source_specific: false, ..old }).verdict, Verdict::Ok);
@@ -264,11 +276,15 @@ mod system_tests {
              \t\t\t\t{group:08X}     1 0:00000000\t\t0\nbroken\n5\tlongest-name-ever:     1      V3\n"
         );
         let eth0 = igmp(&text, "eth0");
-        assert_eq!(eth0.igmp_version, Some(2));
+        assert_eq!(eth0.version, Some(2));
         assert_eq!(eth0.groups, ["239.255.72.87".parse::<IpAddr>().unwrap()]);
-        assert_eq!(igmp(&text, "longest-name-ever").igmp_version, Some(3));
+        assert_eq!(igmp(&text, "longest-name-ever").version, Some(3));
         assert_eq!(igmp(&text, "eth1"), Memberships::default());
         let text = "1 lo ff020000000000000000000000000001 1 0000000C 0\n4 eth0 ff150000000000000000000000004857 1 4 0\n";
-        assert_eq!(igmp6(text, "eth0").groups, ["ff15::4857".parse::<IpAddr>().unwrap()]);
+        let group = "ff15::4857".parse::<IpAddr>().unwrap();
+        let eth0 = igmp6(text, "eth0", group);
+        assert_eq!((eth0.groups, eth0.version), (vec![group], Some(2)));
+        assert_eq!(igmp6(&text.replace(" 4 0", " 00000007 220"), "eth0", group).version, Some(1));
+        assert_eq!(igmp6(&text.replace(" 1 4 0", " 2 00000007 220"), "eth0", group).version, None);
     }
 }

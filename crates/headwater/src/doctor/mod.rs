@@ -11,6 +11,8 @@
 //! | `limits` | memberships and buffers |
 //! | `firewall` | rules of the packet filter |
 //! | `querier` | IGMP and MLD queriers: the verdict, the raw socket |
+//! | `version` | version of IGMP or MLD, and its consequences |
+//! | `wireless` | wireless interfaces |
 //! | `sessions` | current packets to the group |
 //! | `groups` | groups of a session that is received: how many the path carries |
 //! | `probes` | probes ([`headwater_wire::probe`]) and answers: reach, routers, ECN; a datagram to this
@@ -24,6 +26,8 @@ mod limits;
 mod probes;
 mod querier;
 mod sessions;
+mod version;
+mod wireless;
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
@@ -123,6 +127,9 @@ impl Examination<'_> {
         if self.report.verdict() == Verdict::Problem {
             return;
         }
+        if interface.is_wireless() {
+            self.add(wireless::judge(&interface.name));
+        }
         self.paths(&interface);
         let Some(mut receiver) = self.sockets(&interface) else { return };
         let outcome = probes::probe_loopback(&self.channels, &interface, system::random_u64());
@@ -180,6 +187,7 @@ impl Examination<'_> {
         let (channels, options) = (self.channels, self.options);
         let is_ipv4 = channels.is_ipv4();
         let deadline = Instant::now() + options.wait;
+        let before = membership_facts(&channels, interface);
         let dropped_before = host::reverse_path_drops();
         let losses_before = InputLosses::read(&interface.name, is_ipv4);
         let (listening, asking, heard) = thread::scope(|scope| {
@@ -203,6 +211,15 @@ impl Examination<'_> {
             let bridge = querier::bridge_of(&interface.name);
             let is_source_specific = channels.is_source_specific();
             self.add(querier::judge(listening, bridge.as_ref(), is_ipv4, is_source_specific));
+            let after = membership_facts(&channels, interface);
+            self.add(version::judge(&version::VersionFacts {
+                interface: &interface.name,
+                is_ipv4,
+                forced: after.forced_version,
+                before: before.joined.version,
+                now: after.joined.version,
+                querier: listening.version(),
+            }));
         }
         match heard {
             Ok(mut heard) => {
@@ -259,7 +276,8 @@ fn membership_facts(channels: &Channels, interface: &Interface) -> limits::Facts
     let joined = if is_ipv4 {
         limits::text("/proc/net/igmp").map(|text| limits::igmp(&text, &interface.name))
     } else {
-        limits::text("/proc/net/igmp6").map(|text| limits::igmp6(&text, &interface.name))
+        let group = channels.base().ip();
+        limits::text("/proc/net/igmp6").map(|text| limits::igmp6(&text, &interface.name, group))
     };
     let sources = if is_ipv4 { "ipv4/igmp_max_msf" } else { "ipv6/mld_max_msf" };
     limits::Facts {

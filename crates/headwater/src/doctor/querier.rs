@@ -43,6 +43,16 @@ pub(super) enum QuerierSurvey {
     Failed,
 }
 
+impl QuerierSurvey {
+    /// Returns the version of the received query.
+    pub(super) fn version(self) -> Option<u8> {
+        match self {
+            Self::Heard(query) => Some(query.version),
+            Self::Silence(_) | Self::Forbidden | Self::Failed => None,
+        }
+    }
+}
+
 /// Bridge of this machine that is the interface or contains the interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bridge {

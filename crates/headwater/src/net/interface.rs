@@ -5,6 +5,7 @@
 //! routing protocol.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::path::Path;
 use std::{fmt, io};
 
 use headwater_proto::Rate;
@@ -129,6 +130,11 @@ impl Interface {
         let text = std::fs::read_to_string(format!("/sys/class/net/{}/speed", self.name)).ok()?;
         let megabits: u64 = text.trim().parse().ok()?;
         Rate::from_bits(megabits.saturating_mul(1_000_000))
+    }
+
+    /// Whether the interface is wireless, or a bridge with a wireless port.
+    pub fn is_wireless(&self) -> bool {
+        is_wireless(Path::new("/sys"), &self.name)
     }
 
     /// Returns all interfaces, in the kernel's order.
@@ -308,6 +314,20 @@ fn ip_address(address: &SockaddrStorage) -> Option<IpAddr> {
     address.as_sockaddr_in6().map(|address| address.ip().into())
 }
 
+/// Whether an interface is wireless, or a bridge with a wireless port; `sysfs` is where sysfs is mounted.
+fn is_wireless(sysfs: &Path, interface: &str) -> bool {
+    let class = sysfs.join("class/net");
+    let has_radio = |name: &Path| {
+        let device = class.join(name);
+        device.join("phy80211").exists() || device.join("wireless").exists()
+    };
+    let is_port_wireless = || {
+        let ports = std::fs::read_dir(class.join(interface).join("brif"));
+        ports.is_ok_and(|ports| ports.flatten().any(|port| has_radio(Path::new(&port.file_name()))))
+    };
+    has_radio(Path::new(interface)) || is_port_wireless()
+}
+
 /// Bytes of `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
 /// Bytes of `struct rtmsg`.
@@ -394,6 +414,18 @@ fn malformed() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn radios_and_bridges_with_a_radio_are_wireless() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let class = sysfs.path().join("class/net");
+        for folder in ["eth0", "wlan0/phy80211", "wlan1/wireless", "br0/brif/eth0", "br1/brif/wlan0"] {
+            std::fs::create_dir_all(class.join(folder)).unwrap();
+        }
+        let found =
+            ["eth0", "wlan0", "wlan1", "br0", "br1", "nope"].map(|name| is_wireless(sysfs.path(), name));
+        assert_eq!(found, [false, true, true, false, true, false]);
+    }
 
     #[test]
     fn loopback_addresses_are_reached_through_loopback() {

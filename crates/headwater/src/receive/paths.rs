@@ -5,6 +5,8 @@
 //! between two machines. HTTP runs beside each ([`super::repair`]). While packets come by another path, the
 //! base channel stays joined natively: the first packet leads back to multicast.
 //!
+//! Multicast that comes badly is compared with the AMT relay ([`super::comparison`]).
+//!
 //! The AMT relay is taken once a packet of the session has come through the tunnel, the source on request
 //! once the source has answered. The relay has a lead of [`TUNNEL_LEAD`]: receivers behind relays cost the
 //! sender nothing.
@@ -19,6 +21,7 @@ use headwater_proto::{ChannelId, Instant};
 use headwater_wire::bcfs::{Header, Kind, Label, Level, WORDED_BODY_BYTES_MIN};
 use headwater_wire::lct;
 
+use super::comparison::{PathComparison, PathCounters};
 use super::session::ContentPort;
 use super::tunnel::TunnelPath;
 use super::watch::Watch;
@@ -174,6 +177,7 @@ pub(super) struct PathSwitch {
     is_doubtful: bool,
     group_pause: Duration,
     group_not_before: Instant,
+    comparison: PathComparison,
     batch: RecvBatch,
     next: Option<PacketPath>,
 }
@@ -190,9 +194,16 @@ impl PathSwitch {
             is_doubtful: false,
             group_pause: Duration::ZERO,
             group_not_before: now,
+            comparison: PathComparison::new(false),
             batch: RecvBatch::new(),
             next: None,
         }
+    }
+
+    /// Sets whether the groups are received on a wireless interface.
+    pub(super) fn on_wireless(mut self, is_wireless: bool) -> Self {
+        self.comparison = PathComparison::new(is_wireless);
+        self
     }
 
     /// Returns the current path of packets.
@@ -209,7 +220,13 @@ impl PathSwitch {
 
     /// Decides on the path. `heard` is the arrival of the session's last packet, `is_idle` whether nothing is
     /// expected.
-    fn on_turn(&mut self, heard: Option<Instant>, is_idle: bool, beside: OtherPaths<'_>, now: Instant) {
+    fn on_turn(
+        &mut self,
+        (heard, counters): (Option<Instant>, PathCounters),
+        is_idle: bool,
+        beside: OtherPaths<'_>,
+        now: Instant,
+    ) {
         let silent_at = heard.unwrap_or(self.since).max(self.since) + SILENT.into();
         let is_silent = !is_idle && now >= silent_at;
         if heard.is_some_and(|at| at >= self.since) && self.current == PacketPath::Multicast {
@@ -219,7 +236,12 @@ impl PathSwitch {
             let is_group_heard = beside
                 .groups
                 .is_some_and(|groups| self.hears(|batch| groups.recv(batch).is_ok_and(|n| n > 0)));
-            if is_group_heard && now >= self.group_not_before {
+            let is_amt = self.current == PacketPath::Amt;
+            if is_amt && self.comparison.returns(counters, now) {
+                self.next = Some(self.home);
+            } else if is_amt && self.comparison.holds_tunnel() && !is_silent {
+                // The groups are heard all the time.
+            } else if is_group_heard && now >= self.group_not_before {
                 self.is_doubtful = true;
                 self.next = Some(self.home);
             } else if is_silent {
@@ -230,8 +252,19 @@ impl PathSwitch {
             }
         } else if is_silent {
             self.try_others(silent_at, beside.tunnel, now);
-        } else if now < silent_at {
-            beside.tunnel.into_iter().for_each(TunnelPath::close);
+        } else if let Some(tunnel) = beside.tunnel.filter(|_| !is_idle) {
+            self.compare(tunnel, counters, now);
+        }
+    }
+
+    /// Compares multicast, which comes, with the AMT relay.
+    fn compare(&mut self, tunnel: &mut TunnelPath, counters: PathCounters, now: Instant) {
+        let is_multicast = self.current == PacketPath::Multicast;
+        if !is_multicast || !tunnel.is_possible(now) || !self.comparison.compares(counters, now) {
+            tunnel.close();
+        } else if self.hears_tunnel(tunnel, now) {
+            self.comparison.begin_trial(now);
+            self.next = Some(PacketPath::Amt);
         }
     }
 
@@ -239,9 +272,7 @@ impl PathSwitch {
     fn try_others(&mut self, silent_at: Instant, tunnel: Option<&mut TunnelPath>, now: Instant) {
         let tunnel = tunnel.filter(|tunnel| tunnel.is_possible(now));
         let has_lead = tunnel.is_some() && now < silent_at + TUNNEL_LEAD.into();
-        let socket = tunnel.and_then(|tunnel| tunnel.listen(now));
-        let is_tunnel_heard =
-            socket.is_some_and(|socket| self.hears(|batch| socket.recv(batch).is_ok_and(|n| n > 0)));
+        let is_tunnel_heard = tunnel.is_some_and(|tunnel| self.hears_tunnel(tunnel, now));
         let may_request = !has_lead && now >= self.source_not_before;
         let next = if is_tunnel_heard {
             PacketPath::Amt
@@ -255,6 +286,12 @@ impl PathSwitch {
             self.group_not_before = now + self.group_pause.into();
         }
         self.next = Some(next);
+    }
+
+    /// Listens to the base channel behind the AMT relay. Returns whether a packet of the session arrived.
+    fn hears_tunnel(&mut self, tunnel: &mut TunnelPath, now: Instant) -> bool {
+        let socket = tunnel.listen(now);
+        socket.is_some_and(|socket| self.hears(|batch| socket.recv(batch).is_ok_and(|n| n > 0)))
     }
 
     /// Reads the base channel by `receive`, which returns whether anything came. Returns whether a packet of
@@ -349,7 +386,9 @@ where
     fn steer(&mut self, machine: &mut DeliveryReceiver<C, DiskStore>, port: &mut P, now: Instant) {
         self.watch.steer(machine, port, now);
         let is_idle = machine.store().is_busy() || machine.is_ended();
-        self.switch.on_turn(machine.last_heard(), is_idle, self.beside.reborrow(), now);
+        let counters = PathCounters { bytes: machine.stats().bytes, reception: machine.reception() };
+        let heard = (machine.last_heard(), counters);
+        self.switch.on_turn(heard, is_idle, self.beside.reborrow(), now);
     }
 
     fn event(&mut self, event: ReceiverEvent) {
@@ -397,6 +436,10 @@ mod tests {
         Instant::ZERO + headwater_proto::Duration::from_millis(milliseconds)
     }
 
+    fn heard(at: Option<Instant>) -> (Option<Instant>, PathCounters) {
+        (at, PathCounters::default())
+    }
+
     /// A switch whose source answers at once.
     fn switch(relay: &UdpSocket) -> PathSwitch {
         let address = relay.local_addr().unwrap();
@@ -414,10 +457,10 @@ mod tests {
 
     /// Takes turns until the answer has come.
     fn turns(switch: &mut PathSwitch, relay: &UdpSocket, now: Instant) -> Option<PacketPath> {
-        switch.on_turn(None, false, OtherPaths::default(), now);
+        switch.on_turn(heard(None), false, OtherPaths::default(), now);
         answer(relay);
         for _ in 0..100 {
-            switch.on_turn(None, false, OtherPaths::default(), now);
+            switch.on_turn(heard(None), false, OtherPaths::default(), now);
             if switch.next.is_some() {
                 break;
             }
@@ -430,16 +473,16 @@ mod tests {
     fn a_source_that_answers_takes_over_after_three_seconds_of_silence_and_loses_its_place_by_silence() {
         let relay = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut switch = switch(&relay);
-        switch.on_turn(None, false, OtherPaths::default(), at(2_900));
-        switch.on_turn(Some(at(2_950)), false, OtherPaths::default(), at(5_900));
-        switch.on_turn(None, true, OtherPaths::default(), at(9_000));
+        switch.on_turn(heard(None), false, OtherPaths::default(), at(2_900));
+        switch.on_turn(heard(Some(at(2_950))), false, OtherPaths::default(), at(5_900));
+        switch.on_turn(heard(None), true, OtherPaths::default(), at(9_000));
         assert_eq!(switch.take_next(at(9_000)), None, "too early, heard, or nothing is expected");
         assert_eq!(turns(&mut switch, &relay, at(9_100)), Some(PacketPath::Rainbow));
-        switch.on_turn(Some(at(10_000)), false, OtherPaths::default(), at(12_000));
+        switch.on_turn(heard(Some(at(10_000))), false, OtherPaths::default(), at(12_000));
         assert_eq!(switch.take_next(at(12_000)), None);
-        switch.on_turn(Some(at(10_000)), false, OtherPaths::default(), at(13_000));
+        switch.on_turn(heard(Some(at(10_000))), false, OtherPaths::default(), at(13_000));
         assert_eq!(switch.take_next(at(13_000)), Some(PacketPath::Multicast));
-        switch.on_turn(None, false, OtherPaths::default(), at(20_000));
+        switch.on_turn(heard(None), false, OtherPaths::default(), at(20_000));
         relay.set_nonblocking(true).unwrap();
         assert!(relay.recv_from(&mut [0; 64]).is_err(), "not asked for half a minute");
     }

@@ -61,6 +61,7 @@ enum SessionListener {
 #[derive(Debug)]
 struct PathListeners {
     groups: Option<Box<Listener>>,
+    is_wireless: bool,
     tunnel: Option<Box<TunnelPath>>,
     requests: Option<(RequestSource, Box<Listener<AskingPort>>)>,
     nothing: Box<Listener<NoPort>>,
@@ -392,7 +393,8 @@ impl PathListeners {
             }
             requests => requests?,
         };
-        let mut listeners = Self { groups, tunnel, requests, nothing: Box::new(nothing) };
+        let is_wireless = groups.as_ref().is_some_and(|groups| groups.socket.interface().is_wireless());
+        let mut listeners = Self { groups, is_wireless, tunnel, requests, nothing: Box::new(nothing) };
         let stop = listeners.nothing.stop.clone();
         if let Some(groups) = &mut listeners.groups {
             groups.stop = stop.shared_with(groups.poller.waker());
@@ -410,13 +412,13 @@ impl PathListeners {
         observer: &mut dyn FnMut(ReceiveUpdate),
     ) -> Result<ReceiveSummary, ReceiveError> {
         let clock = folder.clock;
-        let Self { groups, tunnel, requests, nothing } = self;
+        let Self { groups, is_wireless, tunnel, requests, nothing } = self;
         let home = if groups.is_some() { PacketPath::Multicast } else { PacketPath::Nothing };
         let probe = requests
             .as_ref()
             .and_then(|(source, _)| SourceProbe::open(source.source, source.via.unwrap_or(source.source)));
         let tsi = groups.as_ref().and_then(|groups| groups.options.tsi);
-        let mut switch = PathSwitch::new(home, probe, tsi, clock.now());
+        let mut switch = PathSwitch::new(home, probe, tsi, clock.now()).on_wireless(*is_wireless);
         let mut watch = match groups {
             Some(groups) => watch(groups, ContentPath::Multicast, clock, repair, observer),
             None => watch(nothing, ContentPath::Http, clock, repair, observer),

@@ -60,8 +60,9 @@ fn is_routed(group: IpAddr) -> bool {
     }
 }
 
-/// Whether an address may be the source of a group's packets.
-fn is_source(source: IpAddr, group: IpAddr) -> bool {
-    let is_host = !source.is_multicast() && !source.is_unspecified() && !source.is_loopback();
-    is_host && source.is_ipv4() == group.is_ipv4()
+/// Whether an address may be the source of a group's packets. Groups of a loopback interface have loopback
+/// sources, other groups have none.
+fn is_source(source: IpAddr, group: IpAddr, is_loopback: bool) -> bool {
+    let is_host = !source.is_multicast() && !source.is_unspecified();
+    is_host && source.is_ipv4() == group.is_ipv4() && (is_loopback || !source.is_loopback())
 }

@@ -246,6 +246,19 @@ fn packets_go_to_the_gateways_that_joined_the_group_and_source() {
 }
 
 #[test]
+fn a_loopback_source_belongs_to_groups_of_a_loopback_interface() {
+    let from = address("127.0.0.1:4000");
+    for is_loopback in [false, true] {
+        let config = RelayConfig::new(vec![PORT], [7; 32], Seed(1)).on_loopback(is_loopback);
+        let mut relay = Relay::new(config.with_addresses(vec![ip("127.0.0.1")])).unwrap();
+        let mac = proof(&mut relay, at(0), from, 9);
+        let source = Some(ip("127.0.0.1"));
+        tell(&mut relay, at(0), from, &update(mac, 9, &[(RecordKind::Allow, ip("232.1.2.3"), source)]));
+        assert_eq!(relay.counters().memberships, usize::from(is_loopback));
+    }
+}
+
+#[test]
 fn packets_are_rebuilt_with_their_source_group_and_port() {
     let mut relay = relay(7, None);
     let mac = proof(&mut relay, at(0), address(HERE), 1);

@@ -87,6 +87,7 @@ impl From<crate::args::RoutingName> for Option<Routing> {
         match name {
             RoutingName::Auto => None,
             RoutingName::Bridge => Some(Routing::Bridge),
+            RoutingName::Igmpv2 => Some(Routing::OldBridge),
             RoutingName::Frr => Some(Routing::Frr),
             RoutingName::Static => Some(Routing::Static),
         }

@@ -1,4 +1,5 @@
-//! Routing between hosts: bridges that snoop IGMPv3, routers with IGMPv3 and PIM-SSM, or bridges that flood.
+//! Routing between hosts: bridges that snoop IGMPv3 or IGMPv2, routers with IGMPv3 and PIM-SSM, or bridges
+//! that flood.
 //!
 //! The kernel's bridges in a single subnet.
 //!
@@ -29,6 +30,9 @@ pub enum Routing {
     /// Bridges of the kernel in a single subnet: a leave takes a third of a second, or more where the queues
     /// are long.
     Bridge,
+    /// The same with IGMPv2: joins name no source, so that a link carries all senders of a group, and a leave
+    /// takes two queries of a second each (RFC 2236, section 8).
+    OldBridge,
     /// FRR's zebra and pimd in each router, a subnet for each link: source-specific groups, leaves within
     /// 0.11 s.
     Frr,
@@ -46,8 +50,13 @@ impl Routing {
     pub(crate) fn missing(self) -> Option<&'static str> {
         match self {
             Self::Frr => frr::PROGRAMS.into_iter().find(|program| !Path::new(program).exists()),
-            Self::Bridge | Self::Static => None,
+            Self::Bridge | Self::OldBridge | Self::Static => None,
         }
+    }
+
+    /// Returns the version of IGMP of hosts and bridges.
+    pub(crate) fn igmp_version(self) -> u8 {
+        if self == Self::OldBridge { 2 } else { 3 }
     }
 }
 
@@ -55,6 +64,7 @@ impl fmt::Display for Routing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Bridge => "bridge",
+            Self::OldBridge => "igmpv2",
             Self::Frr => "frr",
             Self::Static => "static",
         })
@@ -67,9 +77,10 @@ impl FromStr for Routing {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "bridge" => Ok(Self::Bridge),
+            "igmpv2" => Ok(Self::OldBridge),
             "frr" => Ok(Self::Frr),
             "static" => Ok(Self::Static),
-            _ => Err(format!("'{text}' is no routing; there are bridge, frr and static")),
+            _ => Err(format!("'{text}' is no routing; there are bridge, igmpv2, frr and static")),
         }
     }
 }
@@ -96,7 +107,12 @@ impl Router {
     ) -> Result<(), Error> {
         match self.routing {
             Routing::Bridge => {
-                make_bridges(network, shape, root(shape, scenario), Some(scenario.leave_latency))
+                let snooping = Snooping { version: 3, leaves: scenario.leave_latency };
+                make_bridges(network, shape, root(shape, scenario), Some(snooping))
+            }
+            Routing::OldBridge => {
+                let leaves = scenario.leave_latency.max(OLD_LEAVE);
+                make_bridges(network, shape, root(shape, scenario), Some(Snooping { version: 2, leaves }))
             }
             Routing::Static => make_bridges(network, shape, root(shape, scenario), None),
             Routing::Frr => {
@@ -111,7 +127,7 @@ impl Router {
         match &self.frr {
             Some(daemons) => daemons.settle(network, shape),
             None => {
-                if self.routing == Routing::Bridge {
+                if matches!(self.routing, Routing::Bridge | Routing::OldBridge) {
                     wait_for_bridges();
                 }
                 Ok(())
@@ -139,21 +155,32 @@ fn root(shape: &Shape, scenario: &Scenario) -> Option<usize> {
 /// queries without an answer.
 const LAST_MEMBER_INTERVAL: u64 = 10;
 const LAST_MEMBER_COUNT: u64 = 3;
+/// Duration of a leave by IGMPv2: two queries of a second each (RFC 2236, section 8).
+const OLD_LEAVE: Duration = Duration::from_secs(2);
+const OLD_LAST_MEMBER_COUNT: u64 = 2;
 /// Bridges forward by known memberships only after their first response interval.
 const SETTLING: StdDuration = StdDuration::from_millis(1_000);
 
-/// Creates bridges at all routers. `leaves` is the desired duration of a leave; without `leaves`, bridges
-/// track no members and flood.
+/// Snooping of a bed's bridges.
+#[derive(Clone, Copy)]
+struct Snooping {
+    /// Version of IGMP.
+    version: u8,
+    /// Desired duration of a leave.
+    leaves: Duration,
+}
+
+/// Creates bridges at all routers. Without `snooping`, bridges track no members and flood.
 fn make_bridges(
     network: &Network,
     shape: &Shape,
     root: Option<usize>,
-    leaves: Option<Duration>,
+    snooping: Option<Snooping>,
 ) -> Result<(), Error> {
     for router in shape.routers() {
         let is_root = root == Some(router);
         let options =
-            leaves.map_or_else(|| "mcast_snooping 0".into(), |leaves| snooping(shape, is_root, leaves));
+            snooping.map_or_else(|| "mcast_snooping 0".into(), |snooping| snooping.options(shape, is_root));
         let mut commands = vec![
             format!("link add bridge type bridge stp_state 0 {options}"),
             "link set dev bridge up".into(),
@@ -162,8 +189,11 @@ fn make_bridges(
             let port = Network::port(shape, router, *link);
             commands.push(format!("link set dev {port} master bridge"));
             let is_up = root.is_some_and(|root| !is_root && shape.way(router, root) == Some(*link));
-            let leaves_fast = if shape.roles[*other] == Role::Host { "on" } else { "off" };
-            if leaves.is_some() {
+            // By IGMPv2 a switch waits for answers to its queries.
+            let is_fast =
+                shape.roles[*other] == Role::Host && snooping.is_some_and(|snooping| snooping.version == 3);
+            let leaves_fast = if is_fast { "on" } else { "off" };
+            if snooping.is_some() {
                 let towards = if is_up { 2 } else { 0 };
                 commands.push(format!(
                     "link set dev {port} type bridge_slave mcast_router {towards} mcast_fast_leave {leaves_fast}"
@@ -178,26 +208,30 @@ fn make_bridges(
         network.address(host, Shape::flat_address(host), 16, None)?;
     }
     // All ports are up: ask now.
-    if let (Some(root), Some(_)) = (root, leaves) {
+    if let (Some(root), Some(_)) = (root, snooping) {
         let turn = |on: u8| format!("link set dev bridge type bridge mcast_querier {on}");
         network.ip(root, &[turn(0), turn(1)])?;
     }
     Ok(())
 }
 
-/// Times in hundredths of a second.
-fn snooping(shape: &Shape, is_root: bool, leaves: Duration) -> String {
-    // Queries wait in the same queues as all packets: the remaining members must have answered the first
-    // query in time.
-    let queues = shape.longest_wait().as_nanos() * 3 / 4 / 10_000_000;
-    let asked = leaves.as_nanos() / LAST_MEMBER_COUNT / 10_000_000;
-    let interval = LAST_MEMBER_INTERVAL.max(queues).max(asked);
-    format!(
-        "mcast_snooping 1 mcast_igmp_version 3 mcast_startup_query_interval 50 mcast_startup_query_count 4 mcast_query_interval 500 \
-         mcast_query_response_interval 50 mcast_hash_max 16384 mcast_last_member_interval {interval} \
-         mcast_last_member_count {LAST_MEMBER_COUNT} mcast_querier {}",
-        u8::from(is_root)
-    )
+impl Snooping {
+    /// Returns options of a bridge. Times in hundredths of a second.
+    fn options(self, shape: &Shape, is_root: bool) -> String {
+        let Self { version, leaves } = self;
+        let count = if version == 3 { LAST_MEMBER_COUNT } else { OLD_LAST_MEMBER_COUNT };
+        // Queries wait in the same queues as all packets: the remaining members must have answered the first
+        // query in time.
+        let queues = shape.longest_wait().as_nanos() * 3 / 4 / 10_000_000;
+        let asked = leaves.as_nanos() / count / 10_000_000;
+        let interval = LAST_MEMBER_INTERVAL.max(queues).max(asked);
+        format!(
+            "mcast_snooping 1 mcast_igmp_version {version} mcast_startup_query_interval 50 mcast_startup_query_count 4 \
+             mcast_query_interval 500 mcast_query_response_interval 50 mcast_hash_max 16384 mcast_last_member_interval {interval} \
+             mcast_last_member_count {count} mcast_querier {}",
+            u8::from(is_root)
+        )
+    }
 }
 
 fn wait_for_bridges() {

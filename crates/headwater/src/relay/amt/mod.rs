@@ -108,7 +108,8 @@ impl AmtRelaySession {
         let config =
             RelayConfig::new(options.ports.clone(), system::random_key(), Seed(system::random_u64()))
                 .with_addresses(listen.iter().map(SocketAddr::ip).collect())
-                .with_shape(options.shape);
+                .with_shape(options.shape)
+                .on_loopback(interface.loopback);
         let unicast = UnicastOptions { dscp: options.dscp, fragments: true, ..UnicastOptions::default() };
         let sockets = listen.iter().map(|at| UnicastSocket::open(*at, &unicast));
         let tunnels = sockets.collect::<Result<Vec<_>, _>>()?;

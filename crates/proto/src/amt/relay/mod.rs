@@ -74,6 +74,7 @@ pub struct RelayConfig {
     addresses: Vec<IpAddr>,
     ports: Vec<u16>,
     shape: Option<EgressShape>,
+    is_loopback: bool,
     key: AdmissionKey,
     seed: Seed,
 }
@@ -83,7 +84,7 @@ impl RelayConfig {
     /// guess the key.
     pub fn new(mut ports: Vec<u16>, key: AdmissionKey, seed: Seed) -> Self {
         ports.truncate(NATIVE_PORTS_MAX);
-        Self { addresses: Vec::new(), ports, shape: None, key, seed }
+        Self { addresses: Vec::new(), ports, shape: None, is_loopback: false, key, seed }
     }
 
     /// Sets the unicast addresses that the relay listens at, at most [`ADDRESSES_MAX`]. A discovery is
@@ -92,6 +93,14 @@ impl RelayConfig {
     pub fn with_addresses(mut self, mut addresses: Vec<IpAddr>) -> Self {
         addresses.truncate(ADDRESSES_MAX);
         self.addresses = addresses;
+        self
+    }
+
+    /// Sets whether groups are received on a loopback interface, where sources have loopback addresses.
+    /// Default: no.
+    #[must_use]
+    pub const fn on_loopback(mut self, is_loopback: bool) -> Self {
+        self.is_loopback = is_loopback;
         self
     }
 
@@ -182,7 +191,7 @@ impl Relay {
         Ok(Self {
             words: Words::lasting(config.key, KEY_TIME),
             answers: ReplyQueue::new(config.key, limit),
-            table: GatewayTable::default(),
+            table: GatewayTable::new(config.is_loopback),
             egress: Egress::new(config.shape, config.seed)?,
             next_sweep: Instant::ZERO,
             next_look: Instant::ZERO,

@@ -70,6 +70,8 @@ pub(super) struct GatewayTable {
     natives: Natives,
     gone: VecDeque<InterfaceId>,
     joins: u64,
+    /// Whether groups are received on a loopback interface.
+    is_loopback: bool,
     /// Channel of the next new group. A number is used again as late as possible: packets of a group that was
     /// left may still arrive.
     next_channel: ChannelId,
@@ -77,6 +79,10 @@ pub(super) struct GatewayTable {
 }
 
 impl GatewayTable {
+    pub(super) fn new(is_loopback: bool) -> Self {
+        Self { is_loopback, ..Self::default() }
+    }
+
     pub(super) const fn counters(&self) -> TableCounters {
         self.counters
     }
@@ -135,8 +141,8 @@ impl GatewayTable {
     }
 
     fn apply(&mut self, now: Instant, slot: u32, record: &Record<'_>) {
-        let group = record.group;
-        let sources = || record.sources().filter(|source| is_source(*source, group)).map(Some);
+        let (group, is_loopback) = (record.group, self.is_loopback);
+        let sources = || record.sources().filter(|source| is_source(*source, group, is_loopback)).map(Some);
         match record.kind {
             RecordKind::IsInclude | RecordKind::Allow => {
                 sources().for_each(|source| self.join(now, slot, (group, source)));
