@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use headwater::{PublishedFile, PublishedFiles};
+use headwater::{FILES_PATH, PublishedFile, PublishedFiles};
 use headwater_proto::delivery::entity_tag;
 
 use crate::body::{Pacer, body, text_body};
@@ -17,8 +17,6 @@ use crate::range::{Requested, has_tag, name, range};
 /// Paths of the session's description and of its FDT.
 const DESCRIPTION: &str = "/session.sdp";
 const FDT: &str = "/session.fdt";
-/// Path above the names of files.
-pub(crate) const PREFIX: &str = "/files/";
 /// Bytes that the rate counts for the head of a response.
 const HEAD_BYTES: u64 = 400;
 /// Bounds in seconds between which clients of a full server choose the time of their next attempt.
@@ -52,7 +50,7 @@ async fn respond(State(files): State<Files>, request: Request) -> Response {
         FDT => return document(files.files.fdt(), "application/xml", is_head, files.pacer),
         _ => {}
     }
-    let path = request.uri().path().strip_prefix(PREFIX).and_then(name);
+    let path = request.uri().path().strip_prefix(FILES_PATH).and_then(name);
     let Some(file) = path.and_then(|name| files.files.find(&name)) else {
         return StatusCode::NOT_FOUND.into_response();
     };

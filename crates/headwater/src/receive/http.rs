@@ -28,6 +28,10 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const READ_TIME: Duration = Duration::from_secs(20);
 /// Least mean rate of a response's content in bytes a second, after [`READ_TIME`].
 const BYTES_PER_SECOND_MIN: u64 = 4 << 10;
+/// The same of a receiver that serves, of which there may be others: a slow one costs at most 69 s, for
+/// a range of 1 MiB.
+const PEER_TIME: Duration = Duration::from_secs(5);
+const PEER_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 /// Longest head of a response, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Bounds of the time for which a busy server can turn a receiver away.
@@ -107,6 +111,8 @@ pub(super) struct RangeRequest {
     pub(super) server: usize,
     pub(super) url: String,
     pub(super) rule: AddressRule,
+    /// Whether the server is a receiver, whose time is short.
+    pub(super) is_peer: bool,
     pub(super) range: MissingRange,
     /// Entity tag of the announced content.
     pub(super) etag: Option<String>,
@@ -292,13 +298,18 @@ fn fetch(agents: &Agents, request: &RangeRequest, outlet: &Outlet) -> Result<(),
 fn get(agents: &Agents, request: &RangeRequest) -> Result<ureq::http::Response<Body>, FetchFailure> {
     let MissingRange { start, bytes, .. } = request.range;
     let longest = if request.takes_whole { request.file_bytes } else { bytes };
-    let time = READ_TIME + Duration::from_secs(longest / BYTES_PER_SECOND_MIN);
+    let (start_time, rate) = match request.is_peer {
+        true => (PEER_TIME, PEER_BYTES_PER_SECOND_MIN),
+        false => (READ_TIME, BYTES_PER_SECOND_MIN),
+    };
+    let time = start_time + Duration::from_secs(longest / rate);
     let mut builder = agents.of(request.rule).get(&request.url);
     builder = builder.header(header::RANGE, format!("bytes={start}-{}", start + bytes.max(1) - 1));
     if let Some(etag) = &request.etag {
         builder = builder.header(header::IF_MATCH, etag);
     }
-    builder.config().timeout_recv_body(Some(time)).build().call().map_err(failure)
+    let config = builder.config().timeout_recv_body(Some(time)).timeout_recv_response(Some(start_time));
+    config.timeout_connect(Some(start_time.min(CONNECT_TIME))).build().call().map_err(failure)
 }
 
 /// Fetches a document on the caller's thread. The user gave the URL: any address is allowed.
@@ -461,7 +472,16 @@ mod tests {
         let range = MissingRange { file: FileIndex(0), start: 0, bytes: 10, symbol_bytes: 10 };
         let url = format!("http://{host}:{port}/file");
         let (etag, file_bytes) = (None, 100);
-        let request = RangeRequest { server: 0, url, rule, range, etag, file_bytes, takes_whole: false };
+        let request = RangeRequest {
+            server: 0,
+            url,
+            rule,
+            is_peer: false,
+            range,
+            etag,
+            file_bytes,
+            takes_whole: false,
+        };
         assert!(client.request(request));
         let reply = client.replies.recv_timeout(Duration::from_secs(30)).unwrap();
         let Reply::Failed { failure, .. } = reply else { panic!("{reply:?}") };

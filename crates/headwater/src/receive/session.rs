@@ -16,12 +16,14 @@ use super::listener::{ListenOptions, Listener};
 use super::nothing::{self, NoPort};
 use super::paths::{ContentPath, OnPath, OtherPaths, PacketPath, PathSwitch, SourceProbe, listen_to_base};
 use super::repair::{HttpPath, RepairOptions, Repairer};
+use super::serving::{ReceivedFiles, Serving, ServingOptions};
 use super::tunnel::{NamedRelay, TunnelPath};
 use super::update::{HeardSession, ReceiveOutcome, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::driver::{DriverError, Port};
 use crate::net::{AmtSocket, ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, Waker};
+use crate::send::PublishedFiles;
 use crate::session::Session;
 use crate::store::{DiskStore, Target};
 use crate::system::{self, InputLosses};
@@ -40,6 +42,8 @@ pub struct ReceiveSession {
     target: Option<Arc<Target>>,
     takes_other_senders: bool,
     repair: RepairOptions,
+    serving: Option<ServingOptions>,
+    received: ReceivedFiles,
     /// `None` after the first run.
     store: Option<DiskStore>,
 }
@@ -121,7 +125,8 @@ impl ReceiveSession {
     /// # Errors
     /// If an option is out of range, or no interface can receive from the group.
     pub fn listen(options: ReceiveOptions) -> Result<Self, ReceiveError> {
-        let ReceiveOptions { listen, out, target, takes_other_senders, repair, amt, ask, paths } = options;
+        let ReceiveOptions { listen, out, target, takes_other_senders, repair, serving, amt, ask, paths } =
+            options;
         let way = match (paths, ask, amt) {
             (Some(paths), ..) => SessionListener::Paths(PathListeners::open(listen, paths)?),
             (None, None, None) => SessionListener::Groups(Box::new(Listener::open(listen)?)),
@@ -130,7 +135,8 @@ impl ReceiveSession {
             }
             (None, Some(ask), _) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
         };
-        Ok(Self { way, out, target: target.map(Arc::new), takes_other_senders, repair, store: None })
+        let (target, received) = (target.map(Arc::new), ReceivedFiles::default());
+        Ok(Self { way, out, target, takes_other_senders, repair, serving, received, store: None })
     }
 
     /// Opens the folder, which is made if it is missing. Without this call the session opens the folder when
@@ -141,6 +147,12 @@ impl ReceiveSession {
     pub fn open_folder(&mut self) -> Result<(), ReceiveError> {
         self.store = Some(DiskStore::open(&self.out, self.target.clone(), self.way.waker())?);
         Ok(())
+    }
+
+    /// Returns the whole files, for a server. Files appear as they become whole, if the session serves
+    /// ([`ReceiveOptions::serving`]).
+    pub fn published(&self) -> PublishedFiles {
+        PublishedFiles::received(self.received.clone())
     }
 
     /// Returns the parameters of the session at its start.
@@ -182,6 +194,9 @@ impl Session for ReceiveSession {
             target: self.target.clone(),
             pins: !self.takes_other_senders,
             receiver: system::random_u64(),
+            serving: self
+                .serving
+                .map(|serving| Serving::new(serving, self.out.clone(), self.received.clone())),
             clock: Clock::start(),
         };
         let repair = self.repair.clone();
@@ -224,6 +239,8 @@ struct Folder {
     pins: bool,
     /// Identifier of the receiver.
     receiver: u64,
+    /// Serving of others, until the application has it.
+    serving: Option<Serving>,
     clock: Clock,
 }
 
@@ -241,7 +258,9 @@ fn run_on<P: ContentPort>(
     repair: RepairOptions,
     observer: &mut dyn FnMut(ReceiveUpdate),
 ) -> Result<ReceiveSummary, ReceiveError> {
-    let mut watch = watch(listener, path, folder.clock, repair, observer).with_order(folder.target.is_some());
+    let mut watch = watch(listener, path, folder.clock, repair, observer)
+        .with_order(folder.target.is_some())
+        .with_serving(folder.serving.take());
     loop {
         match run_machine(listener, path == ContentPath::Rainbow, folder, &mut watch, None)? {
             MachineEnd::Next => {}
@@ -409,7 +428,8 @@ impl PathListeners {
             Some(groups) => watch(groups, ContentPath::Multicast, clock, repair, observer),
             None => watch(nothing, ContentPath::Http, clock, repair, observer),
         }
-        .with_order(folder.target.is_some());
+        .with_order(folder.target.is_some())
+        .with_serving(folder.serving.take());
         loop {
             let current = switch.current();
             if current != PacketPath::Amt {
@@ -464,6 +484,9 @@ pub struct ReceiveOptions {
     pub takes_other_senders: bool,
     /// Repair of missing symbols from HTTP servers.
     pub repair: RepairOptions,
+    /// Repair of other receivers, once everything is whole. Only content in the clear may be served. No effect
+    /// with a target. Default: none.
+    pub serving: Option<ServingOptions>,
     /// AMT relay through which groups are received, without multicast on this network. No effect on a session
     /// on request. Default: groups are received natively.
     pub amt: Option<SocketAddr>,
@@ -509,6 +532,7 @@ impl ReceiveOptions {
             target: None,
             takes_other_senders: false,
             repair: RepairOptions::default(),
+            serving: None,
             amt: None,
             ask: None,
             paths: None,

@@ -162,6 +162,13 @@ pub enum ReceiveUpdate {
         /// Name of the stream.
         stream: RelativePath,
     },
+    /// Every file is whole, and is served to other receivers for some time.
+    Serving {
+        /// Port of the server.
+        port: u16,
+        /// Time for which the files are served.
+        time: Duration,
+    },
     /// A part of a stream was never received and is not sent any more: the stream stays incomplete.
     PartMissed {
         /// Name of the stream.

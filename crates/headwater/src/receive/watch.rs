@@ -16,6 +16,7 @@ use headwater_wire::extensions::Levels;
 use super::long_packets::{Facts, judge_long_packets};
 use super::paths::{BytesByPath, ContentPath, PathMeter};
 use super::repair::Repairer;
+use super::serving::{Serving, ServingOptions};
 use super::session::ContentPort;
 use super::update::{
     FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary,
@@ -88,6 +89,7 @@ pub(super) struct Watch<'a> {
     meter: PathMeter,
     /// Files that earlier machines of this session have completed; at most as many as a session may announce.
     completed: BTreeSet<RelativePath>,
+    serving: Option<Serving>,
 }
 
 /// Reason for the end of a run.
@@ -148,6 +150,7 @@ impl<'a> Watch<'a> {
             past: BytesByPath::default(),
             meter: PathMeter::default(),
             completed: BTreeSet::new(),
+            serving: None,
         }
     }
 
@@ -165,6 +168,12 @@ impl<'a> Watch<'a> {
     /// Ends the session when a part of a stream is missing.
     pub(super) fn with_order(mut self, takes_in_order: bool) -> Self {
         self.takes_in_order = takes_in_order;
+        self
+    }
+
+    /// Serves the files to other receivers.
+    pub(super) fn with_serving(mut self, serving: Option<Serving>) -> Self {
+        self.serving = serving;
         self
     }
 
@@ -207,6 +216,7 @@ impl<'a> Watch<'a> {
         }
         self.restart(now);
         self.completed.clear();
+        self.serving.iter().for_each(Serving::clear);
         self.repairer.iter_mut().for_each(Repairer::reset);
         true
     }
@@ -229,6 +239,8 @@ impl<'a> Watch<'a> {
         socket: &impl ContentPort,
         now: Instant,
     ) -> ReceiveSummary {
+        // Time of serving others is no time of reception.
+        let now = self.serving.as_ref().and_then(Serving::whole_at).unwrap_or(now);
         let progress = self.snapshot(machine, socket, now);
         self.tell_path(&progress, (now, true));
         (self.observer)(ReceiveUpdate::Progress(Box::new(progress.clone())));
@@ -275,7 +287,22 @@ impl<'a> Watch<'a> {
         if self.lingers_until.is_none() {
             let outcome = self.final_outcome(machine);
             machine.report_path(self.bytes_by_path(machine).roster_path());
+            let serving = self.serving.as_mut().filter(|_| outcome == ReceiveOutcome::Completed);
+            if let Some(serving) = serving.filter(|_| !self.stop.is_stopped()) {
+                let ServingOptions { port, time } = serving.options();
+                serving.begin(now);
+                machine.serve_repair(port);
+                (self.observer)(ReceiveUpdate::Serving { port, time });
+            }
             machine.finish(now, outcome.code());
+            self.lingers_until = Some(now + self.linger);
+        }
+        if let Some(until) = self.serving.as_ref().and_then(Serving::until) {
+            if now < until && !self.stop.is_stopped() {
+                return Some(machine.poll_timeout().map_or(until, |next| next.min(until)));
+            }
+            self.serving.iter_mut().for_each(Serving::end);
+            machine.stop_serving(now);
             self.lingers_until = Some(now + self.linger);
         }
         if self.stop.is_stopped() && !core::mem::replace(&mut self.is_hurried, true) {
@@ -539,6 +566,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                     // An earlier machine of this session has completed the file.
                     return;
                 }
+                self.serving.iter().for_each(|serving| serving.add(&path, bytes, digest));
                 ReceiveUpdate::FileCompleted { file: file.0, path, bytes, digest, is_present }
             }
             ReceiverEvent::FileMismatch { file } => {
@@ -546,9 +574,10 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 let Some((path, _)) = self.announced.get(&file.0).cloned() else { return };
                 ReceiveUpdate::FileMismatch { file: file.0, path }
             }
-            ReceiverEvent::RepairMismatch { file } => {
+            ReceiverEvent::RepairMismatch { file, server } => {
                 let path = self.announced.get(&file.0).map(|(path, _)| path);
-                return self.repairer.iter_mut().for_each(|repairer| repairer.on_mismatch(file, path));
+                let blamed = (file, server);
+                return self.repairer.iter_mut().for_each(|repairer| repairer.on_mismatch(blamed, path));
             }
             ReceiverEvent::SessionCompleted { refused } => {
                 self.end = Some(EndReason::Completed);
