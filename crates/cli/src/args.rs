@@ -38,7 +38,7 @@ pub use keys::{KeygenArgs, SignArgs, TrustArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use relay::{QueueName, RelayArgs};
 pub use relay_sim::SimMarking;
-pub use repair::{Repair, RepairArgs, RepairServerArgs};
+pub use repair::{Repair, RepairArgs, RepairServerArgs, ServeArgs};
 pub use roster::RosterArgs;
 pub use sim::SimArgs;
 pub use values::{AmtRelayName, Host};
@@ -316,6 +316,8 @@ pub struct ReceiveArgs {
     pub linger: Duration,
     #[command(flatten)]
     pub repair: RepairArgs,
+    #[command(flatten)]
+    pub serve: ServeArgs,
     #[command(flatten)]
     pub confine: ConfineArgs,
     #[command(flatten)]

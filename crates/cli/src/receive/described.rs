@@ -6,7 +6,9 @@ use headwater::keys::openssh;
 use headwater::{DescriptionError, FetchedDescription};
 use headwater_proto::control::Rules;
 
-use crate::args::{GROUP_DEFAULT, GetArgs, ListenArgs, NetworkArgs, ReceiveArgs, Repair, RepairArgs, values};
+use crate::args::{
+    GROUP_DEFAULT, GetArgs, ListenArgs, NetworkArgs, ReceiveArgs, Repair, RepairArgs, ServeArgs, values,
+};
 use crate::exit::{Exit, Failure, OrExit};
 
 /// Begin of a key behind a URL, which takes the place of `--trust`.
@@ -56,6 +58,7 @@ fn receive_args(args: &GetArgs) -> Result<ReceiveArgs, Failure> {
         name: None,
         linger: std::time::Duration::from_secs(5),
         repair: RepairArgs { repair: Repair::Auto, repair_url: None },
+        serve: ServeArgs::none(),
         confine: args.confine.clone(),
         keys: args.keys.clone(),
         output: args.output.clone(),

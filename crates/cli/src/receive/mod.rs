@@ -10,12 +10,13 @@ use headwater::keys::{Unopened, fingerprint};
 use headwater::net::OpenError;
 use headwater::{
     BytesByPath, FetchedDescription, IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions,
-    ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairUpdate, Session,
-    Target, find_amt_relay,
+    ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairUpdate,
+    ServingOptions, Session, Target, find_amt_relay,
 };
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
 use headwater_proto::{Rate, Size};
+use headwater_web::{FileServerOptions, FileServerSocket};
 
 use crate::args::{AmtRelayName, GetArgs, ReceiveArgs, Repair};
 use crate::capture::Capture;
@@ -24,6 +25,7 @@ use crate::exit::{Exit, Failure};
 use crate::keys::{self, TrustedSenders};
 use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
+use crate::send::server_failed;
 use crate::shutdown::Shutdown;
 use view::View;
 use view::wanted;
@@ -59,13 +61,27 @@ fn receive(args: &ReceiveArgs, found: Option<&FetchedDescription>, screen: &Scre
     let senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
     let command = if found.is_some() { "headwater get" } else { "headwater receive" };
     let mut events = Events::open(&args.output, command)?;
-    let mut session = listen(args, found, capture.as_ref(), &senders)?;
+    let server = serving_socket(args)?;
+    let serving = server
+        .as_ref()
+        .map(|server| ServingOptions { port: server.address().port(), time: args.serve.serve_time });
+    let mut session = listen(args, found, (capture.as_ref(), serving), &senders)?;
     let folders = senders.folder().into_iter().chain([args.folder()]).collect();
-    confine(&args.confine, &Paths { folders, read: resolver_files(args), ..Paths::default() })?;
+    let paths = Paths { folders, read: resolver_files(args), listens: server.is_some(), ..Paths::default() };
+    confine(&args.confine, &paths)?;
     session.open_folder().map_err(|error| receiving_failed(args, error))?;
+    let server = server.map(|server| server.serve(session.published())).transpose().map_err(server_failed)?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer((args, found), session, &senders, &shutdown, screen, &mut events));
+    drop(server);
     settle(outcome, events, capture)
+}
+
+/// Opens the socket of the server for other receivers, if the arguments ask for a server.
+fn serving_socket(args: &ReceiveArgs) -> Result<Option<FileServerSocket>, Failure> {
+    let Some(address) = args.serve.address(args.network.group) else { return Ok(None) };
+    let options = FileServerOptions { address, rate: args.serve.http_rate };
+    FileServerSocket::open(options).map(Some).map_err(server_failed)
 }
 
 /// Files that finding a server's address reads, if a server may be asked.
@@ -92,7 +108,7 @@ pub fn settle(
 fn listen(
     args: &ReceiveArgs,
     found: Option<&FetchedDescription>,
-    capture: Option<&Capture>,
+    (capture, serving): (Option<&Capture>, Option<ServingOptions>),
     senders: &TrustedSenders,
 ) -> Result<ReceiveSession, Failure> {
     if args.ask.is_some() && args.multicast.is_none() && args.network.interface.is_some() {
@@ -124,6 +140,7 @@ fn listen(
     };
     options.amt = args.amt.map(|relay| amt_relay(relay, options.listen.source)).transpose()?;
     options.takes_other_senders = senders.is_told;
+    options.serving = serving;
     options.repair.is_enabled = args.repair.repair == Repair::Auto;
     options.repair.url = args.repair.repair_url.clone().or(options.repair.url);
     options.target =
@@ -285,6 +302,9 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         ReceiveUpdate::SessionClosed => Event::SessionClosed {},
         ReceiveUpdate::Progress(received) => Event::SessionProgress(progress(received)),
         ReceiveUpdate::Repair(update) => repair_event(update),
+        ReceiveUpdate::Serving { port, time } => {
+            Event::RepairServing { port: *port, seconds: time.as_secs_f64() }
+        }
         ReceiveUpdate::PathChanged(path) => Event::PathChanged { path: path.name() },
         ReceiveUpdate::DescribedByHttp { key } => {
             Event::SessionDescribed { key: key.as_ref().map(fingerprint) }

@@ -158,6 +158,10 @@ impl<'a> View<'a> {
                 tracing::error!("{path}: differs from the sender's digest, discarded");
             }
             ReceiveUpdate::Repair(update) => self.repair(update),
+            ReceiveUpdate::Serving { port, time: left } => self.screen.say(&format!(
+                "everything is here; other receivers are served at port {port} for {}, ^C ends it",
+                time(*left)
+            )),
             ReceiveUpdate::PathChanged(path) => {
                 self.screen.say(&format!("content comes by {}", path_name(*path)));
             }

@@ -31,6 +31,7 @@ use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use describe::FdtFile;
+pub use http::server_failed;
 use roster::Receipts;
 use view::View;
 pub use view::{RateWarning, average};
@@ -93,6 +94,7 @@ fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
     Paths {
         read: args.paths.iter().filter(|path| *path != Path::new("-")).cloned().chain(outside).collect(),
         write: keys::written(key).into_iter().chain([folder]).chain(described).collect(),
+        listens: args.repair.http.is_some(),
         ..Paths::default()
     }
 }
