@@ -273,13 +273,13 @@ def name_peers(sender, peers):
     time.sleep(3 if len(peers) == 1 else 8)
 
 
-def kill_late(sender, receivers):
-    """Kills a sender at 99 % of the first receiver."""
+def kill_late(sender, receivers, share=0.99):
+    """Kills a sender at 99 % or another share of the first receiver."""
 
     def is_late(events):
-        return any(event.get("symbols", 0) >= 0.99 * (event.get("symbols_total") or 1e9) for event in events)
+        return any(event.get("symbols", 0) >= share * (event.get("symbols_total") or 1e9) for event in events)
 
-    receivers[0][0].wait_for("99 %", is_late)
+    receivers[0][0].wait_for("its share", is_late)
     sender.kill()
     return time.monotonic()
 
@@ -340,7 +340,7 @@ def foreign(bed):
     reported = [e["address"] for e in sender.events() if e.get("repair_port") == 7280]
     yield f"reports come from {set(reported)}", all(address.startswith("169.254.7.7:") for address in reported)
     receivers = [bed.receive("r2", "foreign", group, "--drop", "0.02", "--timeout", "20s")]
-    kill_late(sender, receivers)
+    kill_late(sender, receivers, 0.5)
     program, out = receivers[0]
     code, said = program.end(), program.err.read_text()
     is_refused = code == INCOMPLETE and "this machine or this link" in said and not (out / file.name).exists()
