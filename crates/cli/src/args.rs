@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use headwater::{LinkOptions, ListenOptions, Loss};
+use headwater::{FetchedDescription, LinkOptions, ListenOptions, Loss};
 use headwater_proto::control::Rules;
 use headwater_proto::controls::Control;
 use headwater_proto::{Rate, Size};
@@ -278,6 +278,9 @@ pub struct ReceiveArgs {
     /// Take group, source, identifier and the sender's key from a description (SDP) in this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["group", "source", "tsi", "ask"])]
     pub sdp: Option<PathBuf>,
+    /// The description in that file, once read.
+    #[arg(skip)]
+    pub described: Option<FetchedDescription>,
     /// Stop if no needed data arrives for this time: 10s, 5m; default: never
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,

@@ -46,6 +46,7 @@ fn receive_args(args: &GetArgs) -> Result<ReceiveArgs, Failure> {
         listen: ListenArgs { source: None, drop: None, seed: 1 },
         tsi: None,
         sdp: None,
+        described: None,
         timeout: Some(args.timeout),
         ask: None,
         via: None,
@@ -84,11 +85,12 @@ pub fn read(args: &ReceiveArgs, file: &Path) -> Result<ReceiveArgs, Failure> {
     if args.repair.repair_url.is_none() {
         args.repair.repair_url.clone_from(&description.http);
     }
+    args.described = Some(found);
     Ok(args)
 }
 
 /// Sets group, source, identifier and key as described. Keys that the user has named count alone.
-fn apply(args: &mut ReceiveArgs, found: &FetchedDescription) -> Result<(), Failure> {
+pub fn apply(args: &mut ReceiveArgs, found: &FetchedDescription) -> Result<(), Failure> {
     let description = &found.description;
     if let Some(groups) = description.groups {
         args.network.group = groups.base;

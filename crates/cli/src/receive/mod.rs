@@ -1,6 +1,7 @@
 //! `headwater receive`.
 
 mod described;
+mod following;
 mod view;
 
 use std::net::{IpAddr, SocketAddr};
@@ -27,6 +28,7 @@ use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::send::server_failed;
 use crate::shutdown::Shutdown;
+use following::Follower;
 use view::View;
 use view::wanted;
 pub use view::{link_changed, parts};
@@ -38,8 +40,8 @@ const OTHERS_NAMED_MAX: usize = 3;
 pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     match &args.sdp {
-        Some(file) => receive(&described::read(args, file)?, None, &screen),
-        None => receive(args, None, &screen),
+        Some(file) => receive(described::read(args, file)?, None, &screen),
+        None => receive(args.clone(), None, &screen),
     }
 }
 
@@ -47,11 +49,16 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
 pub fn get(args: &GetArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let (found, args) = described::fetch(args)?;
-    receive(&args, Some(&found), &screen)
+    receive(args, Some(found), &screen)
 }
 
-/// Receives a session, by all paths of its description if the description is given.
-fn receive(args: &ReceiveArgs, found: Option<&FetchedDescription>, screen: &Screen) -> Result<Exit, Failure> {
+/// Receives a session, by all paths of its description if the description is given. Then follows the
+/// description.
+fn receive(
+    mut args: ReceiveArgs,
+    mut found: Option<FetchedDescription>,
+    screen: &Screen,
+) -> Result<Exit, Failure> {
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     if args.output.json && args.to.as_deref() == Some(Path::new("-")) {
         let why =
@@ -61,18 +68,29 @@ fn receive(args: &ReceiveArgs, found: Option<&FetchedDescription>, screen: &Scre
     let senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
     let command = if found.is_some() { "headwater get" } else { "headwater receive" };
     let mut events = Events::open(&args.output, command)?;
-    let server = serving_socket(args)?;
+    let server = serving_socket(&args)?;
     let serving = server
         .as_ref()
         .map(|server| ServingOptions { port: server.address().port(), time: args.serve.serve_time });
-    let mut session = listen(args, found, (capture.as_ref(), serving), &senders)?;
+    let mut session = listen(&args, found.as_ref(), (capture.as_ref(), serving), &senders)?;
     let folders = senders.folder().into_iter().chain([args.folder()]).collect();
-    let paths = Paths { folders, read: resolver_files(args), listens: server.is_some(), ..Paths::default() };
+    let paths = Paths { folders, read: resolver_files(&args), listens: server.is_some(), ..Paths::default() };
     confine(&args.confine, &paths)?;
-    session.open_folder().map_err(|error| receiving_failed(args, error))?;
+    session.open_folder().map_err(|error| receiving_failed(&args, error))?;
     let server = server.map(|server| server.serve(session.published())).transpose().map_err(server_failed)?;
-    let outcome = Shutdown::install(capture.as_ref())
-        .and_then(|shutdown| transfer((args, found), session, &senders, &shutdown, screen, &mut events));
+    let outcome = Shutdown::install(capture.as_ref()).and_then(|shutdown| {
+        loop {
+            let described = (&args, found.as_ref());
+            let next = match transfer(described, session, &senders, &shutdown, screen, &mut events)? {
+                Ended::With(exit) => return Ok(exit),
+                Ended::Next(next) => next,
+            };
+            described::apply(&mut args, &next)?;
+            session = listen(&args, Some(&next), (capture.as_ref(), None), &senders)?;
+            session.open_folder().map_err(|error| receiving_failed(&args, error))?;
+            found = Some(*next);
+        }
+    });
     drop(server);
     settle(outcome, events, capture)
 }
@@ -142,6 +160,9 @@ fn listen(
     options.takes_other_senders = senders.is_told;
     options.serving = serving;
     options.repair.is_enabled = args.repair.repair == Repair::Auto;
+    if let Some(described) = args.described.as_ref().filter(|_| args.amt.is_none() && args.ask.is_none()) {
+        options.set_described_relay(described);
+    }
     options.repair.url = args.repair.repair_url.clone().or(options.repair.url);
     options.target =
         args.to.as_deref().map(Target::open).transpose().map_err(|error| Failure::of(Exit::Disk, error))?;
@@ -169,8 +190,9 @@ fn transfer(
     shutdown: &Shutdown,
     screen: &Screen,
     events: &mut Events,
-) -> Result<Exit, Failure> {
+) -> Result<Ended, Failure> {
     shutdown.watch(session.stop_handle());
+    let mut follower = found.and_then(|found| Follower::start(found, session.stop_handle()));
     let mut view = View::new(args, screen);
     let group = args.ask.unwrap_or(args.network.group);
     let mut last = Progress::default();
@@ -187,12 +209,22 @@ fn transfer(
             _ => {}
         }
         senders.on_update(&update);
+        follower.iter_mut().for_each(|follower| follower.on_update(&update));
         log(&update, group, None, events);
         view.show(&update);
     });
     screen.clear();
     let summary =
         result.map_err(|error| events.session_failed(Role::Receiver, last, receiving_failed(args, error)))?;
+    let next = follower.as_ref().and_then(Follower::take);
+    let is_followed = summary.outcome == ReceiveOutcome::Interrupted && !shutdown.is_asked();
+    if let Some(next) = next.filter(|_| is_followed) {
+        let source = next.url.clone();
+        let tsi = next.description.tsi.unwrap_or_default();
+        events.emit(None, &Event::SessionReplaced { tsi, source });
+        screen.say(&format!("'{}' describes session {tsi} now; continuing with it", next.url));
+        return Ok(Ended::Next(Box::new(next)));
+    }
     let mut progress = progress(&summary.progress);
     if let Some(reception) = &mut progress.reception {
         reception.path = path.as_ref().map(PathEstimate::from);
@@ -219,8 +251,15 @@ fn transfer(
     }
     match failure(&summary.outcome, summary.files_refused, group, args.place()) {
         Some(failure) => Err(failure),
-        None => Ok(Exit::Ok),
+        None => Ok(Ended::With(Exit::Ok)),
     }
+}
+
+/// End of a session.
+enum Ended {
+    With(Exit),
+    /// The URL describes another session.
+    Next(Box<FetchedDescription>),
 }
 
 /// Writes the update of a receiver to the event log.

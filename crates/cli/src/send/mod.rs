@@ -166,6 +166,7 @@ fn open(
         scheme: args.fec.into(),
         order: args.order.into(),
         symbol_size: args.symbol_size,
+        is_beside_requests: args.repair.sdp_rainbow.is_some(),
         tsi: args.tsi,
         end,
         memory_limit: Some(args.memory.0),

@@ -234,12 +234,7 @@ impl Repairer {
     /// Continues with another machine after the packets of the last machine did not come, or came no more.
     pub(super) fn on_path_change(&mut self) {
         self.reset();
-        self.is_pressing = true;
-    }
-
-    /// Whether the server is a path of its own.
-    pub(super) fn is_beside(&self) -> bool {
-        self.options.beside.is_some()
+        self.is_pressing = self.options.beside.is_some();
     }
 
     /// Returns the sender of an FDT that was taken from a server: a key, or nobody known.

@@ -429,7 +429,8 @@ impl PathListeners {
             None => watch(nothing, ContentPath::Http, clock, repair, observer),
         }
         .with_order(folder.target.is_some())
-        .with_serving(folder.serving.take());
+        .with_serving(folder.serving.take())
+        .with_paths();
         loop {
             let current = switch.current();
             if current != PacketPath::Amt {
@@ -562,6 +563,15 @@ impl ReceiveOptions {
             has_http: description.http.is_some(),
         });
         options
+    }
+
+    /// Receives through the AMT relay of a description while the groups are silent for three seconds, if the
+    /// description names a relay. Returns the name.
+    pub fn set_described_relay<'d>(&mut self, found: &'d FetchedDescription) -> Option<&'d str> {
+        let amt = described_relay(found)?;
+        let (amt, has_groups) = (Some(amt), true);
+        self.paths = Some(PathOptions { has_groups, amt, rainbow: None, has_http: false });
+        found.description.amt.as_deref()
     }
 
     /// Whether a text names an AMT relay in a description: an address or a name, perhaps with a port, or

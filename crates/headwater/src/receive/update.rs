@@ -162,6 +162,13 @@ pub enum ReceiveUpdate {
         /// Name of the stream.
         stream: RelativePath,
     },
+    /// Packets of another path have symbols of another size: symbols that are held are of no use there.
+    SymbolSizeDiffers {
+        /// Size on the path before, in bytes.
+        before: u16,
+        /// Size on this path, in bytes.
+        now: u16,
+    },
     /// Every file is whole, and is served to other receivers for some time.
     Serving {
         /// Port of the server.

@@ -90,6 +90,10 @@ pub(super) struct Watch<'a> {
     /// Files that earlier machines of this session have completed; at most as many as a session may announce.
     completed: BTreeSet<RelativePath>,
     serving: Option<Serving>,
+    /// Whether the session has several paths.
+    has_paths: bool,
+    /// Size of symbols on the path before, until a difference is reported.
+    symbol_size_before: Option<u16>,
 }
 
 /// Reason for the end of a run.
@@ -151,6 +155,8 @@ impl<'a> Watch<'a> {
             meter: PathMeter::default(),
             completed: BTreeSet::new(),
             serving: None,
+            has_paths: false,
+            symbol_size_before: None,
         }
     }
 
@@ -168,6 +174,12 @@ impl<'a> Watch<'a> {
     /// Ends the session when a part of a stream is missing.
     pub(super) fn with_order(mut self, takes_in_order: bool) -> Self {
         self.takes_in_order = takes_in_order;
+        self
+    }
+
+    /// Reports changes of the path by which most comes.
+    pub(super) fn with_paths(mut self) -> Self {
+        self.has_paths = true;
         self
     }
 
@@ -199,6 +211,7 @@ impl<'a> Watch<'a> {
         path: ContentPath,
         now: Instant,
     ) {
+        self.symbol_size_before = machine.symbol_size().or(self.symbol_size_before);
         self.past = self.bytes_by_path(machine);
         self.path = path;
         self.restart(now);
@@ -386,9 +399,8 @@ impl<'a> Watch<'a> {
     /// Reports the path of a session with several paths, if the path has changed; `now` is the time, and
     /// whether the session has ended.
     fn tell_path(&mut self, progress: &ReceiveProgress, now: (Instant, bool)) {
-        let has_paths = self.repairer.as_ref().is_some_and(Repairer::is_beside);
         let useful = (progress.stats.useful, progress.repair.useful);
-        if let Some(path) = self.meter.look(self.path, useful, now).filter(|_| has_paths) {
+        if let Some(path) = self.meter.look(self.path, useful, now).filter(|_| self.has_paths) {
             (self.observer)(ReceiveUpdate::PathChanged(path));
         }
     }
@@ -463,6 +475,15 @@ impl<'a> Watch<'a> {
         if let Some(missing) = judge_long_packets(facts, socket.interface(), losses) {
             self.losses_before = None;
             (self.observer)(ReceiveUpdate::LongPacketsMissing(missing));
+        }
+    }
+
+    /// Reports that symbols of this path do not continue those of the path before.
+    fn watch_symbol_size<C: ReceiverControl>(&mut self, machine: &DeliveryReceiver<C, DiskStore>) {
+        let Some((before, now)) = self.symbol_size_before.zip(machine.symbol_size()) else { return };
+        self.symbol_size_before = None;
+        if before != now {
+            (self.observer)(ReceiveUpdate::SymbolSizeDiffers { before, now });
         }
     }
 
@@ -637,6 +658,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
         if self.progress.is_due(now) {
             self.watch_silence(machine, socket, now);
             self.watch_length(machine, socket);
+            self.watch_symbol_size(machine);
             let progress = self.snapshot(machine, socket, now);
             machine.report_path(progress.bytes_by_path.roster_path());
             let contradictions = progress.stats.contradictions;

@@ -561,6 +561,7 @@ fn open(options: &SendOptions) -> Result<(PacketPlan, SessionTransport), SendErr
         congestion_control: &options.congestion_control,
         tsi: options.tsi,
         symbol_size: options.symbol_size,
+        is_beside_requests: options.is_beside_requests,
         is_signed: options.signing.is_some(),
         is_encrypted: options.group_key.is_some(),
     };
