@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn a_server_without_bytes_gives_way_to_any_packet_and_to_nothing_else() {
         assert_eq!(seconds(100, 0, |_| 0), None, "no path brings anything");
-        assert_eq!(seconds(100, 0, |second| if second < 7 { 0 } else { 10 }), Some(8));
+        assert_eq!(seconds(100, 0, |second| if second < 7 { 0 } else { 10 }), Some(7));
     }
 
     #[test]

@@ -485,8 +485,8 @@ pub struct ReceiveOptions {
     pub takes_other_senders: bool,
     /// Repair of missing symbols from HTTP servers.
     pub repair: RepairOptions,
-    /// Repair of other receivers, once everything is whole. Only content in the clear may be served. No effect
-    /// with a target. Default: none.
+    /// Repair of other receivers, once everything is whole. Only content in the clear may be served, and no
+    /// target has files. Default: none.
     pub serving: Option<ServingOptions>,
     /// AMT relay through which groups are received, without multicast on this network. No effect on a session
     /// on request. Default: groups are received natively.

@@ -49,10 +49,10 @@ fn signed_and_encrypted_packets_fit_the_mtu_under_each_control() {
         CongestionControl::Webrc(layers),
         CongestionControl::FlidDl(layers),
         CongestionControl::LeSbcc(crate::pgm::LeSbccOptions::new()),
-        CongestionControl::Rainbow(crate::RainbowOptions::new()),
+        CongestionControl::Rainbow(RainbowOptions::new()),
         CongestionControl::Sim(crate::SimOptions::new()),
         CongestionControl::Sim(crate::SimOptions::new().with_max_rate(TREES_RATE)),
-        CongestionControl::Rainbow(crate::RainbowOptions::new().with_max_rate(Some(TREES_RATE))),
+        CongestionControl::Rainbow(RainbowOptions::new().with_max_rate(Some(TREES_RATE))),
     ];
     for control in &controls {
         for (headers, path_bytes, mtu, is_signed, is_encrypted) in [Headers::FILES, Headers::BUFFERS]
@@ -89,8 +89,9 @@ fn signed_and_encrypted_packets_fit_the_mtu_under_each_control() {
 
 #[test]
 fn symbols_beside_a_source_on_request_have_its_size() {
-    let request = CongestionControl::Rainbow(crate::RainbowOptions::default());
-    for control in [CongestionControl::m2c(), CongestionControl::webrc()] {
+    let (request, layers) =
+        (CongestionControl::Rainbow(RainbowOptions::default()), crate::LayerOptions::new());
+    for control in [CongestionControl::M2c(layers), CongestionControl::Webrc(layers)] {
         for (is_signed, is_encrypted) in [(false, false), (true, false), (true, true)] {
             let size = |congestion_control, is_beside_requests, path_bytes| {
                 let packets = PacketOptions {

@@ -279,8 +279,8 @@ impl BlockState {
     /// Drops symbols of a block that does not match the announced digest or cannot be decoded, since a symbol
     /// is corrupt. If a source symbol is missing, the first strike drops only the repair symbols; otherwise
     /// all symbols are dropped. A block with symbols of an earlier session drops all symbols at once, without
-    /// a strike: the disk may have lost data. Another block with symbols of a repair server drops those and the
-    /// repair symbols, without a strike. Returns the number of symbols dropped and of bytes released.
+    /// a strike: the disk may have lost data. Another block with symbols of a repair server drops those and
+    /// the repair symbols, without a strike. Returns the number of symbols dropped and of bytes released.
     pub fn mismatched(&mut self) -> (u32, usize) {
         let (symbols, bytes) = (self.count(), self.bytes());
         self.repairs = 0;

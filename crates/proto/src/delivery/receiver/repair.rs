@@ -155,7 +155,8 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         state.outcome.is_none() && !state.is_compared && !self.ended
     }
 
-    /// Takes bytes of a file from a server with a number of the caller's choice, from `start` on: whole symbols, except at the end of the file.
+    /// Takes bytes of a file from a server with a number of the caller's choice, from `start` on: whole
+    /// symbols, except at the end of the file.
     /// Returns the number of needed symbols. Symbols that no block needs are dropped.
     pub fn put_repaired(
         &mut self,
