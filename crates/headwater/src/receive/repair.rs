@@ -566,6 +566,7 @@ impl Repairer {
             FetchFailure::Busy(_) if is_peer && self.servers.len() > 1 => {
                 self.leave_server(server, "the receiver that serves is busy".to_owned());
             }
+            FetchFailure::Busy(_) if !is_peer && self.servers.has_peers() => self.postpone_server(server),
             FetchFailure::Busy(time) => {
                 fetch.is_busy = true;
                 fetch.not_before = fetch.not_before.max(now + time.into());
@@ -603,6 +604,15 @@ impl Repairer {
         // Numbers of servers change, and replies of requests under way have old numbers: a new client begins
         // at once.
         self.servers.remove(server);
+        self.phase = Phase::Waiting { until: Instant::ZERO, useful };
+    }
+
+    /// Moves a busy server behind all others, of which some are peers. A peer that fails leaves the list, so
+    /// this ends.
+    fn postpone_server(&mut self, server: usize) {
+        let Phase::Fetching(fetch) = &self.phase else { return };
+        let useful = fetch.useful;
+        self.servers.postpone(server);
         self.phase = Phase::Waiting { until: Instant::ZERO, useful };
     }
 

@@ -104,6 +104,19 @@ impl Servers {
         self.liars.push(liar.server.url.clone());
     }
 
+    /// Whether a peer is left.
+    pub(super) fn has_peers(&self) -> bool {
+        self.list.iter().any(|server| server.is_peer)
+    }
+
+    /// Moves a server to the end of the list. Files that have tried the server may try it again.
+    pub(super) fn postpone(&mut self, place: usize) {
+        if let Some(server) = self.list.get(place).cloned() {
+            self.remove(place);
+            self.list.push(server);
+        }
+    }
+
     /// Removes a server: all files turn to the others.
     pub(super) fn remove(&mut self, place: usize) {
         if place < self.list.len() {
@@ -173,5 +186,9 @@ mod tests {
         servers.remove(1);
         assert_eq!((servers.of(FileIndex(4)), servers.of(FileIndex(5)), servers.of(FileIndex(6))), (1, 1, 0));
         assert_eq!((servers.place(ids[2]), servers.place(ids[1])), (Some(1), None));
+        servers.postpone(0);
+        assert_eq!((servers.place(ids[2]), servers.place(ids[0])), (Some(0), Some(1)));
+        assert_eq!((servers.of(FileIndex(4)), servers.of(FileIndex(6))), (0, 0));
+        assert!(!servers.has_peers());
     }
 }

@@ -128,7 +128,7 @@ impl Parser {
             _ if self.is_peer => (&mut instance.peer_urls, PEERS_MAX),
             _ => (&mut instance.base_urls, URLS_MAX),
         };
-        if urls.len() < most && !url.is_empty() {
+        if urls.len() < most && !url.is_empty() && !url.contains(char::is_control) {
             urls.push(url);
         }
     }
@@ -137,6 +137,10 @@ impl Parser {
         let Some((_, url)) = &mut self.url else { return Ok(()) };
         if url.len() + text.len() > ATTRIBUTE_LEN_MAX {
             return Err(FdtError::TooMany { what: "bytes in a URL", max: ATTRIBUTE_LEN_MAX });
+        }
+        if !text.chars().all(is_xml_char) {
+            let reason = "a URL has a character that XML forbids".to_owned();
+            return Err(FdtError::Xml { position: 0, reason });
         }
         url.push_str(text);
         Ok(())

@@ -464,6 +464,8 @@ fn urls_of_other_places_and_beyond_the_bounds_are_skipped_or_refused() {
     assert!(root(&url(&"x".repeat(ATTRIBUTE_LEN_MAX))).is_ok());
     assert!(root(&url(&"x".repeat(ATTRIBUTE_LEN_MAX + 1))).is_err());
     assert!(root(&url("http://&evil;/")).is_err());
+    assert!(root(&url("http://h\n/")).unwrap().base_urls.is_empty(), "no URL has a line break");
+    assert!(root(&url("http://h\u{fffe}/")).is_err(), "no XML has this character");
     let nested = root(&url(" http://<o:x>a</o:x>h/ ")).unwrap();
     assert_eq!(nested.base_urls, ["http://ah/"], "text of an unknown element counts as the URL's");
 }
