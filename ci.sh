@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-STEPS=(fmt prose clippy docs wasm test verdict deny fuzz interop)
+STEPS=(fmt prose clippy docs wasm test python verdict deny fuzz interop)
 PURE=(-p headwater-wire -p headwater-fec -p headwater-proto)
 WASM=wasm32-unknown-unknown
 CARGO_DENY=0.20.2
@@ -27,6 +27,7 @@ usage: ./ci.sh [STEP...]
   docs     links, captions and lengths of the pages; the Rust documentation builds without warnings
   wasm     the pure crates build for $WASM
   test     cargo test --workspace, and the trace digests again in release
+  python   the wheel is built, installed in a fresh environment, and tested; types by mypy --strict
   verdict  the published experiments run in their short form and give their tables
   deny     licences, bans and sources of the dependencies; advisories when their database can be had
   fuzz     every fuzz target for FUZZ_SECONDS (default 10)
@@ -112,6 +113,24 @@ step_test() {
     # Debug and release must put the same bytes on the wire, and the simulator must do the same in both.
     cargo test --locked --release -p headwater-proto --test trace 2>&1 | tee -a "$tests_log"
     cargo test --locked --release -p headwater-netsim --test engine traces 2>&1 | tee -a "$tests_log"
+}
+
+step_python() {
+    have python3 || need_apt python3
+    python3 -c 'import venv, ensurepip' 2>/dev/null || need_apt python3-venv
+    have strip || need_apt binutils
+    . tests/built.sh
+    packaging/wheel.sh --binaries "$(dirname "$HEADWATER")" "$scratch/wheel"
+    local venv=$scratch/venv wheels=("$scratch"/wheel/*.whl)
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "${wheels[0]}[test]"
+    export XDG_STATE_HOME="$scratch/state" XDG_CONFIG_HOME="$scratch/config"
+    "$venv/bin/pytest" -q -p no:cacheprovider -c python/pyproject.toml python/tests
+    # From another folder: in the checkout, the sources would take the place of the installed package.
+    (cd "$scratch" && venv/bin/pytest -q -p no:cacheprovider --doctest-modules --pyargs headwater)
+    (cd python && "$venv/bin/mypy" --strict --cache-dir "$scratch/mypy" headwater examples)
+    "$venv/bin/python" python/examples/weights.py --interface lo
+    notes+=("python: the wheel of $(cd "$scratch/wheel" && du -h *.whl | cut -f1) with $("$venv/bin/python" --version)")
 }
 
 # A failure prints its seed: run it again with PROPTEST_RNG_SEED in front of the command that is shown.

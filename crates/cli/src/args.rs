@@ -1,6 +1,7 @@
 //! Arguments of the command line. One definition feeds parsing, help, completions and the man pages.
 
 mod bench;
+mod follow;
 mod get;
 mod groups;
 mod input;
@@ -11,6 +12,7 @@ mod relay_amt;
 mod relay_sim;
 mod repair;
 mod roster;
+mod serve;
 mod sim;
 pub mod values;
 
@@ -31,6 +33,7 @@ use crate::exit::Failure;
 use crate::keys::state_folder;
 
 pub use bench::{BenchArgs, BenchPart, MeasureArgs};
+pub use follow::{FollowArgs, RunForFilesArgs};
 pub use get::GetArgs;
 pub use groups::GroupArgs;
 pub use input::InputArgs;
@@ -38,8 +41,9 @@ pub use keys::{KeygenArgs, SignArgs, TrustArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use relay::{QueueName, RelayArgs};
 pub use relay_sim::SimMarking;
-pub use repair::{Repair, RepairArgs, RepairServerArgs, ServeArgs};
+pub use repair::{Repair, RepairArgs, RepairServerArgs, ServingArgs};
 pub use roster::RosterArgs;
+pub use serve::ServeArgs;
 pub use sim::SimArgs;
 pub use values::{AmtRelayName, Host};
 
@@ -133,6 +137,9 @@ pub enum Command {
     /// Fetch the files that a URL describes: by multicast, on request or by HTTP, as the network permits
     #[command(after_help = get::EXAMPLES, after_long_help = long(get::EXAMPLES))]
     Get(Box<GetArgs>),
+    /// Run carousels over folders, and receivers that follow senders, as one daemon
+    #[command(after_help = serve::EXAMPLES, after_long_help = long(serve::EXAMPLES))]
+    Serve(ServeArgs),
     /// Send and receive messages over PGM, to and from ZeroMQ's and OpenPGM's sockets, too
     Pgm(PgmArgs),
     /// Relay requests of receivers to sources, and replies to receivers, on networks without multicast
@@ -159,6 +166,16 @@ pub enum Command {
     /// Write completions for bash, zsh and fish, and man pages, into a folder
     #[command(after_help = GENERATE_EXAMPLES)]
     Generate(GenerateArgs),
+    /// Run a program for each path on standard input
+    #[command(hide = true)]
+    RunForFiles(RunForFilesArgs),
+}
+
+/// Returns the message of a wrong command line, without the usage.
+pub fn error_lines(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines: Vec<_> = text.lines().take_while(|line| !line.starts_with("Usage:")).collect();
+    lines.join("\n").trim().trim_start_matches("error: ").to_owned()
 }
 
 /// The examples of a command, then the exit codes.
@@ -266,7 +283,7 @@ pub struct ReceiveArgs {
     /// Write the session's single file to this block device or pipe; - is standard output. Blocks are written
     /// once verified, to a pipe in order. --out then names the folder of working files [default: a folder of
     /// the user's state]
-    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, conflicts_with_all = ["follow", "exec"])]
     pub to: Option<PathBuf>,
     #[command(flatten)]
     pub network: NetworkArgs,
@@ -282,7 +299,7 @@ pub struct ReceiveArgs {
     #[arg(skip)]
     pub described: Option<FetchedDescription>,
     /// Stop if no needed data arrives for this time: 10s, 5m; default: never
-    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, conflicts_with = "follow")]
     pub timeout: Option<Duration>,
     /// Request packets from this source, by address or name, by unicast; the source sends with
     /// --congestion-control rainbow
@@ -318,9 +335,11 @@ pub struct ReceiveArgs {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::duration, conflicts_with = "no_reports")]
     pub linger: Duration,
     #[command(flatten)]
+    pub follow: FollowArgs,
+    #[command(flatten)]
     pub repair: RepairArgs,
     #[command(flatten)]
-    pub serve: ServeArgs,
+    pub serve: ServingArgs,
     #[command(flatten)]
     pub confine: ConfineArgs,
     #[command(flatten)]
@@ -508,7 +527,7 @@ impl ListenArgs {
 }
 
 /// Output while a session runs.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
     /// Print events as JSON, one object per line, on standard output

@@ -17,6 +17,8 @@ pub struct Events {
     /// Error of standard output, unless the reader has closed the output.
     lost: Option<io::Error>,
     log: Option<Log>,
+    /// Lines for the caller, if the caller takes them.
+    lines: Option<String>,
     buffer: Vec<u8>,
 }
 
@@ -30,8 +32,14 @@ struct Log {
 impl Events {
     /// Opens the requested outputs. `title` names the log, such as `headwater send`.
     pub fn open(args: &OutputArgs, title: &str) -> Result<Self, Failure> {
-        let mut events =
-            Self { start: Instant::now(), json: args.json, lost: None, log: None, buffer: Vec::new() };
+        let mut events = Self {
+            start: Instant::now(),
+            json: args.json,
+            lost: None,
+            log: None,
+            lines: None,
+            buffer: Vec::new(),
+        };
         if let Some(path) = &args.events {
             let file = File::create(path)
                 .or_exit(Exit::Disk, format!("cannot write the event log '{}'", path.display()))?;
@@ -43,13 +51,28 @@ impl Events {
         Ok(events)
     }
 
+    /// Keeps the lines of events for [`Events::take_lines`].
+    pub fn collecting(self) -> Self {
+        Self { lines: Some(String::new()), ..self }
+    }
+
+    /// Returns the lines of JSON since the last call, each with a newline.
+    pub fn take_lines(&mut self) -> Option<String> {
+        self.lines.as_mut().map(std::mem::take).filter(|lines| !lines.is_empty())
+    }
+
     /// Writes an event. `end` distinguishes several ends in one process.
     pub fn emit(&mut self, end: Option<&str>, event: &Event<'_>) {
         let at = headwater_proto::Instant::ZERO + self.start.elapsed().into();
-        if self.json {
+        if self.json || self.lines.is_some() {
             self.buffer.clear();
             eventlog::write_line(&mut self.buffer, at, end, event);
-            self.print();
+            if let Some(lines) = &mut self.lines {
+                lines.push_str(&String::from_utf8_lossy(&self.buffer));
+            }
+            if self.json {
+                self.print();
+            }
         }
         if self.log.is_some() {
             self.buffer.clear();

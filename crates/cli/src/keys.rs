@@ -270,6 +270,30 @@ impl TrustedSenders {
         }
     }
 
+    /// Prepares for the next session of the sender that was verified: a recording of an earlier session is
+    /// refused from now on, and so is another sender. A sender with a key for one session can be anybody the
+    /// next time.
+    pub fn follow(&mut self) {
+        let Some(KnownSender { key, started, next }) = self.verified.take() else { return };
+        let at_least = |key, started_min| TrustedKey { key, started_min };
+        let next = next.map(|next| at_least(next, started.saturating_sub(CLOCKS_APART)));
+        let followed = [at_least(key, started)].into_iter().chain(next);
+        match &mut self.trust {
+            Trust::Unchecked => {}
+            Trust::First => self.trust = Trust::Keys(followed.collect()),
+            Trust::Keys(keys) => {
+                for followed in followed {
+                    match keys.iter_mut().find(|trusted| trusted.key == followed.key) {
+                        Some(trusted) => {
+                            trusted.started_min = trusted.started_min.max(followed.started_min);
+                        }
+                        None => keys.push(followed),
+                    }
+                }
+            }
+        }
+    }
+
     /// Packets came within the timeout, but no packet of a trusted sender. `summary` is that of a session
     /// that was to be received into `out`.
     pub fn nothing_trusted(&self, summary: &ReceiveSummary, out: &Path) -> Failure {
@@ -329,4 +353,51 @@ fn public_keys(option: &str, values: &[String]) -> Result<Vec<PublicKey>, Failur
         return Err(Failure::new(Exit::Usage, format!("all keys of {option} are revoked or expired")));
     }
     Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verified(key: u8, started: u32, is_ephemeral: bool) -> ReceiveUpdate {
+        ReceiveUpdate::SessionVerified { tsi: 1, key: [key; 32], is_ephemeral, started }
+    }
+
+    fn senders(args: &TrustArgs) -> TrustedSenders {
+        TrustedSenders::new(args, GROUP_DEFAULT.parse().unwrap()).unwrap()
+    }
+
+    /// The keys that are accepted, each by its first byte, with the earliest start.
+    fn accepted(senders: &TrustedSenders) -> Vec<(u8, u32)> {
+        match &senders.trust {
+            Trust::Keys(keys) => keys.iter().map(|trusted| (trusted.key[0], trusted.started_min)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_follower_takes_no_earlier_session_and_no_other_sender() {
+        let mut senders = senders(&TrustArgs::default());
+        senders.on_update(&verified(7, 1000, false));
+        senders.follow();
+        assert_eq!(accepted(&senders), [(7, 1000)]);
+        senders.on_update(&verified(7, 2000, false));
+        senders.on_update(&ReceiveUpdate::NextKeyAnnounced { key: [8; 32] });
+        senders.follow();
+        assert_eq!(accepted(&senders), [(7, 2000), (8, 2000 - CLOCKS_APART)]);
+        // Nothing was received.
+        senders.follow();
+        assert_eq!(accepted(&senders), [(7, 2000), (8, 2000 - CLOCKS_APART)]);
+        senders.on_update(&verified(8, 3000, false));
+        senders.follow();
+        assert_eq!(accepted(&senders), [(7, 2000), (8, 3000)]);
+    }
+
+    #[test]
+    fn a_sender_with_a_key_for_one_session_may_have_another_key_the_next_time() {
+        let mut senders = senders(&TrustArgs::default());
+        senders.on_update(&verified(7, 1000, true));
+        senders.follow();
+        assert!(matches!(senders.trust, Trust::First));
+    }
 }

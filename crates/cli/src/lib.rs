@@ -6,6 +6,7 @@ pub mod bench;
 mod capture;
 mod demo;
 mod doctor;
+pub mod embed;
 mod events;
 pub mod exit;
 mod feedback;
@@ -18,6 +19,7 @@ mod relay;
 mod sandbox;
 pub mod screen;
 mod send;
+mod serve;
 pub mod shutdown;
 mod simulate;
 
@@ -32,6 +34,7 @@ impl Cli {
     /// # Errors
     /// The failure of the command, with an exit code.
     pub fn run(&self) -> Result<Exit, Failure> {
+        serve::follow_supervisor();
         match &self.command {
             Command::Send(args) => send::run(args),
             Command::Receive(args) => receive::run(args),
@@ -45,6 +48,8 @@ impl Cli {
             Command::Bench(args) => bench::run(args),
             Command::Keygen(args) => keys::keygen(args),
             Command::Generate(args) => generate::run(args),
+            Command::Serve(args) => serve::run(args),
+            Command::RunForFiles(args) => receive::run_for_files(args),
         }
     }
 }

@@ -86,7 +86,7 @@ pub fn confine(args: &ConfineArgs, paths: &Paths) -> Result<(), Failure> {
 }
 
 /// Takes the identity of a user, for good.
-fn become_user(name: &str) -> Result<(), Failure> {
+pub fn become_user(name: &str) -> Result<(), Failure> {
     let attempt = || format!("cannot become the user '{name}'");
     let user = User::from_name(name)
         .or_exit(Exit::Usage, attempt())?

@@ -56,6 +56,12 @@ impl Shutdown {
         state.sessions.push(session);
     }
 
+    /// Sets the only session to stop at a signal, in place of sessions that have ended.
+    pub fn watch_only(&self, session: StopHandle) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).sessions.clear();
+        self.watch(session);
+    }
+
     /// Stops all sessions, like a signal.
     pub fn stop_sessions(&self) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -99,5 +99,5 @@ pub use send::{
     SendUpdate, Skipped, prepare, prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
-pub use store::Target;
+pub use store::{Target, remove_received};
 pub use threads::StopHandle;

@@ -4,7 +4,7 @@
 mod bench;
 
 use bench::{Bench, close, complete, fdt, file, symbol};
-use headwater_proto::delivery::{OTHERS_MAX, ReceiverEvent, SILENCE, SessionEvent};
+use headwater_proto::delivery::{DeliveryReceiverConfig, OTHERS_MAX, ReceiverEvent, SILENCE, SessionEvent};
 use headwater_wire::fdt::Headwater;
 
 const ELSEWHERE: &str = "192.0.2.99:4000";
@@ -116,4 +116,13 @@ fn a_restart_that_uses_an_instance_again_for_other_content_never_makes_a_wrong_f
     assert_eq!(told(&bench, |event| matches!(event, ReceiverEvent::FileMismatch { .. })), 1);
     assert_eq!((bench.received().len(), bench.refusals()), (0, 0));
     assert!(bench.receiver.is_ended(), "it does not go on for ever");
+}
+
+#[test]
+fn a_session_that_is_not_wanted_again_makes_way_for_the_next_one() {
+    let mut bench = Bench::with(DeliveryReceiverConfig::default().with_except(Some(1)));
+    bench.give(&fdt(0, &complete(vec![file(1, "a", 5, 5)])));
+    bench.give(&symbol(1, 0, b"01234"));
+    assert!(bench.events.is_empty() && !bench.receiver.is_ended(), "{:?}", bench.events);
+    assert_eq!(bench.dropped().foreign, 2);
 }

@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueHint};
 use headwater_proto::Rate;
 
-use super::{ConfineArgs, OutputArgs, TrustArgs, values};
+use super::{ConfineArgs, FollowArgs, OutputArgs, TrustArgs, values};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -37,6 +37,8 @@ pub struct GetArgs {
     /// Send no reports: a sender without --demand off sends little, and no sender counts this receiver
     #[arg(long)]
     pub no_reports: bool,
+    #[command(flatten)]
+    pub follow: FollowArgs,
     #[command(flatten)]
     pub keys: TrustArgs,
     #[command(flatten)]

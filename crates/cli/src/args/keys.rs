@@ -32,7 +32,7 @@ pub struct SignArgs {
 }
 
 /// Senders that a receiver accepts.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Args, Default)]
 #[command(next_help_heading = "Keys")]
 pub struct TrustArgs {
     /// Receive from holders of this key alone: a public key, a file of keys (OpenSSH, also allowed_signers;

@@ -66,10 +66,10 @@ pub struct RepairArgs {
 /// Repair of other receivers.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Repair by HTTP")]
-pub struct ServeArgs {
+pub struct ServingArgs {
     /// Serve the received files by HTTP under /files/ to receivers that miss something; the sender of a
     /// signed session names this server to them once everything is here. Default: all addresses, port 7280
-    #[arg(long, value_name = "ADDR[:PORT]", num_args = 0..=1, require_equals = true, value_parser = values::serving, conflicts_with_all = ["to", "ask", "group_key"])]
+    #[arg(long, value_name = "ADDR[:PORT]", num_args = 0..=1, require_equals = true, value_parser = values::serving, conflicts_with_all = ["to", "ask", "group_key", "follow"])]
     pub serve_repair: Option<Option<SocketAddr>>,
     /// With --serve-repair: go on for this time once everything is here; ^C ends it before
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "10m", requires = "serve_repair")]
@@ -79,7 +79,7 @@ pub struct ServeArgs {
     pub http_rate: Rate,
 }
 
-impl ServeArgs {
+impl ServingArgs {
     /// Serves nobody.
     pub fn none() -> Self {
         let http_rate = headwater_web::RATE_DEFAULT;

@@ -40,7 +40,7 @@ pub fn run(args: &PgmReceiveArgs) -> Result<Exit, Failure> {
     settle(outcome, events, capture)
 }
 
-fn open(args: &PgmReceiveArgs, capture: Option<&Capture>) -> Result<PgmReceiveSession, Failure> {
+pub fn open(args: &PgmReceiveArgs, capture: Option<&Capture>) -> Result<PgmReceiveSession, Failure> {
     let listen = args.network.receiver(&args.listen, capture)?;
     let options = PgmReceiveOptions {
         wire: args.wire.options(),
@@ -160,7 +160,7 @@ fn transfer(
 }
 
 /// Returns a word for the event log, or a word and the failure.
-fn end(
+pub fn end(
     args: &PgmReceiveArgs,
     summary: &PgmReceiveSummary,
     failed: Option<io::Error>,

@@ -55,7 +55,7 @@ fn form(args: &PgmSendArgs) -> Result<(Form, usize), Failure> {
 }
 
 /// Returns the control of the options `--congestion-control` and rates.
-fn control(args: &PgmSendArgs) -> Result<PgmControl, Failure> {
+pub fn control(args: &PgmSendArgs) -> Result<PgmControl, Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
     let module = match (args.congestion_control, args.rate) {
         (None | Some(PgmControlName::Fixed), Some(rate)) => {
@@ -83,7 +83,7 @@ fn control(args: &PgmSendArgs) -> Result<PgmControl, Failure> {
     Ok(PgmControl::LeSbcc(options.with_start_rate(args.start_rate)))
 }
 
-fn open(
+pub fn open(
     args: &PgmSendArgs,
     control: PgmControl,
     capture: Option<&Capture>,

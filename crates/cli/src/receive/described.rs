@@ -6,8 +6,9 @@ use headwater::keys::openssh;
 use headwater::{DescriptionError, FetchedDescription};
 use headwater_proto::control::Rules;
 
+use super::follow;
 use crate::args::{
-    GROUP_DEFAULT, GetArgs, ListenArgs, NetworkArgs, ReceiveArgs, Repair, RepairArgs, ServeArgs, values,
+    GROUP_DEFAULT, GetArgs, ListenArgs, NetworkArgs, ReceiveArgs, Repair, RepairArgs, ServingArgs, values,
 };
 use crate::exit::{Exit, Failure, OrExit};
 
@@ -36,6 +37,29 @@ pub fn fetch(args: &GetArgs) -> Result<(FetchedDescription, ReceiveArgs), Failur
     Ok((found, receive))
 }
 
+/// Waits until the URL describes another session than the last one, and replaces the description. Returns
+/// the arguments of the receiver; `None` after a signal.
+pub fn await_next(
+    (found, args): &mut (FetchedDescription, &GetArgs),
+    last: Option<u64>,
+    is_asked: &dyn Fn() -> bool,
+) -> Option<ReceiveArgs> {
+    loop {
+        match fetch(args) {
+            Ok((new, receive)) if last.is_none() || new.description.tsi != last => {
+                *found = new;
+                return Some(receive);
+            }
+            Ok(_) => {}
+            Err(failure) => tracing::debug!("{}", failure.chain()),
+        }
+        follow::pause(is_asked);
+        if is_asked() {
+            return None;
+        }
+    }
+}
+
 /// Returns the arguments of `headwater receive` for `headwater get`.
 fn receive_args(args: &GetArgs) -> Result<ReceiveArgs, Failure> {
     let group = values::group(GROUP_DEFAULT).map_err(|why| Failure::new(Exit::Usage, why))?;
@@ -58,8 +82,9 @@ fn receive_args(args: &GetArgs) -> Result<ReceiveArgs, Failure> {
         no_reports: args.no_reports,
         name: None,
         linger: std::time::Duration::from_secs(5),
+        follow: args.follow.clone(),
         repair: RepairArgs { repair: Repair::Auto, repair_url: None },
-        serve: ServeArgs::none(),
+        serve: ServingArgs::none(),
         confine: args.confine.clone(),
         keys: args.keys.clone(),
         output: args.output.clone(),

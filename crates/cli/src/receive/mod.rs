@@ -1,7 +1,11 @@
 //! `headwater receive`.
 
 mod described;
-mod following;
+mod description;
+pub mod embedded;
+mod follow;
+mod hook;
+mod serving;
 mod view;
 
 use std::net::{IpAddr, SocketAddr};
@@ -10,14 +14,13 @@ use std::path::{Path, PathBuf};
 use headwater::keys::{Unopened, fingerprint};
 use headwater::net::OpenError;
 use headwater::{
-    BytesByPath, FetchedDescription, IncompleteReason, ListenOptions, ReceiveError, ReceiveOptions,
-    ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairUpdate,
-    ServingOptions, Session, Target, find_amt_relay,
+    BytesByPath, FetchedDescription, IncompleteReason, ListenOptions, LongPacketsMissing, ReceiveError,
+    ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate,
+    RepairUpdate, ServingOptions, Session, Target, find_amt_relay,
 };
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
 use headwater_proto::{Rate, Size};
-use headwater_web::{FileServerOptions, FileServerSocket};
 
 use crate::args::{AmtRelayName, GetArgs, ReceiveArgs, Repair};
 use crate::capture::Capture;
@@ -26,9 +29,11 @@ use crate::exit::{Exit, Failure};
 use crate::keys::{self, TrustedSenders};
 use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
-use crate::send::server_failed;
 use crate::shutdown::Shutdown;
-use following::Follower;
+use description::DescriptionWatch;
+use follow::{Follower, NextStep};
+use hook::FileHook;
+pub use hook::run_for_files;
 use view::View;
 use view::wanted;
 pub use view::{link_changed, parts};
@@ -48,58 +53,74 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
 /// Receives the session that a URL describes.
 pub fn get(args: &GetArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
-    let (found, args) = described::fetch(args)?;
-    receive(args, Some(found), &screen)
+    let (found, receive_args) = described::fetch(args)?;
+    receive(receive_args, Some((found, args)), &screen)
 }
 
-/// Receives a session, by all paths of its description if the description is given. Then follows the
-/// description.
-fn receive(
-    mut args: ReceiveArgs,
-    mut found: Option<FetchedDescription>,
-    screen: &Screen,
-) -> Result<Exit, Failure> {
+/// Description of a session, and the arguments by which it was fetched.
+type Found<'a> = (FetchedDescription, &'a GetArgs);
+
+/// Receives a session, by all paths of its description if the description is given.
+fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen) -> Result<Exit, Failure> {
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     if args.output.json && args.to.as_deref() == Some(Path::new("-")) {
         let why =
             "--json and --to - both write to standard output: write the events to a file by --events FILE";
         return Err(Failure::new(Exit::Usage, why));
     }
-    let senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
+    let mut senders = TrustedSenders::new(&args.keys, args.ask.unwrap_or(args.network.group))?;
     let command = if found.is_some() { "headwater get" } else { "headwater receive" };
     let mut events = Events::open(&args.output, command)?;
-    let server = serving_socket(&args)?;
-    let serving = server
-        .as_ref()
-        .map(|server| ServingOptions { port: server.address().port(), time: args.serve.serve_time });
-    let mut session = listen(&args, found.as_ref(), (capture.as_ref(), serving), &senders)?;
-    let folders = senders.folder().into_iter().chain([args.folder()]).collect();
+    let description = found.as_ref().map(|(found, _)| found);
+    let server = serving::open(&args)?;
+    let serves = serving::options(&args, server.as_ref());
+    let mut session = listen((&args, description, None), (capture.as_ref(), serves), &senders)?;
+    let mut follower = Follower::new(&args)?;
+    let hook = FileHook::start(&args)?;
+    let folders = senders.folder().into_iter().chain(follower.folder()).chain([args.folder()]).collect();
     let paths = Paths { folders, read: resolver_files(&args), listens: server.is_some(), ..Paths::default() };
     confine(&args.confine, &paths)?;
     session.open_folder().map_err(|error| receiving_failed(&args, error))?;
-    let server = server.map(|server| server.serve(session.published())).transpose().map_err(server_failed)?;
+    let server = serving::start(server, &session)?;
     let outcome = Shutdown::install(capture.as_ref()).and_then(|shutdown| {
+        let is_asked = || shutdown.is_asked();
         loop {
-            let described = (&args, found.as_ref());
-            let next = match transfer(described, session, &senders, &shutdown, screen, &mut events)? {
-                Ended::With(exit) => return Ok(exit),
-                Ended::Next(next) => next,
+            let watchers = (&mut follower, hook.as_ref());
+            let description = found.as_ref().map(|(found, _)| found);
+            if let Some(found) = description {
+                watchers.0.on_description(found.description.tsi);
+            }
+            let ended =
+                transfer((&args, description), session, &senders, &shutdown, screen, (&mut events, watchers));
+            let ended = match (ended, found.as_mut()) {
+                (Ok(Ended::Redescribed(next)), Some(found)) => {
+                    described::apply(&mut args, &next)?;
+                    session = listen((&args, Some(&*next), None), (capture.as_ref(), None), &senders)?;
+                    found.0 = *next;
+                    continue;
+                }
+                (ended, _) => ended.map(Ended::exit),
             };
-            described::apply(&mut args, &next)?;
-            session = listen(&args, Some(&next), (capture.as_ref(), None), &senders)?;
-            session.open_folder().map_err(|error| receiving_failed(&args, error))?;
-            found = Some(*next);
+            let except = match follower.next(ended, &is_asked) {
+                NextStep::End(ended) => return ended,
+                NextStep::Session(except) => except,
+            };
+            if !args.keys.allow_older {
+                senders.follow();
+            }
+            if let Some(next) = found.as_mut() {
+                let Some(described) = described::await_next(next, except, &is_asked) else {
+                    return Ok(Exit::Ok);
+                };
+                args = described;
+            }
+            let description = found.as_ref().map(|(found, _)| found);
+            session = listen((&args, description, except), (capture.as_ref(), None), &senders)?;
         }
     });
     drop(server);
-    settle(outcome, events, capture)
-}
-
-/// Opens the socket of the server for other receivers, if the arguments ask for a server.
-fn serving_socket(args: &ReceiveArgs) -> Result<Option<FileServerSocket>, Failure> {
-    let Some(address) = args.serve.address(args.network.group) else { return Ok(None) };
-    let options = FileServerOptions { address, rate: args.serve.http_rate };
-    FileServerSocket::open(options).map(Some).map_err(server_failed)
+    let hooked = hook.map_or(Ok(()), FileHook::finish);
+    settle(outcome.and_then(|exit| hooked.map(|()| exit)), events, capture)
 }
 
 /// Files that finding a server's address reads, if a server may be asked.
@@ -124,8 +145,7 @@ pub fn settle(
 }
 
 fn listen(
-    args: &ReceiveArgs,
-    found: Option<&FetchedDescription>,
+    (args, found, except): (&ReceiveArgs, Option<&FetchedDescription>, Option<u64>),
     (capture, serving): (Option<&Capture>, Option<ServingOptions>),
     senders: &TrustedSenders,
 ) -> Result<ReceiveSession, Failure> {
@@ -142,9 +162,30 @@ fn listen(
         Some(group) => options.with_replies_to(group, args.network.interface.clone()),
         None => options,
     };
-    options.listen = ListenOptions {
-        group: options.listen.group,
+    options.listen =
+        ListenOptions { group: options.listen.group, ..listen_options((args, except), capture, senders)? };
+    options.amt = args.amt.map(|relay| amt_relay(relay, options.listen.source)).transpose()?;
+    options.takes_other_senders = senders.is_told;
+    options.serving = serving;
+    if let Some(described) = args.described.as_ref().filter(|_| args.amt.is_none() && args.ask.is_none()) {
+        options.set_described_relay(described);
+    }
+    options.repair.is_enabled = args.repair.repair == Repair::Auto;
+    options.repair.url = args.repair.repair_url.clone().or(options.repair.url);
+    options.target =
+        args.to.as_deref().map(Target::open).transpose().map_err(|error| Failure::of(Exit::Disk, error))?;
+    ReceiveSession::listen(options).map_err(|error| receiving_failed(args, error))
+}
+
+/// Returns the options of listening that are common to files and streams.
+fn listen_options(
+    (args, except): (&ReceiveArgs, Option<u64>),
+    capture: Option<&Capture>,
+    senders: &TrustedSenders,
+) -> Result<ListenOptions, Failure> {
+    Ok(ListenOptions {
         tsi: args.tsi,
+        except,
         timeout: args.timeout,
         max_rate: args.max_rate,
         rtt: args.rtt,
@@ -155,18 +196,7 @@ fn listen(
         linger: args.linger,
         group_key: keys::group_key(args.keys.group_key.as_deref())?,
         ..args.network.receiver(&args.listen, capture)?
-    };
-    options.amt = args.amt.map(|relay| amt_relay(relay, options.listen.source)).transpose()?;
-    options.takes_other_senders = senders.is_told;
-    options.serving = serving;
-    options.repair.is_enabled = args.repair.repair == Repair::Auto;
-    if let Some(described) = args.described.as_ref().filter(|_| args.amt.is_none() && args.ask.is_none()) {
-        options.set_described_relay(described);
-    }
-    options.repair.url = args.repair.repair_url.clone().or(options.repair.url);
-    options.target =
-        args.to.as_deref().map(Target::open).transpose().map_err(|error| Failure::of(Exit::Disk, error))?;
-    ReceiveSession::listen(options).map_err(|error| receiving_failed(args, error))
+    })
 }
 
 /// Returns the address of the AMT relay; asks DNS for the relay of the source.
@@ -189,10 +219,10 @@ fn transfer(
     senders: &TrustedSenders,
     shutdown: &Shutdown,
     screen: &Screen,
-    events: &mut Events,
+    (events, (follower, hook)): (&mut Events, (&mut Follower, Option<&FileHook>)),
 ) -> Result<Ended, Failure> {
-    shutdown.watch(session.stop_handle());
-    let mut follower = found.and_then(|found| Follower::start(found, session.stop_handle()));
+    shutdown.watch_only(session.stop_handle());
+    let mut described = found.and_then(|found| DescriptionWatch::start(found, session.stop_handle()));
     let mut view = View::new(args, screen);
     let group = args.ask.unwrap_or(args.network.group);
     let mut last = Progress::default();
@@ -209,21 +239,21 @@ fn transfer(
             _ => {}
         }
         senders.on_update(&update);
-        follower.iter_mut().for_each(|follower| follower.on_update(&update));
+        follower.on_update(&update);
+        described.iter_mut().for_each(|described| described.on_update(&update));
+        hook.iter().for_each(|hook| hook.on_update(&update));
         log(&update, group, None, events);
         view.show(&update);
     });
     screen.clear();
     let summary =
         result.map_err(|error| events.session_failed(Role::Receiver, last, receiving_failed(args, error)))?;
-    let next = follower.as_ref().and_then(Follower::take);
-    let is_followed = summary.outcome == ReceiveOutcome::Interrupted && !shutdown.is_asked();
-    if let Some(next) = next.filter(|_| is_followed) {
-        let source = next.url.clone();
-        let tsi = next.description.tsi.unwrap_or_default();
+    let is_redescribed = summary.outcome == ReceiveOutcome::Interrupted && !shutdown.is_asked();
+    if let Some(next) = described.and_then(|described| described.take()).filter(|_| is_redescribed) {
+        let (tsi, source) = (next.description.tsi.unwrap_or_default(), next.url.clone());
+        screen.say(&format!("'{source}' describes session {tsi} now; continuing with this session"));
         events.emit(None, &Event::SessionReplaced { tsi, source });
-        screen.say(&format!("'{}' describes session {tsi} now; continuing with it", next.url));
-        return Ok(Ended::Next(Box::new(next)));
+        return Ok(Ended::Redescribed(Box::new(next)));
     }
     let mut progress = progress(&summary.progress);
     if let Some(reception) = &mut progress.reception {
@@ -232,15 +262,40 @@ fn transfer(
     let outcome = outcome_name(&summary.outcome);
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
     view.sum_up(&summary);
+    follower.on_summary(&summary, screen)?;
+    conclude((args, found), &summary, senders, too_long).map(Ended::With)
+}
+
+/// End of a session.
+enum Ended {
+    With(Exit),
+    /// The URL describes another session.
+    Redescribed(Box<FetchedDescription>),
+}
+
+impl Ended {
+    fn exit(self) -> Exit {
+        if let Self::With(exit) = self { exit } else { Exit::Ok }
+    }
+}
+
+/// Returns the exit code of a session that has ended, or the failure with advice.
+fn conclude(
+    (args, found): (&ReceiveArgs, Option<&FetchedDescription>),
+    summary: &ReceiveSummary,
+    senders: &TrustedSenders,
+    too_long: Option<LongPacketsMissing>,
+) -> Result<Exit, Failure> {
+    let group = args.ask.unwrap_or(args.network.group);
     if summary.outcome == ReceiveOutcome::NothingReceived {
         return Err(match (found, args.ask) {
             (Some(found), _) => nothing_came(found),
             (None, Some(source)) => nothing_answered(source, args.via),
-            (None, None) => nothing_wanted(args, &summary),
+            (None, None) => nothing_wanted(args, summary),
         });
     }
     if summary.outcome == ReceiveOutcome::NothingTrusted {
-        return Err(senders.nothing_trusted(&summary, &args.folder()));
+        return Err(senders.nothing_trusted(summary, &args.folder()));
     }
     if let ReceiveOutcome::NothingOpened(reason) = summary.outcome {
         return Err(nothing_opened(reason, args.keys.group_key.is_some(), group));
@@ -251,15 +306,8 @@ fn transfer(
     }
     match failure(&summary.outcome, summary.files_refused, group, args.place()) {
         Some(failure) => Err(failure),
-        None => Ok(Ended::With(Exit::Ok)),
+        None => Ok(Exit::Ok),
     }
-}
-
-/// End of a session.
-enum Ended {
-    With(Exit),
-    /// The URL describes another session.
-    Next(Box<FetchedDescription>),
 }
 
 /// Writes the update of a receiver to the event log.

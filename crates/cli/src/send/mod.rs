@@ -3,6 +3,7 @@
 mod control;
 mod describe;
 mod dry_run;
+pub mod embedded;
 mod http;
 mod input;
 mod roster;
@@ -15,12 +16,14 @@ use headwater::keys::PublicKey;
 use headwater::net::OpenError;
 use headwater::{
     CongestionControl, FileSet, GroupKeys, PrepareError, RateLimit, RosterOptions, SendEnd, SendError,
-    SendInput, SendOptions, SendOutcome, SendProgress, SendSession, SendUpdate, SenderKey, Session,
-    prepare_with,
+    SendInput, SendOptions, SendOutcome, SendProgress, SendSession, SendSummary, SendUpdate, SenderKey,
+    Session, prepare_with,
 };
 use headwater_proto::control::{Counters, DemandStatus};
 use headwater_proto::controls::Network;
 use headwater_proto::eventlog::{ControlState, Event, Progress, Role};
+
+use headwater_web::FileServer;
 
 use crate::args::SendArgs;
 use crate::capture::Capture;
@@ -202,6 +205,23 @@ fn open(
     opened.map_err(|error| sending_failed(args, error))
 }
 
+/// Opens the session of the arguments, with its HTTP server, without confinement.
+fn open_unconfined(
+    args: &SendArgs,
+    receivers: Option<RosterOptions>,
+) -> Result<(SendSession, Option<FdtFile>, Option<FileServer>), Failure> {
+    let files = prepare_with(&args.paths, args.links.into()).map_err(preparation_failed)?;
+    let control = control::chosen(args)?;
+    let key = keys::signing_key(&args.keys, false)?;
+    let next_key = keys::next_key(args.keys.next_key.as_ref())?;
+    let group_key = keys::group_key(args.keys.group_key.as_deref())?;
+    let socket = http::open(args)?;
+    let session = open(args, control, Content::Files(files), None, ((key, next_key, group_key), receivers))?;
+    let fdt = describe::publish(args, &session, socket.as_ref())?;
+    let (session, server) = http::serve(args, session, socket)?;
+    Ok((session, fdt, server))
+}
+
 fn transfer(
     args: &SendArgs,
     (mut session, mut fdt): (SendSession, Option<FdtFile>),
@@ -233,7 +253,12 @@ fn transfer(
     progress.receivers = summary.roster.as_ref().map(|roster| roster.counts);
     events.emit(None, &Event::SessionEnded { role: Role::Sender, outcome, progress });
     view.sum_up(&summary);
-    let missing = roster::failure(receivers.as_ref(), summary.roster.as_ref());
+    conclude(&summary, receivers.as_ref(), exit)
+}
+
+/// Returns the exit code of a session that has ended, or the failure of files or receivers.
+fn conclude(summary: &SendSummary, receivers: Option<&RosterOptions>, exit: Exit) -> Result<Exit, Failure> {
+    let missing = roster::failure(receivers, summary.roster.as_ref());
     match (summary.files_left_out, missing) {
         (0, None) => Ok(exit),
         (0, Some(missing)) => {

@@ -6,6 +6,7 @@ mod command;
 mod demo;
 mod disk_full;
 mod doctor;
+mod follow;
 mod get;
 mod groups;
 mod help;

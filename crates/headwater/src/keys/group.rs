@@ -4,9 +4,8 @@
 //! 32 bytes in base64. A sender encrypts by the last key. A receiver takes content of both, so that a new key
 //! can be handed out before the sender uses the key.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use base64::Engine;
@@ -43,10 +42,6 @@ impl GroupKeys {
     /// If the file exists already or cannot be written.
     pub fn create(path: &Path) -> Result<Self, KeyError> {
         let keys = Self { keys: vec![draw(path, 1)?] };
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-            made.map_err(|error| KeyError::of(path, error))?;
-        }
         keys.write(path)?;
         Ok(keys)
     }
@@ -105,10 +100,7 @@ impl GroupKeys {
                 text.push_str(part);
             }
         }
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let written =
-            file.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
-        written.map_err(|error| KeyError::of(path, error))
+        super::write_private(path, &text)
     }
 }
 

@@ -14,7 +14,7 @@ mod trust;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -195,11 +195,7 @@ impl SenderKey {
         let key = Self::of(&secret);
         let text =
             format::to_openssh(&key.key).ok_or_else(|| io(io::Error::other("the key has no text form")))?;
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(io)?;
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
+        write_private(path, &text)?;
         let mut public = path.as_os_str().to_owned();
         public.push(".pub");
         fs::write(&public, format!("{}\n", openssh(&key.public())))
@@ -253,6 +249,18 @@ impl Signer for SenderKey {
     }
 }
 
+/// Writes a new file that the owner alone can read. Folders are made. Another process sees the whole file or
+/// none.
+fn write_private(path: &Path, text: &str) -> Result<(), KeyError> {
+    let io = |source| KeyError::of(path, source);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
+    // The mode of a temporary file is 0600.
+    let mut file = tempfile::Builder::new().prefix(".key").tempfile_in(folder).map_err(io)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(io)?;
+    file.persist_noclobber(path).map(drop).map_err(|error| io(error.error))
+}
+
 /// Check of Ed25519 signatures.
 #[derive(Debug)]
 pub(crate) struct Ed25519;
@@ -272,4 +280,29 @@ pub fn fingerprint(key: &PublicKey) -> String {
 /// Returns a public key as OpenSSH writes it.
 pub fn openssh(key: &PublicKey) -> String {
     format!("ssh-ed25519 {}", base64::engine::general_purpose::STANDARD.encode(format::blob(key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Services of one machine start together, and share the default key.
+    #[test]
+    fn a_key_that_is_being_made_is_never_seen_in_part() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..20 {
+            let path = folder.path().join(format!("folder/{number}"));
+            let make_or_load = || match SenderKey::create(&path) {
+                Ok(key) => key.public(),
+                Err(_) => SenderKey::load(&path, &mut || None).unwrap().public(),
+            };
+            let keys = std::thread::scope(|scope| {
+                let threads = [(); 8].map(|()| scope.spawn(make_or_load));
+                threads.map(|thread| thread.join().unwrap())
+            });
+            assert!(keys.iter().all(|key| *key == keys[0]));
+        }
+        let names = fs::read_dir(folder.path().join("folder")).unwrap().count();
+        assert_eq!(names, 3 * 20, "a private key, a public key and a start for each");
+    }
 }

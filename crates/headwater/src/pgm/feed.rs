@@ -1,8 +1,12 @@
 //! Queue of messages from the application to the sending thread.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::net::Waker;
+
+/// Longest single wait for room.
+const WAIT_SLICE: Duration = Duration::from_secs(60);
 
 /// Maximum bytes of waiting messages. A single message may exceed the maximum.
 const WAITING_BYTES_MAX: usize = 64 << 10;
@@ -97,6 +101,16 @@ impl PgmFeed {
     /// # Errors
     /// If the message is too long, or the session has ended.
     pub fn send(&self, message: &[u8]) -> Result<(), PgmFeedError> {
+        while !self.send_within(message, WAIT_SLICE)? {}
+        Ok(())
+    }
+
+    /// Hands over a message, and waits at most for `timeout` while 64 KiB of messages wait. Returns whether
+    /// the message was taken.
+    ///
+    /// # Errors
+    /// As for [`PgmFeed::send`].
+    pub fn send_within(&self, message: &[u8], timeout: Duration) -> Result<bool, PgmFeedError> {
         let (bytes, max) = (message.len(), self.message_bytes_max);
         if bytes > max {
             return Err(PgmFeedError::TooLong { bytes, max });
@@ -105,10 +119,13 @@ impl PgmFeed {
             let cost = state.waiting.cost();
             cost > 0 && cost + bytes > WAITING_BYTES_MAX && !state.is_ended && !state.is_finished
         };
-        let waited = self.shared.1.wait_while(self.state(), is_full);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let waited = self.shared.1.wait_timeout_while(self.state(), timeout, is_full);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if state.is_ended || state.is_finished {
             return Err(PgmFeedError::Ended);
+        }
+        if waited.timed_out() {
+            return Ok(false);
         }
         let was_empty = state.waiting.ends.is_empty();
         state.waiting.push(message);
@@ -116,7 +133,7 @@ impl PgmFeed {
         if was_empty {
             self.waker.wake();
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Ends the messages: the session ends once every message is sent and repaired.

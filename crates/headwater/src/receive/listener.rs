@@ -34,6 +34,9 @@ pub struct ListenOptions {
     /// Only transport session identifier to receive; messages over PGM have none. Default: the first session
     /// heard.
     pub tsi: Option<u64>,
+    /// Transport session identifier of a session not to receive: the session that an application has already
+    /// received, if the application waits for the sender's next session. Default: none.
+    pub except: Option<u64>,
     /// Time without any needed data after which the receiver gives up. Default: never.
     pub timeout: Option<Duration>,
     /// Maximum rate to take of a session in which each receiver has a rate of its own, in bit/s of UDP
@@ -81,6 +84,7 @@ impl ListenOptions {
             source: None,
             interface: None,
             tsi: None,
+            except: None,
             timeout: None,
             max_rate: None,
             rtt: None,

@@ -321,7 +321,10 @@ fn run_machine<P: ContentPort>(
     };
     folder.receiver = store.receiver_id(folder.receiver);
     let options = &listener.options;
-    let config = DeliveryReceiverConfig::default().with_tsi(options.tsi).with_source(options.source);
+    let config = DeliveryReceiverConfig::default()
+        .with_tsi(options.tsi)
+        .with_except(options.except)
+        .with_source(options.source);
     let pinned = if folder.pins { store.pinned() } else { Vec::new() };
     let trust = match &pinned[..] {
         [] => options.trust.clone(),

@@ -267,6 +267,7 @@ impl<'a> Watch<'a> {
             datagrams: socket.counters().datagrams,
             others: core::mem::take(&mut self.others),
             kept: machine.store().resumable(),
+            folders: machine.store().folders().to_vec(),
             pinned: Vec::new(),
         }
     }

@@ -162,13 +162,7 @@ impl Folder {
     /// Opens the parent folder of a file, `None` for the destination folder itself. Returns the folder and
     /// the file name.
     fn find_parent<'p>(&self, path: &'p RelativePath) -> Option<(Option<OwnedFd>, &'p str)> {
-        let (parents, name) = split(path);
-        let mut folder = None::<OwnedFd>;
-        for component in parents {
-            let parent = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
-            folder = Some(rustix::fs::openat(parent, component, FOLDER, Mode::empty()).ok()?);
-        }
-        Some((folder, name))
+        find_parent(self.out.as_fd(), path)
     }
 
     /// Gives a file already in place the permission bits and the time that publishing would have set.
@@ -318,6 +312,21 @@ impl Folder {
             self.failed(&format!("open the folder of '{path}'"), errno)
         }
     }
+}
+
+/// Opens the parent folder of an entry of a folder, without a link on the way; `None` for the folder itself.
+/// Returns the parent and the name of the entry.
+pub(super) fn find_parent<'p>(
+    out: BorrowedFd<'_>,
+    path: &'p RelativePath,
+) -> Option<(Option<OwnedFd>, &'p str)> {
+    let (parents, name) = split(path);
+    let mut folder = None::<OwnedFd>;
+    for component in parents {
+        let parent = folder.as_ref().map_or(out, OwnedFd::as_fd);
+        folder = Some(rustix::fs::openat(parent, component, FOLDER, Mode::empty()).ok()?);
+    }
+    Some((folder, name))
 }
 
 /// Sets the time of the last modification, and leaves the time of the last access.

@@ -23,6 +23,7 @@ mod journal;
 mod kept;
 mod ledger;
 mod place;
+mod remove;
 #[cfg(test)]
 mod resume_tests;
 mod stream;
@@ -52,6 +53,7 @@ use self::journal::Stamp;
 use self::kept::ResumedBlock;
 use self::ledger::StoreIndex;
 use self::place::{FilePlace, ObjectPlace, Places};
+pub use self::remove::remove_received;
 use self::stream::JoinedStream;
 pub use self::target::Target;
 use self::work::Workers;
@@ -85,6 +87,8 @@ pub(crate) struct DiskStore {
     open_files: usize,
     /// Accepted files in place or given up.
     ended: BTreeSet<FileIndex>,
+    /// Folders without files.
+    folders: Vec<RelativePath>,
     stream: Option<JoinedStream>,
 }
 
@@ -112,6 +116,7 @@ impl DiskStore {
             out_of_space: None,
             open_files: 0,
             ended: BTreeSet::new(),
+            folders: Vec::new(),
             stream: None,
         })
     }
@@ -120,6 +125,11 @@ impl DiskStore {
     pub(crate) fn is_busy(&self) -> bool {
         // In this order: a job leaves the writer for the workers.
         self.writer.has_jobs() || self.workers.pending() > 0
+    }
+
+    /// Returns the session's folders without files.
+    pub(crate) fn folders(&self) -> &[RelativePath] {
+        &self.folders
     }
 
     /// Returns the error of the first file refused for want of space.
@@ -332,7 +342,9 @@ impl Store for DiskStore {
 
     fn create_folder(&mut self, path: &RelativePath) -> Result<(), StoreError> {
         self.names.check_folder(path)?;
-        self.places.folder.make_folder(path)
+        self.places.folder.make_folder(path)?;
+        self.folders.push(path.clone());
+        Ok(())
     }
 
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {

@@ -232,6 +232,33 @@ impl StreamFeed {
         if state.next.is_some() { Err(StreamError::Ended) } else { Ok(()) }
     }
 
+    /// Submits the next buffer, as [`StreamFeed::submit`], once no other buffer waits, and returns without a
+    /// wait for its beginning. Waits at most for `timeout`. Returns whether the buffer was taken.
+    ///
+    /// # Errors
+    /// If the buffer is invalid, or the stream has ended.
+    pub fn submit_within(
+        &self,
+        bytes: &Arc<[u8]>,
+        time: Duration,
+        timeout: Duration,
+    ) -> Result<bool, StreamError> {
+        let submission = Submission { bytes: Arc::clone(bytes), time: time.into() };
+        submission.check()?;
+        let is_full = |state: &mut State| state.next.is_some() && !state.is_ended;
+        let waited = self.shared.1.wait_timeout_while(self.state(), timeout, is_full);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.is_ended {
+            return Err(StreamError::Ended);
+        }
+        if waited.timed_out() {
+            return Ok(false);
+        }
+        state.next = Some(submission);
+        self.waker.wake();
+        Ok(true)
+    }
+
     /// Ends the buffers: the session ends once the time of the last buffer is over.
     pub fn finish(&self) {
         self.state().is_finished = true;

@@ -102,6 +102,8 @@ impl Verifying {
 pub(crate) struct Wanted {
     pub(crate) tsi: Option<u64>,
     pub(crate) source: Option<IpAddr>,
+    /// Session that is not received.
+    pub(crate) except: Option<u64>,
 }
 
 /// Setters common to every receiver's configuration, for a type with [`Wanted`] in its field `wanted`.
@@ -111,6 +113,14 @@ macro_rules! wanted_setters {
         #[must_use]
         pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
             self.wanted.tsi = tsi;
+            self
+        }
+
+        /// Never receives the session with this identifier, for example because an earlier receiver has
+        /// all of the session. Default: no exception.
+        #[must_use]
+        pub fn with_except(mut self, tsi: Option<u64>) -> Self {
+            self.wanted.except = tsi;
             self
         }
 
@@ -272,7 +282,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
     /// Creates a front end that listens from `now` on.
     pub(crate) fn new(wanted: Wanted, mut control: C, now: Instant) -> Self {
         control.start(now);
-        let listening = Listening::new(wanted.tsi, wanted.source, now);
+        let listening = Listening::new(wanted, now);
         let mut front = Self {
             control,
             listening,
@@ -558,8 +568,7 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// The session that a receiver receives: the first acceptable session heard.
 #[derive(Debug)]
 pub(crate) struct Listening {
-    tsi: Option<u64>,
-    source: Option<IpAddr>,
+    wanted: Wanted,
     session: Option<(IpAddr, u64)>,
     /// Source address of the session's first packet.
     sender: Option<SocketAddr>,
@@ -582,15 +591,18 @@ pub(crate) enum SessionMatch {
 }
 
 impl Listening {
-    /// Listens for the wanted session and source; `None` accepts any.
-    pub(crate) fn new(tsi: Option<u64>, source: Option<IpAddr>, now: Instant) -> Self {
+    /// Listens for the wanted session and source.
+    pub(crate) fn new(wanted: Wanted, now: Instant) -> Self {
         let (session, sender, others) = (None, None, Vec::new());
-        Self { tsi, source, session, sender, others, is_closed: false, last_heard: now }
+        Self { wanted, session, sender, others, is_closed: false, last_heard: now }
     }
 
     /// Whether the session and the source are among those to receive.
     pub(crate) fn would_take(&self, source: SocketAddr, tsi: u64) -> bool {
-        self.tsi.is_none_or(|wanted| wanted == tsi) && self.source.is_none_or(|wanted| wanted == source.ip())
+        let Wanted { tsi: wanted, source: from, except } = self.wanted;
+        wanted.is_none_or(|wanted| wanted == tsi)
+            && except != Some(tsi)
+            && from.is_none_or(|wanted| wanted == source.ip())
     }
 
     /// Records a packet and returns the session of the packet. A verified packet is of the session with any
@@ -619,7 +631,8 @@ impl Listening {
     /// whether the session replaces the received session, which is silent.
     pub(crate) fn hear_other(&mut self, now: Instant, source: SocketAddr, tsi: u64) -> (bool, bool) {
         let this = (source.ip(), tsi);
-        let is_news = self.others.len() < OTHERS_MAX && !self.others.contains(&this);
+        let is_known = self.wanted.except == Some(tsi) || self.others.contains(&this);
+        let is_news = self.others.len() < OTHERS_MAX && !is_known;
         if is_news {
             self.others.push(this);
         }

@@ -16,14 +16,14 @@ const LONG_SILENCE: Duration = Duration::from_secs(60);
 const SLOW_TIME: Duration = Duration::from_secs(60);
 
 /// Thread that fetches a description again. Dropping it ends the thread after its next request.
-pub struct Follower {
+pub struct DescriptionWatch {
     /// Tells the thread whether the session is silent.
     silence: Sender<bool>,
     is_silent: bool,
     next: Arc<Mutex<Option<FetchedDescription>>>,
 }
 
-impl Follower {
+impl DescriptionWatch {
     /// Starts the thread, which stops the session once the description names another session. Without a
     /// thread, nothing is followed.
     pub fn start(found: &FetchedDescription, session: StopHandle) -> Option<Self> {

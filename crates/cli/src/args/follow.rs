@@ -1,0 +1,34 @@
+//! Arguments about following a sender from session to session.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+/// Following a sender.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Following a sender")]
+pub struct FollowArgs {
+    /// After a session, wait for the sender's next session, and receive what is new in it, until interrupted.
+    /// Files that are there with the same content stay
+    #[arg(long)]
+    pub follow: bool,
+    /// With --follow: delete files that an earlier session brought into the folder and the present session
+    /// lacks, and folders that become empty by it; never other files
+    #[arg(long, requires = "follow")]
+    pub delete: bool,
+    /// Run this program for each file that was received and verified, one at a time, with the path of the
+    /// file as its argument; no shell
+    #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::CommandName)]
+    pub exec: Option<PathBuf>,
+}
+
+/// `headwater run-for-files`: the process that starts the program of `--exec`, outside of the confinement.
+#[derive(Debug, Args)]
+pub struct RunForFilesArgs {
+    /// Program to run
+    #[arg(value_name = "PROGRAM")]
+    pub program: PathBuf,
+    /// User to become
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+}

@@ -1,0 +1,104 @@
+//! Commands that a supervisor runs as processes of their own: each is confined by itself, and a fault of one
+//! does not touch the others.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+
+/// Variable that tells a command of its supervisor.
+pub const SUPERVISED: &str = "HEADWATER_SUPERVISED";
+/// Longest time from SIGINT to the end of a command, before SIGKILL.
+const STOP_TIME: Duration = Duration::from_secs(10);
+/// Longest line that is passed on, in bytes.
+const LINE_BYTES_MAX: u64 = 4 << 10;
+
+/// A running command.
+pub struct RunningChild {
+    child: Child,
+    began: Instant,
+    /// Time of SIGKILL, once the command was asked to end.
+    kill_at: Option<Instant>,
+}
+
+/// End of a command.
+pub struct ChildEnd {
+    /// Exit status.
+    pub status: ExitStatus,
+    /// Whether the supervisor asked the command to end.
+    pub was_asked: bool,
+    /// Time for which the command ran.
+    pub lasted: Duration,
+}
+
+impl RunningChild {
+    /// Starts this program with other arguments. Lines of its standard error go to standard error behind the
+    /// service's name.
+    pub fn start(name: &str, words: &[String], now: Instant) -> std::io::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(words).env(SUPERVISED, std::process::id().to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        let mut child = command.spawn()?;
+        if let Some(lines) = child.stderr.take() {
+            let name = name.to_owned();
+            std::thread::Builder::new().name("lines".into()).spawn(move || pass_on(&name, lines))?;
+        }
+        Ok(Self { child, began: now, kill_at: None })
+    }
+
+    /// Asks the command to end; kills a command that does not end in time.
+    pub fn stop(&mut self, now: Instant) {
+        match self.kill_at {
+            None => {
+                self.kill_at = Some(now + STOP_TIME);
+                self.send(Signal::INT);
+            }
+            Some(at) if now >= at => self.send(Signal::KILL),
+            Some(_) => {}
+        }
+    }
+
+    fn send(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // A process that has ended waits to be reaped, so that the number is not another's.
+            kill_process(pid, signal).ok();
+        }
+    }
+
+    /// Returns the end of the command, if the command has ended.
+    pub fn poll_end(&mut self, now: Instant) -> Option<ChildEnd> {
+        let status = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::from_raw(0)))?;
+        Some(ChildEnd { status, was_asked: self.kill_at.is_some(), lasted: now - self.began })
+    }
+}
+
+fn pass_on(name: &str, lines: ChildStderr) {
+    let mut lines = BufReader::new(lines);
+    loop {
+        let mut line = Vec::new();
+        match std::io::Read::take(&mut lines, LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {
+                let line = String::from_utf8_lossy(&line);
+                // Fails only if standard error is closed.
+                writeln!(std::io::stderr(), "{name}: {}", line.trim_end()).ok();
+            }
+        }
+    }
+}
+
+/// Ends this process together with its supervisor, if a supervisor started it.
+pub fn follow_supervisor() {
+    let Some(supervisor) = std::env::var(SUPERVISED).ok().and_then(|pid| pid.parse::<i32>().ok()) else {
+        return;
+    };
+    set_parent_process_death_signal(Some(Signal::TERM)).ok();
+    let parent = rustix::process::getppid().map(Pid::as_raw_nonzero);
+    if parent.is_none_or(|parent| parent.get() != supervisor) {
+        // The supervisor has ended meanwhile.
+        std::process::exit(crate::exit::Exit::Interrupted as i32);
+    }
+}

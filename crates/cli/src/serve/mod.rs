@@ -1,0 +1,147 @@
+//! `headwater serve`: carousels over folders and receivers that follow senders, as one daemon.
+//!
+//! The daemon reads no packet. It starts the commands `send`, `receive` and `get`, each confined by itself,
+//! and starts a carousel's command again when its folder has changed: a new session on the same group.
+
+mod child;
+mod config;
+mod hours;
+mod service;
+mod watch;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::args::{OutputArgs, ServeArgs};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::screen::Screen;
+pub use child::{SUPERVISED, follow_supervisor};
+use config::Service;
+use service::Supervised;
+
+/// Interval of the steps of services.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Runs the services of a configuration until a signal.
+pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
+    let screen = Screen::new(&OutputArgs::default());
+    let services = config::read(&args.config)?;
+    if args.check {
+        for Service { name, words, .. } in &services {
+            println!("{name}: headwater {}", shown(words));
+        }
+        return Ok(Exit::Ok);
+    }
+    let signals = Signals::install()?;
+    let now = Instant::now();
+    let mut supervised: Vec<_> = services.into_iter().map(|service| Supervised::new(service, now)).collect();
+    let mut watchdog = Watchdog::new(now);
+    notify(&NotifyState::Ready);
+    while !supervised.is_empty() {
+        let (now, minute) = (Instant::now(), hours::minute_now());
+        if signals.ends.load(Ordering::Relaxed) {
+            notify(&NotifyState::Stopping);
+            supervised.iter_mut().for_each(Supervised::leave);
+        }
+        if signals.reloads.swap(false, Ordering::Relaxed) {
+            reload(args, &mut supervised, &screen, now);
+        }
+        supervised.iter_mut().for_each(|service| service.step(now, minute));
+        supervised.retain(|service| !service.has_left());
+        watchdog.step(now);
+        std::thread::sleep(STEP);
+    }
+    Ok(Exit::Ok)
+}
+
+/// Reads the configuration again. Services that have not changed go on; a faulty configuration changes
+/// nothing.
+fn reload(args: &ServeArgs, supervised: &mut Vec<Supervised>, screen: &Screen, now: Instant) {
+    let services = match config::read(&args.config) {
+        Ok(services) => services,
+        Err(failure) => {
+            tracing::error!("{}; the services go on as before", failure.chain());
+            return;
+        }
+    };
+    for running in supervised.iter_mut() {
+        if !services.iter().any(|service| service.name == running.service().name) {
+            running.leave();
+        }
+    }
+    let mut changed = 0;
+    for service in services {
+        match supervised.iter_mut().find(|running| running.service().name == service.name) {
+            Some(running) if *running.service() == service => {}
+            Some(running) => {
+                changed += 1;
+                running.replace(service, now);
+            }
+            None => {
+                changed += 1;
+                supervised.push(Supervised::new(service, now));
+            }
+        }
+    }
+    screen.say(&format!(
+        "the configuration was read again: {} changed",
+        crate::screen::count(changed, "service")
+    ));
+}
+
+/// Returns arguments as a shell takes them.
+fn shown(words: &[String]) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./:,@+%".contains(&byte);
+    let quoted = words.iter().map(|word| match word.bytes().all(is_plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// Signals that arrived.
+struct Signals {
+    ends: Arc<AtomicBool>,
+    reloads: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn install() -> Result<Self, Failure> {
+        let (ends, reloads) = (Arc::default(), Arc::default());
+        for (signal, flag) in [(SIGINT, &ends), (SIGTERM, &ends), (SIGHUP, &reloads)] {
+            let installed = signal_hook::flag::register(signal, Arc::clone(flag));
+            installed.or_exit(Exit::Other, "cannot catch signals")?;
+        }
+        Ok(Self { ends, reloads })
+    }
+}
+
+/// Signs of life for the service manager, if the manager wants any.
+struct Watchdog {
+    interval: Option<Duration>,
+    due: Instant,
+}
+
+impl Watchdog {
+    fn new(now: Instant) -> Self {
+        Self { interval: sd_notify::watchdog_enabled().map(|longest| longest / 2), due: now }
+    }
+
+    fn step(&mut self, now: Instant) {
+        if let Some(interval) = self.interval.filter(|_| now >= self.due) {
+            self.due = now + interval;
+            notify(&NotifyState::Watchdog);
+        }
+    }
+}
+
+/// Tells the service manager, if there is one.
+fn notify(state: &NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(std::slice::from_ref(state)) {
+        tracing::debug!("cannot notify the service manager: {error}");
+    }
+}

@@ -1,0 +1,247 @@
+//! One service: runs its command, again after changes of its folders and after failures.
+
+use std::time::{Duration, Instant};
+
+use headwater::Links;
+
+use super::child::{ChildEnd, RunningChild};
+use super::config::{Service, ServiceKind};
+use super::watch::{FolderWatcher, fingerprint};
+use crate::exit::Exit;
+
+/// Interval of looking at the folders without an event: file systems of other machines report none.
+const SCAN_INTERVAL: Duration = Duration::from_secs(60);
+/// Longest wait for folders to settle, as a multiple of the time without a change.
+const SETTLE_MAX: u32 = 30;
+/// Shortest and longest wait before a failed command runs again.
+const RESTART_WAIT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+
+/// A service that runs.
+pub struct Supervised {
+    service: Service,
+    child: Option<RunningChild>,
+    watcher: Option<FolderWatcher>,
+    changes: Changes,
+    next_scan: Instant,
+    /// Content at the last look.
+    seen: Option<blake3::Hash>,
+    /// Content to send.
+    wanted: Option<blake3::Hash>,
+    /// Content that the command sends, or has sent to its end.
+    content: Option<blake3::Hash>,
+    /// Whether the command has ended by itself with success.
+    is_done: bool,
+    /// Whether the command refuses its arguments.
+    is_refused: bool,
+    restart_at: Instant,
+    restart_wait: Duration,
+    /// Last problem that was reported.
+    problem: Option<String>,
+    is_leaving: bool,
+}
+
+/// Changes of folders that have not settled.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changes {
+    first_and_last: Option<(Instant, Instant)>,
+}
+
+impl Changes {
+    fn on_change(&mut self, now: Instant) {
+        let first = self.first_and_last.map_or(now, |(first, _)| first);
+        self.first_and_last = Some((first, now));
+    }
+
+    /// Whether there were changes, and none for the time of settling. Folders that never settle are settled
+    /// after a multiple of that time: a sender leaves out files that change.
+    fn is_settled(self, now: Instant, settle: Duration) -> bool {
+        let is_settled = |(first, last)| now >= last + settle || now >= first + settle * SETTLE_MAX;
+        self.first_and_last.is_some_and(is_settled)
+    }
+}
+
+impl Supervised {
+    /// Prepares a service, which the first step starts.
+    pub fn new(service: Service, now: Instant) -> Self {
+        Self {
+            service,
+            child: None,
+            watcher: None,
+            changes: Changes::default(),
+            next_scan: now,
+            seen: None,
+            wanted: None,
+            content: None,
+            is_done: false,
+            is_refused: false,
+            restart_at: now,
+            restart_wait: RESTART_WAIT[0],
+            problem: None,
+            is_leaving: false,
+        }
+    }
+
+    /// Returns the service.
+    pub fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// Whether the service was asked to end, and has ended.
+    pub fn has_left(&self) -> bool {
+        self.is_leaving && self.child.is_none()
+    }
+
+    /// Ends the service.
+    pub fn leave(&mut self) {
+        self.is_leaving = true;
+    }
+
+    /// Takes the place of the service with the same name: its command ends before the new one begins.
+    pub fn replace(&mut self, service: Service, now: Instant) {
+        let child = self.child.take();
+        *self = Self { child, ..Self::new(service, now) };
+    }
+
+    /// Does what is due. `minute` is the minute of the day in local time.
+    pub fn step(&mut self, now: Instant, minute: u16) {
+        if let Some(end) = self.child.as_mut().and_then(|child| child.poll_end(now)) {
+            self.child = None;
+            self.on_end(&end, now);
+        }
+        if self.service.kind == ServiceKind::Carousel && !self.is_leaving {
+            self.look(now);
+        }
+        let is_open = self.service.hours.is_none_or(|hours| hours.contains(minute));
+        let has_content = self.service.kind != ServiceKind::Carousel || self.wanted.is_some();
+        let is_same = self.content == self.wanted;
+        let should_run =
+            is_open && has_content && !self.is_leaving && !self.is_refused && !(self.is_done && is_same);
+        match &mut self.child {
+            Some(child) if !should_run || !is_same => child.stop(now),
+            None if should_run && now >= self.restart_at => self.start(now),
+            _ => {}
+        }
+    }
+
+    /// Looks for changes, and accepts the content of folders that have settled.
+    fn look(&mut self, now: Instant) {
+        if self.watcher.as_ref().is_some_and(FolderWatcher::has_changed) {
+            self.changes.on_change(now);
+        }
+        let is_settled = self.changes.is_settled(now, self.service.settle);
+        if !is_settled && now < self.next_scan {
+            return;
+        }
+        let is_first = self.watcher.is_none();
+        self.next_scan = now + SCAN_INTERVAL;
+        // Watched before the look: a change during the look is an event.
+        self.watch();
+        match fingerprint(&self.service.watched, self.links()) {
+            Ok(content) if is_settled || is_first => {
+                self.changes = Changes::default();
+                (self.seen, self.wanted, self.problem) = (Some(content), Some(content), None);
+            }
+            Ok(content) if self.seen != Some(content) => {
+                // Without an event: settled if the content is the same once more.
+                self.seen = Some(content);
+                self.changes.on_change(now);
+            }
+            Ok(_) => {}
+            Err(why) => {
+                self.changes = Changes::default();
+                (self.seen, self.wanted) = (None, None);
+                self.report(&format!("nothing is sent: {why}"));
+            }
+        }
+    }
+
+    fn watch(&mut self) {
+        if self.watcher.is_none() {
+            self.watcher = FolderWatcher::open().ok();
+        }
+        let watched = match &self.watcher {
+            Some(watcher) => watcher.watch(&self.service.watched),
+            None => Err(std::io::Error::other("inotify is not available")),
+        };
+        if let Err(error) = watched {
+            let seconds = SCAN_INTERVAL.as_secs();
+            self.report(&format!(
+                "not all folders can be watched ({error}; the limit is fs.inotify.max_user_watches): changes are found within {seconds} s"
+            ));
+        }
+    }
+
+    /// Treatment of links, as the command has it.
+    fn links(&self) -> Links {
+        let skips = self.service.words.iter().any(|word| word == "--links=skip");
+        if skips { Links::Skip } else { Links::Follow }
+    }
+
+    fn start(&mut self, now: Instant) {
+        let Service { name, words, .. } = &self.service;
+        match RunningChild::start(name, words, now) {
+            Ok(child) => (self.child, self.content, self.is_done) = (Some(child), self.wanted, false),
+            Err(error) => {
+                self.wait_longer(now);
+                self.report(&format!("cannot start: {error}"));
+            }
+        }
+    }
+
+    fn on_end(&mut self, end: &ChildEnd, now: Instant) {
+        self.restart_at = now;
+        if end.was_asked {
+            return;
+        }
+        if end.lasted >= RESTART_WAIT[1] {
+            self.restart_wait = RESTART_WAIT[0];
+        }
+        let code = end.status.code();
+        if code == Some(Exit::Usage as i32) {
+            self.is_refused = true;
+            self.report("the command refuses its options; it runs again once the configuration is changed and read (SIGHUP)");
+        } else if code == Some(0) && self.service.kind == ServiceKind::Carousel {
+            self.is_done = true;
+        } else {
+            let wait = self.restart_wait.as_secs();
+            self.wait_longer(now);
+            self.problem = None;
+            self.report(&format!("ended ({}), and runs again in {wait} s", end.status));
+        }
+    }
+
+    fn wait_longer(&mut self, now: Instant) {
+        self.restart_at = now + self.restart_wait;
+        self.restart_wait = (self.restart_wait * 2).min(RESTART_WAIT[1]);
+    }
+
+    /// Reports a problem once.
+    fn report(&mut self, problem: &str) {
+        if self.problem.as_deref() != Some(problem) {
+            tracing::warn!("{}: {problem}", self.service.name);
+            self.problem = Some(problem.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_settle_after_the_last_change_or_after_a_bound() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut changes = Changes::default();
+        assert!(!changes.is_settled(start + 60 * second, 2 * second));
+        changes.on_change(start);
+        changes.on_change(start + second);
+        assert!(!changes.is_settled(start + 2 * second, 2 * second));
+        assert!(changes.is_settled(start + 3 * second, 2 * second));
+        for elapsed in 2..60 {
+            changes.on_change(start + elapsed * second);
+            assert!(!changes.is_settled(start + elapsed * second, 2 * second));
+        }
+        changes.on_change(start + 60 * second);
+        assert!(changes.is_settled(start + 60 * second, 2 * second), "a log that grows for ever");
+    }
+}

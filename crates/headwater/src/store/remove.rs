@@ -1,0 +1,103 @@
+//! Removal of files that earlier sessions brought and the present session lacks.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use headwater_proto::delivery::RelativePath;
+use rustix::fs::{AtFlags, FileType};
+
+use super::folder::find_parent;
+
+/// Removes regular files and folders below a folder, then the folders that became empty by it. A folder that
+/// is not empty stays, and so does anything that is neither a file nor a folder. No link is followed.
+/// Returns the names that were removed.
+///
+/// # Errors
+/// If the folder cannot be opened.
+pub fn remove_received<'p>(
+    out: &Path,
+    gone: impl IntoIterator<Item = &'p RelativePath>,
+    kept: &BTreeSet<RelativePath>,
+) -> std::io::Result<Vec<&'p RelativePath>> {
+    let out = OwnedFd::from(File::open(out)?);
+    let mut removed = Vec::new();
+    for path in gone {
+        if remove_entry(&out, path) {
+            removed.push(path);
+        }
+        let mut name = path.as_str();
+        while let Some((parent, _)) = name.rsplit_once('/') {
+            let folder = RelativePath::new(parent).ok().filter(|folder| !kept.contains(folder));
+            if !folder.is_some_and(|folder| remove_folder(&out, &folder)) {
+                break;
+            }
+            name = parent;
+        }
+    }
+    Ok(removed)
+}
+
+fn remove_entry(out: &OwnedFd, path: &RelativePath) -> bool {
+    let Some((parent, name)) = find_parent(out.as_fd(), path) else { return false };
+    let parent = parent.as_ref().map_or(out.as_fd(), OwnedFd::as_fd);
+    let Ok(stat) = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+    let flags = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => AtFlags::empty(),
+        FileType::Directory => AtFlags::REMOVEDIR,
+        _ => return false,
+    };
+    rustix::fs::unlinkat(parent, name, flags).is_ok()
+}
+
+fn remove_folder(out: &OwnedFd, path: &RelativePath) -> bool {
+    let Some((parent, name)) = find_parent(out.as_fd(), path) else { return false };
+    let parent = parent.as_ref().map_or(out.as_fd(), OwnedFd::as_fd);
+    rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn path(name: &str) -> RelativePath {
+        RelativePath::new(name).unwrap()
+    }
+
+    #[test]
+    fn files_go_with_the_folders_that_become_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        fs::create_dir_all(out.join("a/b/c")).unwrap();
+        fs::create_dir_all(out.join("d/e")).unwrap();
+        fs::create_dir_all(out.join("f")).unwrap();
+        for name in ["a/b/c/gone", "a/stays", "d/e/gone", "f/gone"] {
+            fs::write(out.join(name), "content").unwrap();
+        }
+        let gone = [path("a/b/c/gone"), path("d/e/gone"), path("f/gone"), path("g/never")];
+        let removed = remove_received(&out, &gone, &BTreeSet::from([path("f")])).unwrap();
+        assert_eq!(removed.len(), 3);
+        assert!(out.join("a/stays").exists() && !out.join("a/b").exists());
+        assert!(!out.join("d").exists());
+        assert!(out.join("f").is_dir(), "the session has this folder, without files");
+    }
+
+    #[test]
+    fn nothing_outside_of_the_folder_and_no_link_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        fs::create_dir_all(out.join("full")).unwrap();
+        fs::create_dir(folder.path().join("outside")).unwrap();
+        fs::write(folder.path().join("outside/file"), "content").unwrap();
+        fs::write(out.join("full/file"), "content").unwrap();
+        std::os::unix::fs::symlink("../outside", out.join("link")).unwrap();
+        std::os::unix::fs::symlink("../outside/file", out.join("other")).unwrap();
+        let gone = [path("link/file"), path("link"), path("other"), path("full")];
+        assert!(remove_received(&out, &gone, &BTreeSet::new()).unwrap().is_empty());
+        assert!(folder.path().join("outside/file").exists() && out.join("full/file").exists());
+        assert!(out.join("link").is_symlink() && out.join("other").is_symlink());
+    }
+}
