@@ -31,7 +31,7 @@ pub struct RepairServerArgs {
     /// Time over which receivers spread their first requests, in whole seconds
     #[arg(long, value_name = "TIME", value_parser = values::seconds, default_value = "10s")]
     pub repair_random_time: Duration,
-    /// Receivers with --serve-repair that are named to others, at most; 0: none
+    /// Most receivers with --serve-repair to name to receivers that miss something
     #[arg(long, value_name = "N", default_value_t = REPAIR_PEERS_MAX, value_parser = values::peers)]
     pub repair_peers: usize,
     /// Write the session's description (SDP) to this file, for `receive --sdp` and for `get` from any server;
@@ -68,10 +68,10 @@ pub struct RepairArgs {
 #[command(next_help_heading = "Repair by HTTP")]
 pub struct ServingArgs {
     /// Serve the received files by HTTP under /files/ to receivers that miss something; the sender of a
-    /// signed session names this server to them once everything is here. Default: all addresses, port 7280
+    /// signed session names this server once everything is here. Default: all addresses, port 7280
     #[arg(long, value_name = "ADDR[:PORT]", num_args = 0..=1, require_equals = true, value_parser = values::serving, conflicts_with_all = ["to", "ask", "group_key", "follow"])]
     pub serve_repair: Option<Option<SocketAddr>>,
-    /// With --serve-repair: go on for this time once everything is here; ^C ends it before
+    /// With --serve-repair: go on for this time once everything is here, or until ^C
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "10m", requires = "serve_repair")]
     pub serve_time: Duration,
     /// With --serve-repair: rate of all connections together, headers included

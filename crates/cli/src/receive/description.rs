@@ -12,10 +12,10 @@ use headwater::{FetchedDescription, ReceiveUpdate, StopHandle};
 const SILENT_TIME: Duration = Duration::from_secs(2);
 const LONG_SILENT_TIME: Duration = Duration::from_secs(10);
 const LONG_SILENCE: Duration = Duration::from_secs(60);
-/// Time between two requests while packets arrive: they may be of a path that the sender has left.
+/// Time between two requests while packets arrive, perhaps by a path that the sender has left.
 const SLOW_TIME: Duration = Duration::from_secs(60);
 
-/// Thread that fetches a description again. Dropping it ends the thread after its next request.
+/// Thread that fetches a description again. The drop ends the thread after the next request.
 pub struct DescriptionWatch {
     /// Tells the thread whether the session is silent.
     silence: Sender<bool>,

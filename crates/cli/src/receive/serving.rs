@@ -14,7 +14,7 @@ pub fn open(args: &ReceiveArgs) -> Result<Option<FileServerSocket>, Failure> {
     FileServerSocket::open(options).map(Some).map_err(server_failed)
 }
 
-/// Returns the options of a session whose files the server serves.
+/// Returns the options of a session with files for the server.
 pub fn options(args: &ReceiveArgs, socket: Option<&FileServerSocket>) -> Option<ServingOptions> {
     let port = socket?.address().port();
     Some(ServingOptions { port, time: args.serve.serve_time })

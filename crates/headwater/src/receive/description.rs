@@ -70,7 +70,7 @@ impl FetchedDescription {
         Ok(Self { tag, ..Self::parse(url, &bytes)? })
     }
 
-    /// Fetches the description again, unless it is the same. Returns the description if it names another
+    /// Fetches the description again, unless the document is the same. Returns the description of another
     /// session: another group, source or identifier. Blocks the caller for some seconds at most.
     ///
     /// # Errors

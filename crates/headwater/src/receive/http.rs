@@ -30,7 +30,7 @@ const READ_TIME: Duration = Duration::from_secs(20);
 const AGAIN_TIME: Duration = Duration::from_secs(2);
 /// Least mean rate of a response's content in bytes a second, after [`READ_TIME`].
 const BYTES_PER_SECOND_MIN: u64 = 4 << 10;
-/// The same of a receiver that serves, of which there may be others: a slow one costs at most 69 s, for
+/// The same of a receiver that serves: a slow receiver costs at most 69 s, for
 /// a range of 1 MiB.
 const PEER_TIME: Duration = Duration::from_secs(5);
 const PEER_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
@@ -113,7 +113,7 @@ pub(super) struct RangeRequest {
     pub(super) server: usize,
     pub(super) url: String,
     pub(super) rule: AddressRule,
-    /// Whether the server is a receiver, whose time is short.
+    /// Whether the server is a receiver, for which time is short.
     pub(super) is_peer: bool,
     pub(super) range: MissingRange,
     /// Entity tag of the announced content.
@@ -314,7 +314,7 @@ fn get(agents: &Agents, request: &RangeRequest) -> Result<ureq::http::Response<B
     config.timeout_connect(Some(start_time.min(CONNECT_TIME))).build().call().map_err(failure)
 }
 
-/// Document, and its entity tag.
+/// Document and entity tag.
 pub(super) type TaggedDocument = (Vec<u8>, Option<String>);
 
 /// Fetches a document on the caller's thread. The user gave the URL: any address is allowed. For a document

@@ -1,4 +1,4 @@
-//! Comparison of the rates of packets and of a server that is a path of its own.
+//! Comparison of the rates of packets and of an HTTP server beside the packets.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ pub(super) struct ListedServer {
     pub(super) server: Server,
     /// Number of the server, which no other server of the session has.
     pub(super) id: u32,
-    /// Whether the server is a receiver like this one: a stranger, from which one failure is enough.
+    /// Whether the server is a receiver, a stranger: after a failure, the server is not asked again.
     pub(super) is_peer: bool,
 }
 
@@ -32,8 +32,8 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Makes the list: the user's own server, then peers in random order, with the servers of the sender at a
-    /// random place among them. So receivers spread over peers and sender alike.
+    /// Makes the list: the user's own server, then peers in random order, with the servers of the sender
+    /// at a random place among the peers. So receivers spread over peers and sender alike.
     pub(super) fn find(
         &mut self,
         own: Option<Server>,
@@ -59,7 +59,7 @@ impl Servers {
         self.tried.clear();
     }
 
-    /// Forgets all servers, except those that gave wrong bytes.
+    /// Forgets all servers, except peers that gave wrong bytes.
     pub(super) fn clear(&mut self) {
         self.list.clear();
         self.tried.clear();
@@ -75,12 +75,12 @@ impl Servers {
         self.list.len()
     }
 
-    /// Returns a server by its place.
+    /// Returns the server at a place.
     pub(super) fn get(&self, place: usize) -> Option<&ListedServer> {
         self.list.get(place)
     }
 
-    /// Returns the place of a server by its number.
+    /// Returns the place of the server with a number.
     pub(super) fn place(&self, id: u32) -> Option<usize> {
         self.list.iter().position(|server| server.id == id)
     }
@@ -109,7 +109,7 @@ impl Servers {
         self.list.iter().any(|server| server.is_peer)
     }
 
-    /// Moves a server to the end of the list. Files that have tried the server may try it again.
+    /// Moves a server to the end of the list. Files that have tried the server may try the server again.
     pub(super) fn postpone(&mut self, place: usize) {
         if let Some(server) = self.list.get(place).cloned() {
             self.remove(place);
@@ -117,7 +117,7 @@ impl Servers {
         }
     }
 
-    /// Removes a server: all files turn to the others.
+    /// Removes a server: all files turn to the servers that are left.
     pub(super) fn remove(&mut self, place: usize) {
         if place < self.list.len() {
             self.list.remove(place);

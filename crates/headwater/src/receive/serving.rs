@@ -17,7 +17,7 @@ use crate::system::read_at;
 /// Repair of other receivers by a receiver that has everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServingOptions {
-    /// Port of the server, for reports to the sender. The server itself is the caller's
+    /// Port of the server, for reports to the sender. The server is the caller's
     /// ([`ReceiveSession::published`](crate::ReceiveSession::published)).
     pub port: u16,
     /// Time for which the session goes on once every file is whole, for the server.
@@ -41,7 +41,7 @@ pub(crate) struct ReceivedFile {
 }
 
 impl ReceivedFiles {
-    /// Adds a file that has just been verified, in place of an earlier one of the same name.
+    /// Adds a file that has just been verified, in place of an earlier file of the same name.
     fn add(&self, folder: &Path, name: &RelativePath, bytes: u64, digest: Digest) {
         let path = folder.join(name.as_str());
         // A file that is gone already is not served.
@@ -52,7 +52,7 @@ impl ReceivedFiles {
         }
     }
 
-    /// Finds a file by its exact name.
+    /// Finds the file with exactly this name.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<ReceivedFile>> {
         self.files().get(name).cloned()
     }
@@ -87,7 +87,7 @@ impl ReceivedFile {
     }
 }
 
-/// Serving of one session.
+/// Serving of the files of a session.
 #[derive(Debug)]
 pub(super) struct Serving {
     options: ServingOptions,
@@ -109,7 +109,8 @@ impl Serving {
         self.options
     }
 
-    /// Serves a verified file from now on. Files without an announced digest cannot be verified by others.
+    /// Serves a verified file from now on. Files without an announced digest cannot be verified by other
+    /// receivers.
     pub(super) fn add(&self, name: &RelativePath, bytes: u64, digest: Option<Digest>) {
         if let Some(digest) = digest {
             self.files.add(&self.folder, name, bytes, digest);
@@ -126,7 +127,7 @@ impl Serving {
         (self.until, self.whole_at) = (Some(now + self.options.time.into()), Some(now));
     }
 
-    /// Returns until when others are served, if they are.
+    /// Returns the end of serving, while other receivers are served.
     pub(super) const fn until(&self) -> Option<Instant> {
         self.until
     }

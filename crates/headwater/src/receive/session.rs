@@ -149,7 +149,7 @@ impl ReceiveSession {
         Ok(())
     }
 
-    /// Returns the whole files, for a server. Files appear as they become whole, if the session serves
+    /// Returns the whole files, for a server. Files appear once whole, if the session serves
     /// ([`ReceiveOptions::serving`]).
     pub fn published(&self) -> PublishedFiles {
         PublishedFiles::received(self.received.clone())
@@ -239,7 +239,7 @@ struct Folder {
     pins: bool,
     /// Identifier of the receiver.
     receiver: u64,
-    /// Serving of others, until the application has it.
+    /// Serving of the files, until the application takes this value.
     serving: Option<Serving>,
     clock: Clock,
 }

@@ -252,7 +252,7 @@ impl<'a> Watch<'a> {
         socket: &impl ContentPort,
         now: Instant,
     ) -> ReceiveSummary {
-        // Time of serving others is no time of reception.
+        // Time of serving is no time of reception.
         let now = self.serving.as_ref().and_then(Serving::whole_at).unwrap_or(now);
         let progress = self.snapshot(machine, socket, now);
         self.tell_path(&progress, (now, true));
@@ -479,7 +479,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Reports that symbols of this path do not continue those of the path before.
+    /// Reports that symbols of this path do not continue the symbols of the path before.
     fn watch_symbol_size<C: ReceiverControl>(&mut self, machine: &DeliveryReceiver<C, DiskStore>) {
         let Some((before, now)) = self.symbol_size_before.zip(machine.symbol_size()) else { return };
         self.symbol_size_before = None;

@@ -18,7 +18,7 @@ pub const FILES_PATH: &str = "/files/";
 /// Files of a session that a server may publish: all files of a sending session, or the whole files of a
 /// receiving session. Nothing can be read before the session runs.
 ///
-/// A file that changed since its preparation, or since it was received, is never read: the file fails for the
+/// A file that changed since preparation or reception is never read: the file fails for the
 /// server and the sending session.
 #[derive(Clone, Debug)]
 pub struct PublishedFiles(Published);

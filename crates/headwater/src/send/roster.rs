@@ -50,14 +50,14 @@ pub struct RosterOptions {
     pub peers: PeerOptions,
 }
 
-/// Receivers that serve the files to others, as servers of repair.
+/// Receivers that serve the files to other receivers, as servers of repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerOptions {
-    /// Most that are named, up to [`REPAIR_PEERS_MAX`](crate::REPAIR_PEERS_MAX); 0 for none.
+    /// Most receivers that are named, up to [`REPAIR_PEERS_MAX`](crate::REPAIR_PEERS_MAX).
     pub most: usize,
     /// Time from the end of reception to the earliest request, if the session names no other servers.
     pub offset: Duration,
-    /// Time over which receivers then spread their first requests.
+    /// Time over which receivers then spread first requests.
     pub random: Duration,
 }
 

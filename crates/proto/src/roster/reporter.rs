@@ -123,7 +123,7 @@ pub struct RosterReporter {
     /// Whether the last report was sent at once after a new cookie.
     is_resent: bool,
     end: Option<End>,
-    /// Port at which the receiver answers HTTP repair once it has everything.
+    /// Port at which the receiver answers HTTP repair after the end.
     repair_port: Option<u16>,
 }
 
@@ -222,7 +222,7 @@ impl RosterReporter {
         }
     }
 
-    /// Whether the receiver has everything and serves it.
+    /// Whether the receiver has everything and serves the content.
     fn is_serving(&self) -> bool {
         self.repair_port.is_some() && matches!(self.end, Some(End { result: 0, .. }))
     }
@@ -284,7 +284,7 @@ impl RosterReporter {
         if !is_repeated {
             self.sequence = self.sequence.wrapping_add(1);
         }
-        // The report of the end itself names no port: a sender tells an end from a receiver that serves.
+        // The report of the end names no port: a sender tells an end from a receiver that serves.
         let repair_port = self.repair_port.filter(|_| kind == ReportKind::Done && self.is_over());
         self.schedule(now, kind);
         let result = self.end.map_or(0, |end| end.result);

@@ -145,7 +145,7 @@ impl RosterSender {
             return None;
         };
         self.counters.reports += 1;
-        // A receiver that serves others after its end is no sign of receivers under way.
+        // A receiver that serves the content is no sign of receivers under way.
         let is_serving = header.kind == ReportKind::Done && state.repair_port.is_some();
         self.last = if is_serving { self.last } else { Some(now) };
         let may_be_first = matches!(news, News::First | News::Outside);

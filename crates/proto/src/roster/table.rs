@@ -30,7 +30,7 @@ const SILENT_MARGIN: Duration = Duration::from_secs(2);
 const EXPIRED_INTERVALS: u64 = 30;
 const EXPIRED_MIN: Duration = Duration::from_secs(600);
 /// Least port of HTTP repair that is passed on: lower ports belong to services of the host, to which no
-/// receiver leads others.
+/// receiver leads another.
 const REPAIR_PORT_MIN: u16 = 1_024;
 /// Reports of receivers outside of the sample, for each report of the budget.
 const OUTSIDE_PER_BUDGET: u32 = 4;
@@ -325,7 +325,7 @@ impl Table {
         self.bound.map_or(1.0, |bound| u64::MAX as f64 / bound as f64)
     }
 
-    /// Returns the number of receivers that report after their end, about.
+    /// Returns the number of receivers that serve the content, about.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

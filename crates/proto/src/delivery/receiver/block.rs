@@ -156,8 +156,8 @@ impl BlockState {
         !self.repaired.is_empty()
     }
 
-    /// Returns the server whose symbols are wrong if the block does not match its digest: the only server of
-    /// the block's symbols, beside verified packets. Symbols of an earlier session may be wrong themselves.
+    /// Returns the server to blame if the block does not match the digest: the only server of symbols of the
+    /// block, beside verified packets. Symbols of an earlier session may be wrong, too.
     pub fn suspect(&self) -> Option<u32> {
         self.repaired_by.filter(|_| self.has_repaired() && !self.is_resumed)
     }

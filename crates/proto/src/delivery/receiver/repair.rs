@@ -2,7 +2,7 @@
 //!
 //! A server is not trusted. Only blocks with an announced digest are repaired. If a block with symbols of a
 //! server does not match the digest, the block drops those symbols and its repair symbols, and the symbols
-//! received by multicast stay. If all those symbols came from one server, that server was wrong.
+//! received by multicast stay. A single server of such symbols was wrong.
 
 use headwater_wire::PayloadId;
 
