@@ -68,6 +68,9 @@ fn reporter(bytes: &[u8]) {
         if reporter.is_due(now) {
             reporter.transmit(now, ReceiverState::default, true, &mut [0; REPORT_BYTES_MAX]);
         }
-        assert!(now < Instant::ZERO + headwater_proto::Duration::from_secs(40_000 * 3_600), "reports without end");
+        assert!(
+            now < Instant::ZERO + headwater_proto::Duration::from_secs(40_000 * 3_600),
+            "reports without end"
+        );
     }
 }
