@@ -294,7 +294,111 @@ def cut(bed):
     stop(sender)
 
 
-PARTS = {part.__name__: part for part in (native, rainbow, amt, radio, http, folder, cut)}
+def tunnel(bed, name):
+    relay = bed.start("relay", f"{name}-tunnel", "relay", "--amt", "--amt-port", "7501", "--interface", "eth0", "--json")
+    relay.wait_for("its start", lambda events: any(event["event"] == "relay:started" for event in events))
+    return relay
+
+
+def restarted(bed):
+    """The sender is killed, and starts again as another session: the receiver follows by the description."""
+    file = bed.content("restarted", 10_000_000)
+    options = ("--http", SENDER, "--http-rate", "100k", "--sign", bed.folder / "restarted-key")
+    bed.network.run("sender", bed.binary, "keygen", bed.folder / "restarted-key")
+    sender = bed.send("restarted", file, *options)
+    receiver, out = bed.get("restarted", "--max-rate", "4M")
+    receiver.wait_for("2 MB", lambda events: any(held["multicast"] > 2e6 for _, held in paths(events)))
+    sender.kill()
+    time.sleep(5)
+    sender = bed.start("sender", "restarted-again", "send", "--json", "--group", GROUPS["sender"], "--interface", "eth0", "--no-roster",
+                       "--max-rate", "8M", "--symbol-size", SYMBOL_BYTES, *options, file)
+    sender.wait_for("its start", lambda events: any(event["event"] == "session:started" for event in events))
+    since = paths(receiver.events())[-1][0]
+    yield from whole(receiver, out, file)
+    events = receiver.events()
+    replaced = [event["time"] / 1e3 for event in events if event["event"] == "session:replaced"]
+    yield f"the session was replaced {len(replaced)} times", len(replaced) == 1
+    later = [at for at, held in paths(events) if replaced and at > replaced[0] and held["multicast"] > 0]
+    seconds = later[0] - since if later else 1e9
+    yield f"multicast brings bytes {seconds:.1f} s after the start", seconds <= SWITCH_SECONDS
+    resumed = max(event.get("resumed", 0) for event in events)
+    yield f"{resumed} symbols of the session before count", resumed > 1_000
+    stop(sender)
+
+
+def both(bed):
+    """No multicast arrives, and both an AMT relay and a source on request are named: AMT first, and requests once the relay is killed."""
+    file = bed.content("both", 6_000_000)
+    bed.network.drop_multicast("receiver", True)
+    relay = tunnel(bed, "both")
+    # Without --symbol-size: the sender takes the size of the source.
+    control = ("--congestion-control", "rainbow", "--max-rate", "8M")
+    source = bed.start("source", "both-source", "send", "--json", *control, file)
+    network = ("--group", GROUPS["sender"], "--interface", "eth0", "--no-roster", "--max-rate", "8M")
+    options = ("--http", SENDER, "--http-rate", "100k", "--sdp-amt", RELAY, "--sdp-rainbow", SOURCE)
+    sender = bed.start("sender", "both", "send", "--json", *network, *options, file)
+    time.sleep(2)
+    receiver, out = bed.get("both")
+    receiver.wait_for("2 MB by AMT", lambda events: any(held["amt"] > 2e6 for _, held in paths(events)))
+    yield "none by requests then", bytes_by_path(receiver)["rainbow"] == 0
+    relay.kill()
+    since = paths(receiver.events())[-1][0]
+    yield from whole(receiver, out, file)
+    seconds = first_bytes(receiver, "rainbow", since)
+    # The silence of the tunnel, and the relay's lead before requests.
+    yield f"requests bring bytes {seconds:.1f} s after the end of the relay", seconds <= 2 * SWITCH_SECONDS
+    resumed = max(event.get("resumed", 0) for event in receiver.events())
+    yield f"{resumed} symbols of AMT count", resumed > 1_000
+    stop(sender, source)
+    bed.network.drop_multicast("receiver", False)
+
+
+def driad(bed):
+    """No multicast arrives, and DNS names the AMT relay of the sender."""
+    file = bed.content("driad", 3_000_000)
+    resolver = Path("/etc/netns") / bed.network.hosts["receiver"]
+    had = resolver.parent.exists()
+    resolver.mkdir(parents=True)
+    try:
+        (resolver / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+        command = [sys.executable, Path(__file__).with_name("amt.py"), "dns", "127.0.0.1", RELAY]
+        server = bed.network.start("receiver", "dns", bed.folder, command)
+        server.wait_for("its start", lambda events: len(events) > 0)
+        bed.network.drop_multicast("receiver", True)
+        relay = tunnel(bed, "driad")
+        sender = bed.send("driad", file, "--http", SENDER, "--http-rate", "1M", "--sdp-amt", "auto")
+        receiver, out = bed.get("driad")
+        yield from whole(receiver, out, file)
+        seconds = first_bytes(receiver, "amt")
+        yield f"AMT brings bytes after {seconds:.1f} s", seconds <= SWITCH_SECONDS
+        stop(sender, relay)
+        server.kill()
+    finally:
+        (resolver / "resolv.conf").unlink()
+        resolver.rmdir()
+        if not had:
+            resolver.parent.rmdir()
+        bed.network.drop_multicast("receiver", False)
+
+
+def sdp(bed):
+    """`receive --sdp` without multicast: the AMT relay of the description takes over."""
+    file = bed.content("sdp", 3_000_000)
+    bed.network.drop_multicast("receiver", True)
+    relay = tunnel(bed, "sdp")
+    description = bed.folder / "described.sdp"
+    sender = bed.send("sdp", file, "--sdp", description, "--sdp-amt", RELAY)
+    out = bed.folder / "sdp-out"
+    receiver = bed.start("receiver", "sdp", "receive", "--json", "--sdp", description, "--interface", "eth0", "--out", out, "--timeout", "30s")
+    yield from whole(receiver, out, file)
+    seconds, held = first_bytes(receiver, "amt"), bytes_by_path(receiver)
+    yield f"AMT brings bytes after {seconds:.1f} s", seconds <= SWITCH_SECONDS
+    yield "all by AMT", held["multicast"] == held["http"] == 0
+    stop(sender, relay)
+    bed.network.drop_multicast("receiver", False)
+
+
+PARTS = {part.__name__: part for part in (native, rainbow, amt, radio, both, driad, sdp, http, folder, restarted, cut)}
 
 
 def main():

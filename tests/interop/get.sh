@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# `headwater get` in network namespaces: with multicast, with requests alone, through AMT, with HTTP alone, from a folder of Python's server without a session,
-# and with multicast that is cut for 20 s. Needs root. get.py says what must hold.
+# `headwater get` in network namespaces: with multicast, with requests alone, through AMT (named, by DNS, beside requests), with HTTP alone, from a folder of Python's server without a session,
+# with a sender that starts again, and with multicast that is cut for 20 s. Needs root. get.py says what must hold.
 #
-#   tests/interop/get.sh [--full] [native|rainbow|amt|radio|http|folder|cut ...]
+#   tests/interop/get.sh [--full] [native|rainbow|amt|radio|both|driad|sdp|http|folder|restarted|cut ...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Repair by HTTP in network namespaces: servers nginx and ours, crowds, servers that a session must not name. Needs root. repair.py says what
+# Repair by HTTP in network namespaces: servers nginx and ours, crowds, servers that a session must not name, receivers that serve others. Needs root. repair.py says what
 # must hold.
 #
-#   tests/interop/repair.sh [--full] [killed_nginx|killed_ours|ended|crowd|local ...]
+#   tests/interop/repair.sh [--full] [killed_nginx|killed_ours|ended|crowd|local|peer|liar|foreign ...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

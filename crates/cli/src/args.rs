@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use headwater::{LinkOptions, ListenOptions, Loss};
+use headwater::{FetchedDescription, LinkOptions, ListenOptions, Loss};
 use headwater_proto::control::Rules;
 use headwater_proto::controls::Control;
 use headwater_proto::{Rate, Size};
@@ -42,7 +42,7 @@ pub use keys::{KeygenArgs, SignArgs, TrustArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use relay::{QueueName, RelayArgs};
 pub use relay_sim::SimMarking;
-pub use repair::{Repair, RepairArgs, RepairServerArgs};
+pub use repair::{Repair, RepairArgs, RepairServerArgs, ServingArgs};
 pub use roster::RosterArgs;
 pub use select::{BundleName, SelectArgs};
 pub use serve::ServeArgs;
@@ -302,6 +302,9 @@ pub struct ReceiveArgs {
     /// Take group, source, identifier and the sender's key from a description (SDP) in this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["group", "source", "tsi", "ask"])]
     pub sdp: Option<PathBuf>,
+    /// The description in that file, once read.
+    #[arg(skip)]
+    pub described: Option<FetchedDescription>,
     /// Stop if no needed data arrives for this time: 10s, 5m; default: never
     #[arg(long, value_name = "TIME", value_parser = values::duration, conflicts_with = "follow")]
     pub timeout: Option<Duration>,
@@ -342,6 +345,8 @@ pub struct ReceiveArgs {
     pub follow: FollowArgs,
     #[command(flatten)]
     pub repair: RepairArgs,
+    #[command(flatten)]
+    pub serve: ServingArgs,
     #[command(flatten)]
     pub confine: ConfineArgs,
     #[command(flatten)]

@@ -39,6 +39,8 @@ pub struct Paths {
     pub optional: Option<PathBuf>,
     /// File that is written, made if it is missing.
     pub file: Option<PathBuf>,
+    /// Whether the command accepts connections, at sockets that listen already.
+    pub listens: bool,
 }
 
 impl Paths {
@@ -80,7 +82,7 @@ pub fn confine(args: &ConfineArgs, paths: &Paths) -> Result<(), Failure> {
         }
         Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => {}
     }
-    if let Err(error) = restrict_calls() {
+    if let Err(error) = restrict_calls(paths.listens) {
         tracing::warn!("the process may start programs: {error}; {hint}");
     }
     Ok(())
@@ -161,13 +163,17 @@ const FORBIDDEN: [i64; 31] = [
     libc::SYS_open_by_handle_at,
 ];
 
+/// System calls of a server, which other commands do not need. A server listens before it is confined.
+const SERVER: [i64; 2] = [libc::SYS_accept, libc::SYS_accept4];
+
 /// Families of sockets that may be opened.
 const FAMILIES: [i32; 4] = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK];
 
 /// Makes the forbidden system calls fail with EPERM.
-fn restrict_calls() -> Result<(), Box<dyn std::error::Error>> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        FORBIDDEN.iter().map(|number| (*number, Vec::new())).collect();
+fn restrict_calls(listens: bool) -> Result<(), Box<dyn std::error::Error>> {
+    let server = SERVER.iter().filter(|_| !listens);
+    let forbidden = FORBIDDEN.iter().chain([&libc::SYS_listen]).chain(server);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = forbidden.map(|number| (*number, Vec::new())).collect();
     let other = |family: &i32| {
         let family = u64::from(family.unsigned_abs());
         SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)
@@ -217,6 +223,8 @@ mod tests {
         paths.make();
         let has_landlock = Path::new("/sys/kernel/security/landlock").exists()
             || matches!(restrict_files(&paths), Ok(RulesetStatus::FullyEnforced));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         confine(&ConfineArgs::default(), &paths).unwrap();
         let refused = |result: std::io::Result<()>| {
             assert_eq!(result.expect_err("refused").kind(), ErrorKind::PermissionDenied);
@@ -238,6 +246,8 @@ mod tests {
         let vsock = socket2::Socket::new(socket2::Domain::from(40), socket2::Type::DGRAM, None);
         refused(vsock.map(drop));
         std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        refused(std::net::TcpListener::bind("127.0.0.1:0").map(drop));
+        refused(listener.accept().map(drop));
     }
 
     #[test]

@@ -82,21 +82,21 @@ pub use driver::{Direction, DriverError, PacketTrace, TraceHook};
 pub use headwater_fec::Scheme;
 pub use headwater_proto as proto;
 pub use headwater_proto::delivery::RepairServers;
-pub use headwater_wire::fdt::URLS_MAX as REPAIR_URLS_MAX;
+pub use headwater_wire::fdt::{PEERS_MAX as REPAIR_PEERS_MAX, URLS_MAX as REPAIR_URLS_MAX};
 pub use headwater_wire::sdp::{RequestSource, SessionDescription};
 pub use keys::{GroupKeys, KeyError, SenderKey, Trust};
 pub use receive::{
     BytesByPath, ContentPath, DescriptionError, FetchedDescription, FileStatus, HeardSession, HttpPath,
     IncompleteReason, ListenOptions, LongPacketsMissing, Loss, ReceiveError, ReceiveOptions, ReceiveOutcome,
     ReceiveProgress, ReceiveSession, ReceiveStarted, ReceiveSummary, ReceiveUpdate, RepairOptions,
-    RepairUpdate, SILENCE_SHOWN, SILENCE_TOLD,
+    RepairUpdate, SILENCE_SHOWN, SILENCE_TOLD, ServingOptions,
 };
 pub use send::{
-    Bundling, ContestedName, EXPECTED_MAX, FileSet, LinkOptions, Links, MissingReceiver, OutsideLink,
-    PrepareError, PreparedFile, PublishedFile, PublishedFiles, RateLimit, RepairPlace, RosterEnd,
-    RosterOptions, RosterProgress, RosterSummary, SLOWEST_MAX, SOURCE_PORT, SendEnd, SendError, SendInput,
-    SendOptions, SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate,
-    Skipped, prepare, prepare_with,
+    Bundling, ContestedName, EXPECTED_MAX, FILES_PATH, FileSet, LinkOptions, Links, MissingReceiver,
+    OutsideLink, PeerOptions, PrepareError, PreparedFile, PublishedFile, PublishedFiles, RateLimit,
+    RepairPlace, RosterEnd, RosterOptions, RosterProgress, RosterSummary, SLOWEST_MAX, SOURCE_PORT, SendEnd,
+    SendError, SendInput, SendOptions, SendOrder, SendOutcome, SendProgress, SendSession, SendStarted,
+    SendSummary, SendUpdate, Skipped, prepare, prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
 pub use store::{PatternError, Selection, Target, remove_received};

@@ -266,6 +266,13 @@ pub enum Event<'a> {
         /// Base URL of the first server.
         url: &'a str,
     },
+    /// `repair:serving`: a receiver has everything, and serves it to others.
+    RepairServing {
+        /// Port of the server.
+        port: u16,
+        /// Time for which the receiver goes on, in seconds.
+        seconds: f64,
+    },
     /// `repair:refused`: a server cannot repair a file.
     RepairRefused {
         /// Name of the file.
@@ -436,6 +443,7 @@ impl Event<'_> {
             Self::SessionUnopened { .. } => "session:unopened",
             Self::SessionContradicted { .. } => "session:contradicted",
             Self::RepairScheduled { .. } => "repair:scheduled",
+            Self::RepairServing { .. } => "repair:serving",
             Self::RepairRefused { .. } => "repair:refused",
             Self::RepairFailed { .. } => "repair:failed",
             Self::PathChanged { .. } => "path:changed",

@@ -54,11 +54,16 @@ fn missing(bench: &Bench) -> Vec<(u64, u64)> {
 }
 
 fn repair(bench: &mut Bench, content: &[u8], ranges: &[(u64, u64)]) -> u64 {
+    repair_by(bench, 0, content, ranges)
+}
+
+fn repair_by(bench: &mut Bench, server: u32, content: &[u8], ranges: &[(u64, u64)]) -> u64 {
     let now = Instant::from_nanos(bench.now);
     let bytes = |(start, bytes): (u64, u64)| {
         &content[usize::try_from(start).unwrap()..usize::try_from(start + bytes).unwrap()]
     };
-    let needed = ranges.iter().map(|range| bench.receiver.put_repaired(now, FILE, range.0, bytes(*range)));
+    let put = |range: &(u64, u64)| bench.receiver.put_repaired(now, (server, FILE), range.0, bytes(*range));
+    let needed = ranges.iter().map(put);
     let needed = needed.sum();
     bench.wait(1);
     needed
@@ -108,7 +113,7 @@ fn wrong_content_is_dropped_and_symbols_of_multicast_stay() {
         assert_eq!(missing(&bench), [(0, 200)]);
         repair(&mut bench, &[0; 200], &[(0, 200)]);
         assert_eq!(bench.receiver.repair_stats().blocks_discarded, round);
-        assert!(bench.events.contains(&ReceiverEvent::RepairMismatch { file: FILE }));
+        assert!(bench.events.contains(&ReceiverEvent::RepairMismatch { file: FILE, server: Some(0) }));
     }
     assert!(bench.received().is_empty());
     give(&mut bench, &content, 0..2);
@@ -118,19 +123,42 @@ fn wrong_content_is_dropped_and_symbols_of_multicast_stay() {
 }
 
 #[test]
+fn a_server_is_blamed_for_its_own_symbols_alone() {
+    let content = content();
+    let mut bench = bench(described(&content, 1));
+    give(&mut bench, &content, 4..30);
+    // Wrong bytes of a server that then breaks off, and right bytes of the next server.
+    repair_by(&mut bench, 1, &[0; 400], &[(0, 200)]);
+    repair_by(&mut bench, 2, &content, &[(200, 200)]);
+    let mismatches = |bench: &Bench| {
+        let of = |event: &ReceiverEvent| match event {
+            ReceiverEvent::RepairMismatch { server, .. } => Some(*server),
+            _ => None,
+        };
+        bench.events.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(mismatches(&bench), [None]);
+    assert_eq!(missing(&bench), [(0, 400)], "all symbols of servers are dropped");
+    repair_by(&mut bench, 3, &[0; 400], &[(0, 400)]);
+    assert_eq!(mismatches(&bench), [None, Some(3)]);
+    repair_by(&mut bench, 2, &content, &[(0, 400)]);
+    assert_eq!(bench.received(), [("file1", content.as_slice())]);
+}
+
+#[test]
 fn content_of_no_symbol_is_dropped() {
     let content = content();
     let mut bench = bench(described(&content, 1));
     let now = Instant::ZERO;
     let receiver = &mut bench.receiver;
     for (file, start, bytes) in [(FILE, 50, 100), (FILE, 2_950, 100), (FILE, u64::MAX, 9), (FILE, 0, 99)] {
-        assert_eq!(receiver.put_repaired(now, file, start, &content[..bytes]), 0, "{start}");
+        assert_eq!(receiver.put_repaired(now, (0, file), start, &content[..bytes]), 0, "{start}");
     }
     assert_eq!(
-        receiver.put_repaired(now, FILE, 2_900, &[content[2_900..].to_vec(), vec![1; 200]].concat()),
+        receiver.put_repaired(now, (0, FILE), 2_900, &[content[2_900..].to_vec(), vec![1; 200]].concat()),
         1
     );
-    assert_eq!(receiver.put_repaired(now, FILE, 2_900, &content[2_900..]), 0, "held");
+    assert_eq!(receiver.put_repaired(now, (0, FILE), 2_900, &content[2_900..]), 0, "held");
     assert_eq!(receiver.files().next().unwrap().symbols_held, 1);
 }
 
@@ -201,6 +229,7 @@ fn servers_are_of_the_fdt_and_last_until_an_instance_names_others() {
     let seconds = headwater_proto::Duration::from_secs;
     let expected = RepairServers {
         base_urls: vec!["http://a/".to_owned()],
+        peer_urls: Vec::new(),
         has_etags: true,
         offset: seconds(2),
         random: seconds(9),
@@ -213,4 +242,6 @@ fn servers_are_of_the_fdt_and_last_until_an_instance_names_others() {
     );
     bench.give(&fdt(3, &with(&["http://b/"])));
     assert_eq!(bench.receiver.repair_servers().unwrap().base_urls, ["http://b/"]);
+    bench.give(&fdt(4, &Instance { peer_urls: vec!["http://c/".to_owned()], ..with(&[]) }));
+    assert_eq!(bench.receiver.repair_servers().unwrap().peer_urls, ["http://c/"]);
 }

@@ -8,8 +8,8 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use headwater::{PublishedFile, PublishedFiles};
-use headwater_proto::delivery::entity_tag;
+use headwater::{FILES_PATH, PublishedFile, PublishedFiles};
+use headwater_proto::delivery::{block_digest, entity_tag};
 
 use crate::body::{Pacer, body, text_body};
 use crate::range::{Requested, has_tag, name, range};
@@ -17,8 +17,6 @@ use crate::range::{Requested, has_tag, name, range};
 /// Paths of the session's description and of its FDT.
 const DESCRIPTION: &str = "/session.sdp";
 const FDT: &str = "/session.fdt";
-/// Path above the names of files.
-pub(crate) const PREFIX: &str = "/files/";
 /// Bytes that the rate counts for the head of a response.
 const HEAD_BYTES: u64 = 400;
 /// Bounds in seconds between which clients of a full server choose the time of their next attempt.
@@ -47,12 +45,16 @@ async fn respond(State(files): State<Files>, request: Request) -> Response {
     if request.method() != Method::GET && !is_head {
         return (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "GET, HEAD")]).into_response();
     }
-    match request.uri().path() {
-        DESCRIPTION => return document(files.files.sdp(), "application/sdp", is_head, files.pacer),
-        FDT => return document(files.files.fdt(), "application/xml", is_head, files.pacer),
-        _ => {}
+    let known = match request.uri().path() {
+        DESCRIPTION => Some((files.files.sdp(), "application/sdp")),
+        FDT => Some((files.files.fdt(), "application/xml")),
+        _ => None,
+    };
+    if let Some((text, kind)) = known {
+        let Some(text) = text else { return StatusCode::NOT_FOUND.into_response() };
+        return document(text, kind, (request.headers(), is_head), files.pacer);
     }
-    let path = request.uri().path().strip_prefix(PREFIX).and_then(name);
+    let path = request.uri().path().strip_prefix(FILES_PATH).and_then(name);
     let Some(file) = path.and_then(|name| files.files.find(&name)) else {
         return StatusCode::NOT_FOUND.into_response();
     };
@@ -94,14 +96,23 @@ async fn respond(State(files): State<Files>, request: Request) -> Response {
     response
 }
 
-/// Returns a document about the session; 404 if there is none.
-fn document(text: Option<Arc<str>>, kind: &'static str, is_head: bool, pacer: Arc<Pacer>) -> Response {
-    let Some(text) = text else { return StatusCode::NOT_FOUND.into_response() };
+/// Returns a document about the session; 304 if the client has it.
+fn document(
+    text: Arc<str>,
+    kind: &'static str,
+    (asked, is_head): (&HeaderMap, bool),
+    pacer: Arc<Pacer>,
+) -> Response {
+    let tag = entity_tag(&block_digest(text.as_bytes()));
+    if let Some(response) = precondition(asked, &tag) {
+        return response;
+    }
     let length = text.len().to_string();
     let body = if is_head { Body::empty() } else { text_body(text, pacer) };
     // Each change of the session changes the documents.
     let cache = (header::CACHE_CONTROL, "no-cache".to_owned());
-    let fields = [(header::CONTENT_LENGTH, length), (header::CONTENT_TYPE, kind.to_owned()), cache];
+    let length = (header::CONTENT_LENGTH, length);
+    let fields = [length, (header::CONTENT_TYPE, kind.to_owned()), (header::ETAG, tag), cache];
     (fields, body).into_response()
 }
 

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use axum::Router;
-use headwater::PublishedFiles;
+use headwater::{FILES_PATH, PublishedFiles};
 use headwater_proto::Rate;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::body::Pacer;
-use crate::files::{Files, PREFIX, full_routes, routes};
+use crate::files::{Files, full_routes, routes};
 
 /// Default rate of all connections together, with the headers of TCP, IPv4 and Ethernet.
 pub const RATE_DEFAULT: Rate = Rate::from_kilobits(20_000);
@@ -108,7 +108,7 @@ impl FileServerSocket {
     /// Returns the base URL of the files. `own` stands for an unspecified address.
     pub fn base_url(&self, own: IpAddr) -> String {
         let ip = if self.address.ip().is_unspecified() { own } else { self.address.ip() };
-        format!("http://{}{PREFIX}", SocketAddr::new(ip, self.address.port()))
+        format!("http://{}{FILES_PATH}", SocketAddr::new(ip, self.address.port()))
     }
 
     /// Serves the files on a new thread.

@@ -1,10 +1,11 @@
 //! Arguments about repair by HTTP.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
+use headwater::REPAIR_PEERS_MAX;
 use headwater_proto::Rate;
 
 use super::values;
@@ -30,6 +31,9 @@ pub struct RepairServerArgs {
     /// Time over which receivers spread their first requests, in whole seconds
     #[arg(long, value_name = "TIME", value_parser = values::seconds, default_value = "10s")]
     pub repair_random_time: Duration,
+    /// Most receivers with --serve-repair to name to receivers that miss something
+    #[arg(long, value_name = "N", default_value_t = REPAIR_PEERS_MAX, value_parser = values::peers)]
+    pub repair_peers: usize,
     /// Write the session's description (SDP) to this file, for `receive --sdp` and for `get` from any server;
     /// the FDT is written beside it, with the extension fdt
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -57,6 +61,37 @@ pub struct RepairArgs {
     /// Server of the files, for any session; asked first
     #[arg(long, value_name = "URL", value_parser = values::base_url)]
     pub repair_url: Option<String>,
+}
+
+/// Repair of other receivers.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Repair by HTTP")]
+pub struct ServingArgs {
+    /// Serve the received files by HTTP under /files/ to receivers that miss something; the sender of a
+    /// signed session names this server once everything is here. Default: all addresses, port 7280
+    #[arg(long, value_name = "ADDR[:PORT]", num_args = 0..=1, require_equals = true, value_parser = values::serving, conflicts_with_all = ["to", "ask", "group_key", "follow"])]
+    pub serve_repair: Option<Option<SocketAddr>>,
+    /// With --serve-repair: go on for this time once everything is here, or until ^C
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "10m", requires = "serve_repair")]
+    pub serve_time: Duration,
+    /// With --serve-repair: rate of all connections together, headers included
+    #[arg(long, value_name = "RATE", value_parser = values::rate, requires = "serve_repair", default_value = "20M")]
+    pub http_rate: Rate,
+}
+
+impl ServingArgs {
+    /// Serves nobody.
+    pub fn none() -> Self {
+        let http_rate = headwater_web::RATE_DEFAULT;
+        Self { serve_repair: None, serve_time: Duration::ZERO, http_rate }
+    }
+
+    /// Returns the address to listen at, for a session on a group.
+    pub fn address(&self, group: SocketAddr) -> Option<SocketAddr> {
+        let any: IpAddr =
+            if group.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        self.serve_repair.map(|address| address.unwrap_or((any, values::HTTP_PORT).into()))
+    }
 }
 
 /// Use of HTTP servers by a receiver that misses parts.

@@ -20,7 +20,9 @@ use crate::exit::{Exit, Failure};
 const HEADER_BYTES: usize = 92;
 const SYMBOL_SIZE_MIN: u16 = 64;
 /// Default port of an HTTP server.
-const HTTP_PORT: u16 = 7280;
+pub const HTTP_PORT: u16 = 7280;
+/// Least port at which a receiver serves: senders name no lower port to others.
+const SERVING_PORT_MIN: u16 = 1024;
 
 /// `10M`, `2.5Gbit/s`.
 pub fn rate(text: &str) -> Result<Rate, String> {
@@ -75,6 +77,24 @@ pub fn base_url(text: &str) -> Result<String, String> {
 /// Parses an address at which an HTTP server listens.
 pub fn http(text: &str) -> Result<SocketAddr, String> {
     own_address(text, HTTP_PORT)
+}
+
+/// Parses an address at which a receiver serves.
+pub fn serving(text: &str) -> Result<SocketAddr, String> {
+    let address = http(text)?;
+    if (1..SERVING_PORT_MIN).contains(&address.port()) {
+        return Err(format!(
+            "senders name no port below {SERVING_PORT_MIN} to receivers; choose a higher one"
+        ));
+    }
+    Ok(address)
+}
+
+/// Parses the number of receivers that are named as servers.
+pub fn peers(text: &str) -> Result<usize, String> {
+    let most = headwater::REPAIR_PEERS_MAX;
+    let count = text.parse().ok().filter(|count| *count <= most);
+    count.ok_or_else(|| format!("not a number from 0 to {most}"))
 }
 
 /// `40`, `idle`, `idle:2m`: the end of a session by its receivers.

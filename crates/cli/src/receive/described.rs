@@ -7,7 +7,9 @@ use headwater::{DescriptionError, FetchedDescription};
 use headwater_proto::control::Rules;
 
 use super::follow;
-use crate::args::{GROUP_DEFAULT, GetArgs, ListenArgs, NetworkArgs, ReceiveArgs, Repair, RepairArgs, values};
+use crate::args::{
+    GROUP_DEFAULT, GetArgs, ListenArgs, NetworkArgs, ReceiveArgs, Repair, RepairArgs, ServingArgs, values,
+};
 use crate::exit::{Exit, Failure, OrExit};
 
 /// Begin of a key behind a URL, which takes the place of `--trust`.
@@ -69,6 +71,7 @@ fn receive_args(args: &GetArgs) -> Result<ReceiveArgs, Failure> {
         listen: ListenArgs { source: None, drop: None, seed: 1 },
         tsi: None,
         sdp: None,
+        described: None,
         timeout: Some(args.timeout),
         ask: None,
         via: None,
@@ -82,6 +85,7 @@ fn receive_args(args: &GetArgs) -> Result<ReceiveArgs, Failure> {
         linger: std::time::Duration::from_secs(5),
         follow: args.follow.clone(),
         repair: RepairArgs { repair: Repair::Auto, repair_url: None },
+        serve: ServingArgs::none(),
         confine: args.confine.clone(),
         keys: args.keys.clone(),
         output: args.output.clone(),
@@ -107,11 +111,12 @@ pub fn read(args: &ReceiveArgs, file: &Path) -> Result<ReceiveArgs, Failure> {
     if args.repair.repair_url.is_none() {
         args.repair.repair_url.clone_from(&description.http);
     }
+    args.described = Some(found);
     Ok(args)
 }
 
 /// Sets group, source, identifier and key as described. Keys that the user has named count alone.
-fn apply(args: &mut ReceiveArgs, found: &FetchedDescription) -> Result<(), Failure> {
+pub fn apply(args: &mut ReceiveArgs, found: &FetchedDescription) -> Result<(), Failure> {
     let description = &found.description;
     if let Some(groups) = description.groups {
         args.network.group = groups.base;

@@ -35,13 +35,16 @@ fn start(args: ReceiveArgs, found: Option<FetchedDescription>) -> Result<Box<dyn
     if args.follow.follow || args.follow.exec.is_some() {
         return Err(Failure::new(Exit::Usage, "--follow and --exec are for the command alone"));
     }
+    if args.serve.serve_repair.is_some() {
+        return Err(Failure::new(Exit::Usage, "--serve-repair is for the command alone"));
+    }
     let shared = Arc::new(Mutex::new(Log::open(&args.output, "headwater receive")?));
     let ending = Arc::clone(&shared);
     let group = args.ask.unwrap_or(args.network.group);
     let senders = Arc::new(Mutex::new(TrustedSenders::new(&args.keys, group)?));
     let mut session = {
         let senders = senders.lock().unwrap_or_else(PoisonError::into_inner);
-        listen((&args, found.as_ref(), None), None, &senders)?
+        listen((&args, found.as_ref(), None), (None, None), &senders)?
     };
     session.open_folder().map_err(|error| receiving_failed(&args, error))?;
     let (trusted, too_long) = (Arc::clone(&senders), Arc::new(Mutex::new(None)));

@@ -1,9 +1,11 @@
 //! `headwater receive`.
 
 mod described;
+mod description;
 pub mod embedded;
 mod follow;
 mod hook;
+mod serving;
 mod view;
 
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +16,7 @@ use headwater::net::OpenError;
 use headwater::{
     BytesByPath, FetchedDescription, IncompleteReason, ListenOptions, LongPacketsMissing, ReceiveError,
     ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveSummary, ReceiveUpdate,
-    RepairUpdate, Selection, Session, Target, find_amt_relay,
+    RepairUpdate, Selection, ServingOptions, Session, Target, find_amt_relay,
 };
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
@@ -28,6 +30,7 @@ use crate::keys::{self, TrustedSenders};
 use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
+use description::DescriptionWatch;
 use follow::{Follower, NextStep};
 use hook::FileHook;
 pub use hook::run_for_files;
@@ -69,13 +72,22 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
     let command = if found.is_some() { "headwater get" } else { "headwater receive" };
     let mut events = Events::open(&args.output, command)?;
     let description = found.as_ref().map(|(found, _)| found);
-    let mut session = listen((&args, description, None), capture.as_ref(), &senders)?;
+    let server = serving::open(&args)?;
+    let serves = serving::options(&args, server.as_ref());
+    let mut session = listen((&args, description, None), (capture.as_ref(), serves), &senders)?;
     let mut follower = Follower::new(&args)?;
     let hook = FileHook::start(&args)?;
     let folders = senders.folder().into_iter().chain(follower.folder()).chain([args.folder()]).collect();
-    let optional = bundle_cache();
-    confine(&args.confine, &Paths { folders, optional, read: resolver_files(&args), ..Paths::default() })?;
+    let paths = Paths {
+        folders,
+        optional: bundle_cache(),
+        read: resolver_files(&args),
+        listens: server.is_some(),
+        ..Paths::default()
+    };
+    confine(&args.confine, &paths)?;
     session.open_folder().map_err(|error| receiving_failed(&args, error))?;
+    let server = serving::start(server, &session)?;
     let outcome = Shutdown::install(capture.as_ref()).and_then(|shutdown| {
         let is_asked = || shutdown.is_asked();
         loop {
@@ -86,6 +98,15 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
             }
             let ended =
                 transfer((&args, description), session, &senders, &shutdown, screen, (&mut events, watchers));
+            let ended = match (ended, found.as_mut()) {
+                (Ok(Ended::Redescribed(next)), Some(found)) => {
+                    described::apply(&mut args, &next)?;
+                    session = listen((&args, Some(&*next), None), (capture.as_ref(), None), &senders)?;
+                    found.0 = *next;
+                    continue;
+                }
+                (ended, _) => ended.map(Ended::exit),
+            };
             let except = match follower.next(ended, &is_asked) {
                 NextStep::End(ended) => return ended,
                 NextStep::Session(except) => except,
@@ -100,9 +121,10 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
                 args = described;
             }
             let description = found.as_ref().map(|(found, _)| found);
-            session = listen((&args, description, except), capture.as_ref(), &senders)?;
+            session = listen((&args, description, except), (capture.as_ref(), None), &senders)?;
         }
     });
+    drop(server);
     let hooked = hook.map_or(Ok(()), FileHook::finish);
     settle(outcome.and_then(|exit| hooked.map(|()| exit)), events, capture)
 }
@@ -135,7 +157,7 @@ pub fn settle(
 
 fn listen(
     (args, found, except): (&ReceiveArgs, Option<&FetchedDescription>, Option<u64>),
-    capture: Option<&Capture>,
+    (capture, serving): (Option<&Capture>, Option<ServingOptions>),
     senders: &TrustedSenders,
 ) -> Result<ReceiveSession, Failure> {
     if args.ask.is_some() && args.multicast.is_none() && args.network.interface.is_some() {
@@ -158,6 +180,10 @@ fn listen(
         .map_err(|error| Failure::of(Exit::Usage, error))?;
     options.bundle_cache = bundle_cache();
     options.takes_other_senders = senders.is_told;
+    options.serving = serving;
+    if let Some(described) = args.described.as_ref().filter(|_| args.amt.is_none() && args.ask.is_none()) {
+        options.set_described_relay(described);
+    }
     options.repair.is_enabled = args.repair.repair == Repair::Auto;
     options.repair.url = args.repair.repair_url.clone().or(options.repair.url);
     options.target =
@@ -208,8 +234,9 @@ fn transfer(
     shutdown: &Shutdown,
     screen: &Screen,
     (events, (follower, hook)): (&mut Events, (&mut Follower, Option<&FileHook>)),
-) -> Result<Exit, Failure> {
+) -> Result<Ended, Failure> {
     shutdown.watch_only(session.stop_handle());
+    let mut described = found.and_then(|found| DescriptionWatch::start(found, session.stop_handle()));
     let mut view = View::new(args, screen);
     let group = args.ask.unwrap_or(args.network.group);
     let mut last = Progress::default();
@@ -227,6 +254,7 @@ fn transfer(
         }
         senders.on_update(&update);
         follower.on_update(&update);
+        described.iter_mut().for_each(|described| described.on_update(&update));
         hook.iter().for_each(|hook| hook.on_update(&update));
         log(&update, group, None, events);
         view.show(&update);
@@ -234,6 +262,13 @@ fn transfer(
     screen.clear();
     let summary =
         result.map_err(|error| events.session_failed(Role::Receiver, last, receiving_failed(args, error)))?;
+    let is_redescribed = summary.outcome == ReceiveOutcome::Interrupted && !shutdown.is_asked();
+    if let Some(next) = described.and_then(|described| described.take()).filter(|_| is_redescribed) {
+        let (tsi, source) = (next.description.tsi.unwrap_or_default(), next.url.clone());
+        screen.say(&format!("'{source}' describes session {tsi} now; continuing with this session"));
+        events.emit(None, &Event::SessionReplaced { tsi, source });
+        return Ok(Ended::Redescribed(Box::new(next)));
+    }
     let mut progress = progress(&summary.progress);
     if let Some(reception) = &mut progress.reception {
         reception.path = path.as_ref().map(PathEstimate::from);
@@ -242,7 +277,20 @@ fn transfer(
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
     view.sum_up(&summary);
     follower.on_summary(&summary, screen)?;
-    conclude((args, found), &summary, senders, too_long)
+    conclude((args, found), &summary, senders, too_long).map(Ended::With)
+}
+
+/// End of a session.
+enum Ended {
+    With(Exit),
+    /// The URL describes another session.
+    Redescribed(Box<FetchedDescription>),
+}
+
+impl Ended {
+    fn exit(self) -> Exit {
+        if let Self::With(exit) = self { exit } else { Exit::Ok }
+    }
 }
 
 /// Returns the exit code of a session that has ended, or the failure with advice.
@@ -355,6 +403,9 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         ReceiveUpdate::SessionClosed => Event::SessionClosed {},
         ReceiveUpdate::Progress(received) => Event::SessionProgress(progress(received)),
         ReceiveUpdate::Repair(update) => repair_event(update),
+        ReceiveUpdate::Serving { port, time } => {
+            Event::RepairServing { port: *port, seconds: time.as_secs_f64() }
+        }
         ReceiveUpdate::PathChanged(path) => Event::PathChanged { path: path.name() },
         ReceiveUpdate::DescribedByHttp { key } => {
             Event::SessionDescribed { key: key.as_ref().map(fingerprint) }

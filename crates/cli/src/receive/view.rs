@@ -157,7 +157,15 @@ impl<'a> View<'a> {
             ReceiveUpdate::FileMismatch { path, .. } => {
                 tracing::error!("{path}: differs from the sender's digest, discarded");
             }
+            ReceiveUpdate::SymbolSizeDiffers { before, now } => tracing::warn!(
+                "symbols on this path have {now} bytes, and those before {before}: unfinished blocks begin anew; send with the same \
+                 --symbol-size on both paths"
+            ),
             ReceiveUpdate::Repair(update) => self.repair(update),
+            ReceiveUpdate::Serving { port, time: left } => self.screen.say(&format!(
+                "everything is here; other receivers are served at port {port} for {}, ^C ends it",
+                time(*left)
+            )),
             ReceiveUpdate::PathChanged(path) => {
                 self.screen.say(&format!("content comes by {}", path_name(*path)));
             }

@@ -55,6 +55,7 @@ pub fn serve(
     }
     session = session.with_repair(RepairServers {
         base_urls,
+        peer_urls: Vec::new(),
         // Other servers have entity tags of their own.
         has_etags: args.repair.repair_url.is_none(),
         offset: args.repair.repair_offset_time.into(),
@@ -84,7 +85,8 @@ pub fn linger(args: &SendArgs, server: &FileServer, screen: &Screen, shutdown: &
     }
 }
 
-fn server_failed(error: ServerError) -> Failure {
+/// Adds an exit code to an error of a server.
+pub fn server_failed(error: ServerError) -> Failure {
     let exit = match &error {
         ServerError::Listen { .. } => Exit::Network,
         ServerError::Thread(_) => Exit::Other,

@@ -34,6 +34,7 @@ use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use describe::FdtFile;
+pub use http::server_failed;
 use roster::Receipts;
 use view::View;
 pub use view::{RateWarning, average};
@@ -96,6 +97,7 @@ fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
     Paths {
         read: args.paths.iter().filter(|path| *path != Path::new("-")).cloned().chain(outside).collect(),
         write: keys::written(key).into_iter().chain([folder]).chain(described).collect(),
+        listens: args.repair.http.is_some(),
         ..Paths::default()
     }
 }
@@ -168,6 +170,7 @@ fn open(
         order: args.order.into(),
         bundling: args.bundle.into(),
         symbol_size: args.symbol_size,
+        is_beside_requests: args.repair.sdp_rainbow.is_some(),
         tsi: args.tsi,
         end,
         memory_limit: Some(args.memory.0),

@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use headwater::{
-    ContestedName, MissingReceiver, RosterEnd, RosterOptions, RosterProgress, RosterSummary, SendUpdate,
+    ContestedName, MissingReceiver, PeerOptions, RosterEnd, RosterOptions, RosterProgress, RosterSummary,
+    SendUpdate,
 };
 use headwater_proto::controls::Network;
 use headwater_proto::delivery::{Digest, hex};
@@ -43,6 +44,11 @@ pub fn options(args: &SendArgs) -> Result<Option<RosterOptions>, Failure> {
         until: expected.map(RosterEnd::Expected).or_else(|| roster.until.clone()),
         start_when: roster.start_when,
         records_ends: roster.receipts.is_some(),
+        peers: PeerOptions {
+            most: args.repair.repair_peers,
+            offset: args.repair.repair_offset_time,
+            random: args.repair.repair_random_time,
+        },
     }))
 }
 
@@ -92,6 +98,7 @@ pub fn report(row: &RosterRow, state: RowState) -> ReceiverReport<'_> {
         lost: share(told.lost_ppm),
         files_whole: told.files_whole,
         files: told.files,
+        repair_port: told.repair_port,
     }
 }
 

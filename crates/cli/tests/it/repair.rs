@@ -486,3 +486,58 @@ fn a_session_of_many_files_makes_no_flood_of_requests() {
     let requests = requests.load(Ordering::SeqCst);
     assert!((10..20).contains(&requests), "{requests} requests");
 }
+
+#[test]
+fn a_whole_receiver_serves_others_once_the_sender_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("file"), noise(600_000)).unwrap();
+    let group = group();
+    let mut serving = receive(&group, &path("first"), &["--serve-repair=127.0.0.1:0", "--serve-time", "60s"]);
+    let mut sending = send(&group, &path("file"), &["--rate", "4M"]);
+    let served: Value = serde_json::from_str(serving.wait_for("repair:serving")).unwrap();
+    let port = served["port"].as_u64().unwrap();
+    let address = format!("127.0.0.1:{port}");
+    assert_eq!(get(&address, "GET", "/files/file", &[]).status, 200);
+    assert_eq!(get(&address, "GET", "/files/../first/file", &[]).status, 404);
+    sending.wait_for("\"repair_port\"");
+    thread::sleep(Duration::from_secs(3));
+    let mut receiving = receive(&group, &path("second"), &["--drop", "0.5", "--timeout", "20s"]);
+    receiving.wait_for("object:announced");
+    sending.kill();
+    sending.end();
+    let received = receiving.end();
+    assert_eq!(received.code, Some(0), "{}", received.stderr);
+    assert_eq!(fs::read(path("second/file")).unwrap(), noise(600_000));
+    let events = received.json();
+    assert_eq!(last(&events, "repair:scheduled")["url"], format!("http://{address}/files/"));
+    serving.interrupt();
+    let served = serving.end();
+    assert_eq!(served.code, Some(0), "{}", served.stderr);
+    assert_eq!(last(&served.json(), "session:ended")["outcome"], "completed");
+}
+
+#[test]
+fn a_receiver_that_serves_ends_by_itself_and_serves_no_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("file"), noise(50_000)).unwrap();
+    let group = group();
+    let serving = receive(&group, &path("out"), &["--serve-repair=127.0.0.1:0", "--serve-time", "2s"]);
+    let sending = send(&group, &path("file"), &["--rate", "8M"]);
+    let served = serving.end();
+    assert_eq!(served.code, Some(0), "{}", served.stderr);
+    assert!(served.stderr.contains("other receivers are served at port"), "{}", served.stderr);
+    sending.interrupt();
+    sending.end();
+    for (options, why) in [
+        (&["--serve-repair", "--group-key", "key"][..], "cannot be used with"),
+        (&["--serve-repair", "--to", "pipe"], "cannot be used with"),
+        (&["--serve-repair=192.0.2.1:80"], "below 1024"),
+        (&["--serve-time", "1m"], "--serve-repair"),
+    ] {
+        let refused = run(&[&["receive", "--out", "out"], options].concat());
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    }
+}

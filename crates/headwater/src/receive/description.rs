@@ -17,6 +17,8 @@ pub struct FetchedDescription {
     pub description: SessionDescription,
     /// URL of the description.
     pub url: String,
+    /// Entity tag of the document.
+    tag: Option<String>,
 }
 
 /// Reason for which a URL gave no description.
@@ -61,14 +63,31 @@ impl FetchedDescription {
         let is_description = uri.path().ends_with(".sdp");
         let slash = if url.ends_with('/') { "" } else { "/" };
         let url = if is_description { url.to_owned() } else { format!("{url}{slash}{NAME}") };
-        let bytes = fetch_document(url.clone(), SDP_BYTES_MAX).map_err(|failure| {
-            let reason = match failure {
-                FetchFailure::Busy(_) => "the server is busy".to_owned(),
-                FetchFailure::Unreachable(reason) | FetchFailure::Refused(reason) => reason,
-            };
-            DescriptionError::Fetch { url: url.clone(), reason }
-        })?;
-        Self::parse(url, &bytes)
+        let fetched = fetch_document(&url, SDP_BYTES_MAX, None).map_err(|failure| failed(&url, failure))?;
+        let Some((bytes, tag)) = fetched else {
+            return Err(failed(&url, FetchFailure::Refused("status 304".to_owned())));
+        };
+        Ok(Self { tag, ..Self::parse(url, &bytes)? })
+    }
+
+    /// Fetches the description again, unless the document is the same. Returns the description of another
+    /// session: another group, source or identifier. Blocks the caller for some seconds at most.
+    ///
+    /// # Errors
+    /// If the server does not give a description.
+    pub fn fetch_again(&mut self) -> Result<Option<Self>, DescriptionError> {
+        let fetched = fetch_document(&self.url, SDP_BYTES_MAX, Some(self.tag.as_deref()));
+        let Some((bytes, tag)) = fetched.map_err(|failure| failed(&self.url, failure))? else {
+            return Ok(None);
+        };
+        let found = Self { tag: tag.clone(), ..Self::parse(self.url.clone(), &bytes)? };
+        let session =
+            |found: &SessionDescription| (found.groups.map(|groups| groups.base), found.source, found.tsi);
+        if session(&found.description) == session(&self.description) {
+            self.tag = tag;
+            return Ok(None);
+        }
+        Ok(Some(found))
     }
 
     /// Parses the description that was found at a URL. The folder of the URL is the place of the files unless
@@ -82,7 +101,7 @@ impl FetchedDescription {
         let http = description.http.as_deref().unwrap_or("./");
         description.http = resolve(&url, http);
         description.fdt = description.fdt.as_deref().and_then(|fdt| resolve(&url, fdt));
-        Ok(Self { description, url })
+        Ok(Self { description, url, tag: None })
     }
 
     /// Returns the addresses that a host which the description names may have: as of HTTP servers that a
@@ -104,6 +123,14 @@ impl FetchedDescription {
         let host = |url: &str| url.parse::<Uri>().ok()?.host().map(str::to_ascii_lowercase);
         host(url).is_some() && host(url) == host(&self.url)
     }
+}
+
+fn failed(url: &str, failure: FetchFailure) -> DescriptionError {
+    let reason = match failure {
+        FetchFailure::Busy(_) => "the server is busy".to_owned(),
+        FetchFailure::Unreachable(reason) | FetchFailure::Refused(reason) => reason,
+    };
+    DescriptionError::Fetch { url: url.to_owned(), reason }
 }
 
 /// Resolves a reference: an absolute URL, an absolute path, or a name below the folder of `base`. `None` for

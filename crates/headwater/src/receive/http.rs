@@ -26,8 +26,14 @@ const PIECE_BYTES: usize = 64 << 10;
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Time between two reads of a response: a server at its rate limit is slow.
 const READ_TIME: Duration = Duration::from_secs(20);
+/// Time for each step of a request for a document that was fetched before.
+const AGAIN_TIME: Duration = Duration::from_secs(2);
 /// Least mean rate of a response's content in bytes a second, after [`READ_TIME`].
 const BYTES_PER_SECOND_MIN: u64 = 4 << 10;
+/// The same of a receiver that serves: a slow receiver costs at most 69 s, for
+/// a range of 1 MiB.
+const PEER_TIME: Duration = Duration::from_secs(5);
+const PEER_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 /// Longest head of a response, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Bounds of the time for which a busy server can turn a receiver away.
@@ -107,6 +113,8 @@ pub(super) struct RangeRequest {
     pub(super) server: usize,
     pub(super) url: String,
     pub(super) rule: AddressRule,
+    /// Whether the server is a receiver, for which time is short.
+    pub(super) is_peer: bool,
     pub(super) range: MissingRange,
     /// Entity tag of the announced content.
     pub(super) etag: Option<String>,
@@ -292,32 +300,70 @@ fn fetch(agents: &Agents, request: &RangeRequest, outlet: &Outlet) -> Result<(),
 fn get(agents: &Agents, request: &RangeRequest) -> Result<ureq::http::Response<Body>, FetchFailure> {
     let MissingRange { start, bytes, .. } = request.range;
     let longest = if request.takes_whole { request.file_bytes } else { bytes };
-    let time = READ_TIME + Duration::from_secs(longest / BYTES_PER_SECOND_MIN);
+    let (start_time, rate) = match request.is_peer {
+        true => (PEER_TIME, PEER_BYTES_PER_SECOND_MIN),
+        false => (READ_TIME, BYTES_PER_SECOND_MIN),
+    };
+    let time = start_time + Duration::from_secs(longest / rate);
     let mut builder = agents.of(request.rule).get(&request.url);
     builder = builder.header(header::RANGE, format!("bytes={start}-{}", start + bytes.max(1) - 1));
     if let Some(etag) = &request.etag {
         builder = builder.header(header::IF_MATCH, etag);
     }
-    builder.config().timeout_recv_body(Some(time)).build().call().map_err(failure)
+    let config = builder.config().timeout_recv_body(Some(time)).timeout_recv_response(Some(start_time));
+    config.timeout_connect(Some(start_time.min(CONNECT_TIME))).build().call().map_err(failure)
 }
 
-/// Fetches a document on the caller's thread. The user gave the URL: any address is allowed.
-pub(super) fn fetch_document(url: String, bytes_max: usize) -> Result<Vec<u8>, FetchFailure> {
-    let request = DocumentRequest { url, rule: AddressRule::Any, bytes_max };
-    document(&agent(request.rule), &request)
+/// Document and entity tag.
+pub(super) type TaggedDocument = (Vec<u8>, Option<String>);
+
+/// Fetches a document on the caller's thread. The user gave the URL: any address is allowed. For a document
+/// that the caller has had, `again` is the entity tag, if the document had one: `None` if the document is the
+/// same, and only some seconds are spent.
+pub(super) fn fetch_document(
+    url: &str,
+    bytes_max: usize,
+    again: Option<Option<&str>>,
+) -> Result<Option<TaggedDocument>, FetchFailure> {
+    let mut request = agent(AddressRule::Any).get(url);
+    if let Some(tag) = again.flatten() {
+        request = request.header(header::IF_NONE_MATCH, tag);
+    }
+    let time = if again.is_some() { AGAIN_TIME } else { document_time(bytes_max) };
+    let mut config = request.config().timeout_recv_body(Some(time));
+    if again.is_some() {
+        let time = Some(AGAIN_TIME);
+        config = config.timeout_resolve(time).timeout_connect(time).timeout_recv_response(time);
+    }
+    let response = config.build().call().map_err(failure)?;
+    if response.status() == StatusCode::NOT_MODIFIED && again.is_some() {
+        return Ok(None);
+    }
+    let tag = response.headers().get(header::ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
+    read_document(response, bytes_max).map(|bytes| Some((bytes, tag)))
+}
+
+fn document_time(bytes_max: usize) -> Duration {
+    READ_TIME + Duration::from_secs(bytes_max as u64 / BYTES_PER_SECOND_MIN)
 }
 
 fn document(agent: &Agent, request: &DocumentRequest) -> Result<Vec<u8>, FetchFailure> {
-    let time = READ_TIME + Duration::from_secs(request.bytes_max as u64 / BYTES_PER_SECOND_MIN);
+    let time = document_time(request.bytes_max);
     let call = agent.get(&request.url).config().timeout_recv_body(Some(time)).build().call();
-    let mut response = call.map_err(failure)?;
+    read_document(call.map_err(failure)?, request.bytes_max)
+}
+
+fn read_document(
+    mut response: ureq::http::Response<Body>,
+    bytes_max: usize,
+) -> Result<Vec<u8>, FetchFailure> {
     check_status(&response)?;
     let mut bytes = Vec::new();
-    let limit = request.bytes_max as u64 + 1;
+    let limit = bytes_max as u64 + 1;
     let read = response.body_mut().as_reader().take(limit).read_to_end(&mut bytes);
     read.map_err(|error| FetchFailure::Unreachable(format!("the response broke off: {error}")))?;
-    if bytes.len() > request.bytes_max {
-        return Err(FetchFailure::Refused(format!("the response has more than {} bytes", request.bytes_max)));
+    if bytes.len() > bytes_max {
+        return Err(FetchFailure::Refused(format!("the response has more than {bytes_max} bytes")));
     }
     Ok(bytes)
 }
@@ -461,7 +507,16 @@ mod tests {
         let range = MissingRange { file: FileIndex(0), start: 0, bytes: 10, symbol_bytes: 10 };
         let url = format!("http://{host}:{port}/file");
         let (etag, file_bytes) = (None, 100);
-        let request = RangeRequest { server: 0, url, rule, range, etag, file_bytes, takes_whole: false };
+        let request = RangeRequest {
+            server: 0,
+            url,
+            rule,
+            is_peer: false,
+            range,
+            etag,
+            file_bytes,
+            takes_whole: false,
+        };
         assert!(client.request(request));
         let reply = client.replies.recv_timeout(Duration::from_secs(30)).unwrap();
         let Reply::Failed { failure, .. } = reply else { panic!("{reply:?}") };

@@ -8,7 +8,10 @@ mod listener;
 mod long_packets;
 mod nothing;
 mod paths;
+mod rates;
 mod repair;
+mod servers;
+mod serving;
 mod session;
 mod tunnel;
 mod update;
@@ -20,6 +23,8 @@ pub(crate) use listener::Listener;
 pub use long_packets::LongPacketsMissing;
 pub use paths::{BytesByPath, ContentPath};
 pub use repair::{HttpPath, RepairOptions, RepairUpdate};
+pub use serving::ServingOptions;
+pub(crate) use serving::{ReceivedFile, ReceivedFiles};
 pub use session::{Loss, ReceiveError, ReceiveOptions, ReceiveSession};
 pub use update::{
     FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveStarted,

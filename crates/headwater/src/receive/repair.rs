@@ -7,13 +7,13 @@
 //! Beside packets ([`HttpPath`]) the repair begins after [`SILENT`], also without an FDT, and ends once
 //! packets bring half of its rate.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use headwater_proto::auth::PublicKey;
 use headwater_proto::control::ReceiverControl;
 use headwater_proto::delivery::{
-    DeliveryReceiver, FDT_BYTES_MAX, FileIndex, MissingRange, RelativePath, RepairPosition,
+    DeliveryReceiver, FDT_BYTES_MAX, FileIndex, MissingRange, RelativePath, RepairPosition, RepairServers,
 };
 use headwater_proto::{Instant, Seed};
 use rand::RngExt;
@@ -23,6 +23,8 @@ use super::http::{
 };
 use super::listener::ListenOptions;
 use super::paths::SILENT;
+use super::rates::RateComparison;
+use super::servers::Servers;
 use crate::keys::{Trust, check_fdt};
 use crate::net::Waker;
 use crate::store::DiskStore;
@@ -46,8 +48,6 @@ const RETRY_TIME_BESIDE: Duration = Duration::from_secs(10);
 const RANDOM_BESIDE: Duration = Duration::from_millis(300);
 /// Time before the requests of a machine that takes the place of a machine without packets.
 const PAUSE_AFTER_CHANGE: Duration = Duration::from_millis(700);
-/// Interval at which the rates of packets and of the server are compared.
-const COMPARISON_TIME: Duration = Duration::from_secs(1);
 /// Longest signature behind an FDT, in bytes.
 const FDT_SIGNATURE_BYTES: usize = 256;
 /// Refused requests without a needed symbol after which a server is given up, so that a session of many files
@@ -143,9 +143,7 @@ pub(super) struct Repairer {
     described_by: Option<Option<PublicKey>>,
     waker: Waker,
     phase: Phase,
-    servers: Vec<Server>,
-    /// First server that may still have a file, by file; absent for server 0.
-    tried: BTreeMap<FileIndex, usize>,
+    servers: Servers,
     /// Updates that the observer has not seen.
     updates: VecDeque<RepairUpdate>,
 }
@@ -176,8 +174,7 @@ struct Fetch {
     useful: u64,
     /// State of the FDT from the server.
     fdt: FdtFetch,
-    /// Time, needed packets and needed symbols of the server at the last comparison of rates.
-    compared: (Instant, u64, u64),
+    compared: RateComparison,
     position: RepairPosition,
     ranges: VecDeque<MissingRange>,
     /// Requests without an answer.
@@ -219,8 +216,7 @@ impl Repairer {
             options,
             waker,
             phase: Phase::Idle,
-            servers: Vec::new(),
-            tried: BTreeMap::new(),
+            servers: Servers::default(),
             updates: VecDeque::new(),
         }
     }
@@ -238,12 +234,7 @@ impl Repairer {
     /// Continues with another machine after the packets of the last machine did not come, or came no more.
     pub(super) fn on_path_change(&mut self) {
         self.reset();
-        self.is_pressing = true;
-    }
-
-    /// Whether the server is a path of its own.
-    pub(super) fn is_beside(&self) -> bool {
-        self.options.beside.is_some()
+        self.is_pressing = self.options.beside.is_some();
     }
 
     /// Returns the sender of an FDT that was taken from a server: a key, or nobody known.
@@ -255,7 +246,6 @@ impl Repairer {
     pub(super) fn reset(&mut self) {
         (self.phase, self.is_verified, self.is_pressing) = (Phase::Idle, false, false);
         self.servers.clear();
-        self.tried.clear();
     }
 
     /// Whether repair waits for its time or fetches: the session has not timed out.
@@ -278,9 +268,22 @@ impl Repairer {
         (timer > now).then_some(timer)
     }
 
-    /// Records that a block did not match with symbols of a file's server.
-    pub(super) fn on_mismatch(&mut self, file: FileIndex, path: Option<&RelativePath>) {
-        self.refuse(file, path, "its content does not match the sender's digests".to_owned());
+    /// Records that a block of a file did not match with symbols of a server. Nobody is blamed for a block
+    /// with symbols of several servers, which is fetched again.
+    pub(super) fn on_mismatch(
+        &mut self,
+        (file, server): (FileIndex, Option<u32>),
+        path: Option<&RelativePath>,
+    ) {
+        let Some(place) = server.and_then(|id| self.servers.place(id)) else { return };
+        let reason = "its content does not match the sender's digests".to_owned();
+        if self.servers.get(place).is_some_and(|server| server.is_peer) {
+            self.tell_refusal(place, path, reason.clone());
+            self.servers.ban(place);
+            self.leave_server(place, reason);
+        } else if self.servers.of(file) == place {
+            self.refuse(file, path, reason);
+        }
     }
 
     /// Starts, continues or ends the repair.
@@ -297,7 +300,7 @@ impl Repairer {
                 self.phase = Phase::GivenUp { useful: before, retry: retry.or(Some(now + time.into())) };
                 return machine.await_repair(false);
             }
-            self.tried.clear();
+            self.servers.begin_anew();
             self.phase = Phase::Idle;
         }
         let is_possible = has_work && self.names_servers(machine);
@@ -331,13 +334,7 @@ impl Repairer {
         if self.options.beside.is_none() {
             return fetch.useful != useful;
         }
-        let (since, packets, served) = fetch.compared;
-        if now < since + COMPARISON_TIME.into() {
-            return false;
-        }
-        let by_server = machine.repair_stats().useful;
-        fetch.compared = (now, useful, by_server);
-        useful > packets && 2 * (useful - packets) >= by_server - served
+        fetch.compared.do_packets_suffice(now, useful, machine.repair_stats().useful)
     }
 
     /// Returns the needed packets at the beginning of the wait or of the requests.
@@ -354,13 +351,17 @@ impl Repairer {
         self.options.url.is_some() || (self.is_verified && machine.repair_servers().is_some())
     }
 
-    /// Finds the servers: a server of the user, then the servers of a verified session.
+    /// Finds the servers: a server of the user, and the servers and peers of a verified session.
     fn find_servers<C: ReceiverControl>(&mut self, machine: &FileReceiver<C>) {
         let rule = self.rule_of_named();
-        let own = self.options.url.iter().filter_map(|url| Server::new(url, self.rule_of_own()));
-        let named = machine.repair_servers().filter(|_| self.is_verified);
-        let named = named.iter().flat_map(|servers| &servers.base_urls);
-        self.servers = own.chain(named.filter_map(|url| Server::new(url, rule))).collect();
+        let own = self.options.url.as_ref().and_then(|url| Server::new(url, self.rule_of_own()));
+        let found = machine.repair_servers().filter(|_| self.is_verified);
+        let listed = |urls: fn(&RepairServers) -> &[String]| {
+            found.map_or(&[][..], urls).iter().filter_map(move |url| Server::new(url, rule))
+        };
+        let (named, peers) = (listed(|found| &found.base_urls), listed(|found| &found.peer_urls));
+        let mut random = Seed(system::random_u64()).stream("servers", 0);
+        self.servers.find(own, named, peers, &mut random);
     }
 
     /// Returns the addresses that servers named by the session may have.
@@ -384,11 +385,11 @@ impl Repairer {
     fn schedule<C: ReceiverControl>(&mut self, machine: &FileReceiver<C>, now: Instant) {
         let useful = machine.stats().useful;
         self.find_servers(machine);
-        let Some(first) = self.servers.first() else {
+        let Some(first) = self.servers.get(0) else {
             return self
                 .give_up(useful, "the session names no HTTP server by a URL of http or https".to_owned());
         };
-        let url = first.url.clone();
+        let url = first.server.url.clone();
         let servers = machine.repair_servers().filter(|_| self.is_verified);
         let (offset, random) = match (servers, &self.options.beside) {
             (_, Some(_)) => (Duration::ZERO, RANDOM_BESIDE),
@@ -412,7 +413,7 @@ impl Repairer {
             client,
             useful,
             fdt: if self.fdt_url(machine).is_some() { FdtFetch::Due } else { FdtFetch::Done },
-            compared: (now, useful, machine.repair_stats().useful),
+            compared: RateComparison::new(now, useful, machine.repair_stats().useful),
             position: RepairPosition::default(),
             ranges: VecDeque::new(),
             outstanding: 0,
@@ -434,12 +435,15 @@ impl Repairer {
 
     /// Moves a file to its next server.
     fn refuse(&mut self, file: FileIndex, path: Option<&RelativePath>, reason: String) {
-        let server = self.tried.entry(file).or_default();
-        if let (Some(refused), Some(path)) = (self.servers.get(*server), path) {
-            let (path, url) = (path.clone(), refused.url.clone());
+        self.tell_refusal(self.servers.of(file), path, reason);
+        self.servers.refuse(file);
+    }
+
+    fn tell_refusal(&mut self, place: usize, path: Option<&RelativePath>, reason: String) {
+        if let (Some(refused), Some(path)) = (self.servers.get(place), path) {
+            let (path, url) = (path.clone(), refused.server.url.clone());
             self.updates.push_back(RepairUpdate::Refused { path, url, reason });
         }
-        *server += 1;
     }
 
     /// Takes replies, and makes the next requests.
@@ -507,8 +511,8 @@ impl Repairer {
             Reply::Bytes { server, file, start, bytes } => {
                 (fetch.last_byte, fetch.is_busy, fetch.failed_attempts) = (now, false, 0);
                 // A server that was refused meanwhile is not trusted with the rest of its answer.
-                if self.tried.get(&file).copied().unwrap_or_default() == server {
-                    let needed = machine.put_repaired(now, file, start, &bytes);
+                if let Some(from) = self.servers.get(server).filter(|_| self.servers.of(file) == server) {
+                    let needed = machine.put_repaired(now, (from.id, file), start, &bytes);
                     fetch.useful_of_round += needed;
                     fetch.refusals = if needed > 0 { 0 } else { fetch.refusals };
                 }
@@ -556,7 +560,13 @@ impl Repairer {
         let Phase::Fetching(fetch) = &mut self.phase else { return };
         // The rest is listed anew.
         fetch.ranges.clear();
+        let is_peer = self.servers.get(server).is_some_and(|server| server.is_peer);
         match failure {
+            // Another server may have time.
+            FetchFailure::Busy(_) if is_peer && self.servers.len() > 1 => {
+                self.leave_server(server, "the receiver that serves is busy".to_owned());
+            }
+            FetchFailure::Busy(_) if !is_peer && self.servers.has_peers() => self.postpone_server(server),
             FetchFailure::Busy(time) => {
                 fetch.is_busy = true;
                 fetch.not_before = fetch.not_before.max(now + time.into());
@@ -564,16 +574,16 @@ impl Repairer {
             FetchFailure::Unreachable(reason) => {
                 fetch.failed_attempts += 1;
                 fetch.not_before = now + ATTEMPT_PAUSE.into();
-                if fetch.failed_attempts >= ATTEMPTS_MAX {
+                if is_peer || fetch.failed_attempts >= ATTEMPTS_MAX {
                     fetch.failed_attempts = 0;
                     self.leave_server(server, reason);
                 }
             }
             FetchFailure::Refused(reason) => {
                 fetch.refusals += 1;
-                let has_too_many = fetch.refusals >= REFUSALS_MAX;
+                let has_too_many = is_peer || fetch.refusals >= REFUSALS_MAX;
                 // Another request of the same file may have failed first.
-                if self.tried.get(&file).copied().unwrap_or_default() == server {
+                if self.servers.of(file) == server {
                     let path = machine.files().nth(file.0).map(|file| file.path.clone());
                     self.refuse(file, path.as_ref(), reason.clone());
                 }
@@ -595,27 +605,39 @@ impl Repairer {
         // at once.
         self.servers.remove(server);
         self.phase = Phase::Waiting { until: Instant::ZERO, useful };
-        self.tried.values_mut().for_each(|tried| *tried -= usize::from(*tried > server));
+    }
+
+    /// Moves a busy server behind all others, of which some are peers. A peer that fails leaves the list, so
+    /// this ends.
+    fn postpone_server(&mut self, server: usize) {
+        let Phase::Fetching(fetch) = &self.phase else { return };
+        let useful = fetch.useful;
+        self.servers.postpone(server);
+        self.phase = Phase::Waiting { until: Instant::ZERO, useful };
     }
 
     /// Lists missing ranges and asks for them, a few at a time.
     fn request<C: ReceiverControl>(&mut self, machine: &FileReceiver<C>) {
-        let Self { phase: Phase::Fetching(fetch), servers, tried, .. } = self else { return };
-        let server_of = |file: FileIndex| tried.get(&file).copied().unwrap_or_default();
+        let Self { phase: Phase::Fetching(fetch), servers, .. } = self else { return };
         while fetch.outstanding < REQUESTS_MAX && fetch.whole.is_none() {
             if fetch.ranges.is_empty() {
-                let is_wanted = |file| server_of(file) < servers.len();
+                let is_wanted = |file| servers.of(file) < servers.len();
                 fetch.ranges = machine.missing_ranges(&mut fetch.position, RANGES_MAX, is_wanted).into();
             }
             let Some(range) = fetch.ranges.pop_front() else { break };
-            let server = server_of(range.file);
-            let Some((to, file)) = servers.get(server).zip(machine.repair_file(range.file)) else { continue };
+            let server = servers.of(range.file);
+            let Some((listed, file)) = servers.get(server).zip(machine.repair_file(range.file)) else {
+                continue;
+            };
+            let (to, is_peer) = (&listed.server, listed.is_peer);
             let takes_whole = machine.missing_bytes(range.file) * 5 >= file.bytes * 4;
-            let location = file.alternate.filter(|_| to.rule != AddressRule::Any);
+            // Peers are servers of ours: each file has its name there.
+            let location = file.alternate.filter(|_| to.rule != AddressRule::Any && !is_peer);
             let request = RangeRequest {
                 server,
                 url: format!("{}{}", to.url, location.unwrap_or(&file.name)),
                 rule: to.rule,
+                is_peer,
                 range,
                 etag: file.etag.filter(|_| to.rule != AddressRule::Any).map(str::to_owned),
                 file_bytes: file.bytes,

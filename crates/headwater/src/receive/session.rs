@@ -16,12 +16,14 @@ use super::listener::{ListenOptions, Listener};
 use super::nothing::{self, NoPort};
 use super::paths::{ContentPath, OnPath, OtherPaths, PacketPath, PathSwitch, SourceProbe, listen_to_base};
 use super::repair::{HttpPath, RepairOptions, Repairer};
+use super::serving::{ReceivedFiles, Serving, ServingOptions};
 use super::tunnel::{NamedRelay, TunnelPath};
 use super::update::{HeardSession, ReceiveOutcome, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::driver::{DriverError, Port};
 use crate::net::{AmtSocket, ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, Waker};
+use crate::send::PublishedFiles;
 use crate::session::Session;
 use crate::store::{DiskStore, Selection, StoreOptions, Target};
 use crate::system::{self, InputLosses};
@@ -40,6 +42,8 @@ pub struct ReceiveSession {
     store_options: StoreOptions,
     takes_other_senders: bool,
     repair: RepairOptions,
+    serving: Option<ServingOptions>,
+    received: ReceivedFiles,
     /// `None` after the first run.
     store: Option<DiskStore>,
 }
@@ -122,7 +126,8 @@ impl ReceiveSession {
     /// # Errors
     /// If an option is out of range, or no interface can receive from the group.
     pub fn listen(options: ReceiveOptions) -> Result<Self, ReceiveError> {
-        let ReceiveOptions { listen, out, takes_other_senders, repair, amt, ask, paths, .. } = options;
+        let ReceiveOptions { listen, out, takes_other_senders, repair, serving, amt, ask, paths, .. } =
+            options;
         let store_options = StoreOptions {
             target: options.target.map(Arc::new),
             selection: options.selection,
@@ -136,7 +141,8 @@ impl ReceiveSession {
             }
             (None, Some(ask), _) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
         };
-        Ok(Self { way, out, store_options, takes_other_senders, repair, store: None })
+        let received = ReceivedFiles::default();
+        Ok(Self { way, out, store_options, takes_other_senders, repair, serving, received, store: None })
     }
 
     /// Opens the folder, which is made if it is missing. Without this call the session opens the folder when
@@ -147,6 +153,12 @@ impl ReceiveSession {
     pub fn open_folder(&mut self) -> Result<(), ReceiveError> {
         self.store = Some(DiskStore::open(&self.out, self.store_options.clone(), self.way.waker())?);
         Ok(())
+    }
+
+    /// Returns the whole files, for a server. Files appear once whole, if the session serves
+    /// ([`ReceiveOptions::serving`]).
+    pub fn published(&self) -> PublishedFiles {
+        PublishedFiles::received(self.received.clone())
     }
 
     /// Returns the parameters of the session at its start.
@@ -188,6 +200,9 @@ impl Session for ReceiveSession {
             store_options: self.store_options.clone(),
             pins: !self.takes_other_senders,
             receiver: system::random_u64(),
+            serving: self
+                .serving
+                .map(|serving| Serving::new(serving, self.out.clone(), self.received.clone())),
             clock: Clock::start(),
         };
         let repair = self.repair.clone();
@@ -230,6 +245,8 @@ struct Folder {
     pins: bool,
     /// Identifier of the receiver.
     receiver: u64,
+    /// Serving of the files, until the application takes this value.
+    serving: Option<Serving>,
     clock: Clock,
 }
 
@@ -248,7 +265,8 @@ fn run_on<P: ContentPort>(
     observer: &mut dyn FnMut(ReceiveUpdate),
 ) -> Result<ReceiveSummary, ReceiveError> {
     let mut watch = watch(listener, path, folder.clock, repair, observer)
-        .with_order(folder.store_options.target.is_some());
+        .with_order(folder.store_options.target.is_some())
+        .with_serving(folder.serving.take());
     loop {
         match run_machine(listener, path == ContentPath::Rainbow, folder, &mut watch, None)? {
             MachineEnd::Next => {}
@@ -423,7 +441,9 @@ impl PathListeners {
             Some(groups) => watch(groups, ContentPath::Multicast, clock, repair, observer),
             None => watch(nothing, ContentPath::Http, clock, repair, observer),
         }
-        .with_order(folder.store_options.target.is_some());
+        .with_order(folder.store_options.target.is_some())
+        .with_serving(folder.serving.take())
+        .with_paths();
         loop {
             let current = switch.current();
             if current != PacketPath::Amt {
@@ -484,6 +504,9 @@ pub struct ReceiveOptions {
     pub takes_other_senders: bool,
     /// Repair of missing symbols from HTTP servers.
     pub repair: RepairOptions,
+    /// Repair of other receivers, once everything is whole. Only content in the clear may be served, and no
+    /// target has files. Default: none.
+    pub serving: Option<ServingOptions>,
     /// AMT relay through which groups are received, without multicast on this network. No effect on a session
     /// on request. Default: groups are received natively.
     pub amt: Option<SocketAddr>,
@@ -531,6 +554,7 @@ impl ReceiveOptions {
             bundle_cache: None,
             takes_other_senders: false,
             repair: RepairOptions::default(),
+            serving: None,
             amt: None,
             ask: None,
             paths: None,
@@ -560,6 +584,15 @@ impl ReceiveOptions {
             has_http: description.http.is_some(),
         });
         options
+    }
+
+    /// Receives through the AMT relay of a description while the groups are silent for three seconds, if the
+    /// description names a relay. Returns the name.
+    pub fn set_described_relay<'d>(&mut self, found: &'d FetchedDescription) -> Option<&'d str> {
+        let amt = described_relay(found)?;
+        let (amt, has_groups) = (Some(amt), true);
+        self.paths = Some(PathOptions { has_groups, amt, rainbow: None, has_http: false });
+        found.description.amt.as_deref()
     }
 
     /// Whether a text names an AMT relay in a description: an address or a name, perhaps with a port, or

@@ -172,6 +172,20 @@ pub enum ReceiveUpdate {
         /// Name of the stream.
         stream: RelativePath,
     },
+    /// Packets of another path have symbols of another size: symbols that are held are of no use there.
+    SymbolSizeDiffers {
+        /// Size on the path before, in bytes.
+        before: u16,
+        /// Size on this path, in bytes.
+        now: u16,
+    },
+    /// Every file is whole, and is served to other receivers for some time.
+    Serving {
+        /// Port of the server.
+        port: u16,
+        /// Time for which the files are served.
+        time: Duration,
+    },
     /// A part of a stream was never received and is not sent any more: the stream stays incomplete.
     PartMissed {
         /// Name of the stream.

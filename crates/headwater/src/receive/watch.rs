@@ -16,6 +16,7 @@ use headwater_wire::extensions::Levels;
 use super::long_packets::{Facts, judge_long_packets};
 use super::paths::{BytesByPath, ContentPath, PathMeter};
 use super::repair::Repairer;
+use super::serving::{Serving, ServingOptions};
 use super::session::ContentPort;
 use super::update::{
     FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary,
@@ -90,6 +91,11 @@ pub(super) struct Watch<'a> {
     completed: BTreeSet<RelativePath>,
     /// Members of bundles that are in place.
     unpacked: UnpackedBundles,
+    serving: Option<Serving>,
+    /// Whether the session has several paths.
+    has_paths: bool,
+    /// Size of symbols on the path before, until a difference is reported.
+    symbol_size_before: Option<u16>,
 }
 
 /// Reason for the end of a run.
@@ -151,6 +157,9 @@ impl<'a> Watch<'a> {
             meter: PathMeter::default(),
             completed: BTreeSet::new(),
             unpacked: UnpackedBundles::default(),
+            serving: None,
+            has_paths: false,
+            symbol_size_before: None,
         }
     }
 
@@ -168,6 +177,18 @@ impl<'a> Watch<'a> {
     /// Ends the session when a part of a stream is missing.
     pub(super) fn with_order(mut self, takes_in_order: bool) -> Self {
         self.takes_in_order = takes_in_order;
+        self
+    }
+
+    /// Reports changes of the path by which most comes.
+    pub(super) fn with_paths(mut self) -> Self {
+        self.has_paths = true;
+        self
+    }
+
+    /// Serves the files to other receivers.
+    pub(super) fn with_serving(mut self, serving: Option<Serving>) -> Self {
+        self.serving = serving;
         self
     }
 
@@ -198,6 +219,7 @@ impl<'a> Watch<'a> {
         path: ContentPath,
         now: Instant,
     ) {
+        self.symbol_size_before = machine.symbol_size().or(self.symbol_size_before);
         self.past = self.bytes_by_path(machine);
         self.path = path;
         self.restart(now);
@@ -215,6 +237,7 @@ impl<'a> Watch<'a> {
         }
         self.restart(now);
         self.completed.clear();
+        self.serving.iter().for_each(Serving::clear);
         self.repairer.iter_mut().for_each(Repairer::reset);
         true
     }
@@ -237,6 +260,8 @@ impl<'a> Watch<'a> {
         socket: &impl ContentPort,
         now: Instant,
     ) -> ReceiveSummary {
+        // Time of serving is no time of reception.
+        let now = self.serving.as_ref().and_then(Serving::whole_at).unwrap_or(now);
         let progress = self.snapshot(machine, socket, now);
         self.tell_path(&progress, (now, true));
         (self.observer)(ReceiveUpdate::Progress(Box::new(progress.clone())));
@@ -284,7 +309,22 @@ impl<'a> Watch<'a> {
         if self.lingers_until.is_none() {
             let outcome = self.final_outcome(machine);
             machine.report_path(self.bytes_by_path(machine).roster_path());
+            let serving = self.serving.as_mut().filter(|_| outcome == ReceiveOutcome::Completed);
+            if let Some(serving) = serving.filter(|_| !self.stop.is_stopped()) {
+                let ServingOptions { port, time } = serving.options();
+                serving.begin(now);
+                machine.serve_repair(port);
+                (self.observer)(ReceiveUpdate::Serving { port, time });
+            }
             machine.finish(now, outcome.code());
+            self.lingers_until = Some(now + self.linger);
+        }
+        if let Some(until) = self.serving.as_ref().and_then(Serving::until) {
+            if now < until && !self.stop.is_stopped() {
+                return Some(machine.poll_timeout().map_or(until, |next| next.min(until)));
+            }
+            self.serving.iter_mut().for_each(Serving::end);
+            machine.stop_serving(now);
             self.lingers_until = Some(now + self.linger);
         }
         if self.stop.is_stopped() && !core::mem::replace(&mut self.is_hurried, true) {
@@ -368,9 +408,8 @@ impl<'a> Watch<'a> {
     /// Reports the path of a session with several paths, if the path has changed; `now` is the time, and
     /// whether the session has ended.
     fn tell_path(&mut self, progress: &ReceiveProgress, now: (Instant, bool)) {
-        let has_paths = self.repairer.as_ref().is_some_and(Repairer::is_beside);
         let useful = (progress.stats.useful, progress.repair.useful);
-        if let Some(path) = self.meter.look(self.path, useful, now).filter(|_| has_paths) {
+        if let Some(path) = self.meter.look(self.path, useful, now).filter(|_| self.has_paths) {
             (self.observer)(ReceiveUpdate::PathChanged(path));
         }
     }
@@ -468,6 +507,15 @@ impl<'a> Watch<'a> {
         if let Some(missing) = judge_long_packets(facts, socket.interface(), losses) {
             self.losses_before = None;
             (self.observer)(ReceiveUpdate::LongPacketsMissing(missing));
+        }
+    }
+
+    /// Reports that symbols of this path do not continue the symbols of the path before.
+    fn watch_symbol_size<C: ReceiverControl>(&mut self, machine: &DeliveryReceiver<C, DiskStore>) {
+        let Some((before, now)) = self.symbol_size_before.zip(machine.symbol_size()) else { return };
+        self.symbol_size_before = None;
+        if before != now {
+            (self.observer)(ReceiveUpdate::SymbolSizeDiffers { before, now });
         }
     }
 
@@ -569,6 +617,8 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                         self.file_completed(file.0, (path, bytes), (None, true), is_present);
                     }
                 } else if let Some(completed) = self.announced.get(&file.0).cloned() {
+                    let (path, bytes) = &completed;
+                    self.serving.iter().for_each(|serving| serving.add(path, *bytes, digest));
                     self.file_completed(file.0, completed, (digest, digest.is_some()), is_present);
                 }
                 return;
@@ -582,9 +632,10 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 let Some((path, _)) = self.announced.get(&file.0).cloned() else { return };
                 ReceiveUpdate::FileMismatch { file: file.0, path }
             }
-            ReceiverEvent::RepairMismatch { file } => {
+            ReceiverEvent::RepairMismatch { file, server } => {
                 let path = self.announced.get(&file.0).map(|(path, _)| path);
-                return self.repairer.iter_mut().for_each(|repairer| repairer.on_mismatch(file, path));
+                let blamed = (file, server);
+                return self.repairer.iter_mut().for_each(|repairer| repairer.on_mismatch(blamed, path));
             }
             ReceiverEvent::SessionCompleted { refused } => {
                 self.end = Some(EndReason::Completed);
@@ -644,6 +695,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
         if self.progress.is_due(now) {
             self.watch_silence(machine, socket, now);
             self.watch_length(machine, socket);
+            self.watch_symbol_size(machine);
             let progress = self.snapshot(machine, socket, now);
             machine.report_path(progress.bytes_by_path.roster_path());
             let contradictions = progress.stats.contradictions;

@@ -47,7 +47,7 @@ impl PreparedFile {
 
 /// Identity and state of a file, compared to detect changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(crate) struct Stamp {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -131,7 +131,7 @@ pub(super) fn to_send(files: &[PreparedFile]) -> Vec<FileToSend> {
 }
 
 impl Stamp {
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),

@@ -147,7 +147,8 @@ const fn failed(options: &LinkOptions, source: DriverError) -> SendError {
 pub const SOURCE_PORT: u16 = 7_288;
 
 /// MTU of an unknown path, and the name shown as the interface.
-const MTU_USUAL: (u32, &str) = (1_500, "Ethernet, which counts where no interface's address is listened at");
+pub(super) const MTU_USUAL: (u32, &str) =
+    (1_500, "Ethernet, which counts where no interface's address is listened at");
 
 /// Time to live of sent packets, for the trace: the system's default.
 const TTL: u8 = 64;

@@ -24,15 +24,16 @@ mod update;
 pub use budget::RepairPlace;
 pub use bundle::Bundling;
 pub use error::{PrepareError, SendError};
+pub(crate) use files::Stamp;
 pub use files::{FileSet, Links, OutsideLink, PreparedFile, Skipped, prepare, prepare_with};
 pub(crate) use link::Link;
 pub use link::{LinkOptions, SOURCE_PORT};
 pub use options::{SendEnd, SendOptions, SendOrder};
 pub(crate) use packets::{Headers, PacketOptions, PacketPlan, symbol_size_within};
-pub use published::{PublishedFile, PublishedFiles};
+pub use published::{FILES_PATH, PublishedFile, PublishedFiles};
 pub use roster::{
-    ContestedName, EXPECTED_MAX, MissingReceiver, RosterEnd, RosterOptions, RosterProgress, RosterSummary,
-    SLOWEST_MAX,
+    ContestedName, EXPECTED_MAX, MissingReceiver, PeerOptions, RosterEnd, RosterOptions, RosterProgress,
+    RosterSummary, SLOWEST_MAX,
 };
 pub use session::SendSession;
 pub use spool::SendInput;

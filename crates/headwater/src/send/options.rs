@@ -70,6 +70,9 @@ pub struct SendOptions {
     /// Bytes of a symbol: each packet carries one symbol and at most 92 bytes of headers. Default: 1408,
     /// which fits an MTU of 1500, or the largest multiple of 64 that fits a smaller MTU of the interface.
     pub symbol_size: Option<u16>,
+    /// Whether a source on request sends the same content: the default size of symbols is then that of such a
+    /// source with default options on a path of an MTU of 1500, if this fits. Default: no.
+    pub is_beside_requests: bool,
     /// Transport session identifier, which distinguishes the sessions on a group. Default: 16 random bits,
     /// not 0.
     pub tsi: Option<u32>,
@@ -113,6 +116,7 @@ impl SendOptions {
             order: None,
             bundling: Bundling::Auto,
             symbol_size: None,
+            is_beside_requests: false,
             tsi: None,
             end: SendEnd::Never,
             memory_limit: None,

@@ -10,13 +10,15 @@ use headwater_proto::crypt::ENCRYPTED_BYTES;
 use headwater_proto::{DATAGRAM_BYTES_MAX, Rate};
 
 use super::error::SendError;
-use super::link::{Link, LinkOptions};
-use crate::congestion_control::CongestionControl;
+use super::link::{Link, LinkOptions, MTU_USUAL};
+use crate::congestion_control::{CongestionControl, RainbowOptions};
 use crate::system;
 
 /// Maximum headers of a packet with one symbol: LCT with long identifiers, CCI and FEC payload id, and spare
 /// room.
 const HEADER_BYTES_MAX: usize = 92;
+/// Headers of IPv6 and UDP. A source on request accepts both IP versions by default.
+const IPV6_HEADER_BYTES: u32 = 48;
 /// Least ratio of maximum to base rate. Below this ratio there are not two waves above the base, which both
 /// shapes of channels need.
 const MAX_OVER_BASE_MIN: u64 = 5;
@@ -43,6 +45,8 @@ pub(crate) struct PacketOptions<'a> {
     pub(crate) congestion_control: &'a CongestionControl,
     pub(crate) tsi: Option<u32>,
     pub(crate) symbol_size: Option<u16>,
+    /// Whether a source on request sends the same content: receivers go on with symbols of the same size.
+    pub(crate) is_beside_requests: bool,
     pub(crate) is_signed: bool,
     pub(crate) is_encrypted: bool,
 }
@@ -54,6 +58,14 @@ impl PacketOptions<'_> {
         let bytes = signed_bytes(self.congestion_control.is_on_request());
         let bytes = bytes + if self.congestion_control.has_trees() { TREE_BYTES } else { 0 };
         if self.is_signed { u16::try_from(bytes).unwrap_or(u16::MAX) } else { 0 }
+    }
+
+    /// Returns the symbol size of a source on request with default options and path.
+    fn symbol_size_on_request(&self) -> u16 {
+        let control = RainbowOptions::default().into();
+        let source = PacketOptions { congestion_control: &control, ..*self };
+        let added = source.added_bytes() + source.signed_bytes() + Headers::FILES.longest;
+        symbol_size_for(Some(MTU_USUAL.0), IPV6_HEADER_BYTES + u32::from(added))
     }
 
     /// Returns the bytes that control and encryption add to each packet.
@@ -123,7 +135,10 @@ impl PacketPlan {
         let added = options.added_bytes();
         let signed = options.signed_bytes();
         let header_bytes = path_bytes + u32::from(headers.longest) + u32::from(added + signed);
-        let symbol_size = options.symbol_size.unwrap_or_else(|| symbol_size_for(mtu, header_bytes));
+        let symbol_size = options.symbol_size.unwrap_or_else(|| {
+            let own = symbol_size_for(mtu, header_bytes);
+            if options.is_beside_requests { own.min(options.symbol_size_on_request()) } else { own }
+        });
         // Without signature or encryption, the longest symbol fits the longest datagram.
         let longest = path_bytes + u32::try_from(DATAGRAM_BYTES_MAX).unwrap_or(u32::MAX);
         let mtu = mtu.unwrap_or(longest).min(longest);

@@ -1,4 +1,4 @@
-//! Files of a sending session for a server of whole files: by name, with the digests that receivers verify.
+//! Files of a session for a server of whole files: by name, with the digests that receivers verify.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -10,12 +10,24 @@ use headwater_wire::sdp::{FdtDocument, FdtSignature, signed_fdt};
 use super::content::Content;
 use super::files::PreparedFile;
 use crate::keys::SenderKey;
+use crate::receive::{ReceivedFile, ReceivedFiles};
 
-/// Files of a session that a server may publish. Nothing can be read before the session runs.
+/// Path at a server of ours above the names of files.
+pub const FILES_PATH: &str = "/files/";
+
+/// Files of a session that a server may publish: all files of a sending session, or the whole files of a
+/// receiving session. Nothing can be read before the session runs.
 ///
-/// A file that changed since its preparation is never read: the file fails for the server and the session.
+/// A file that changed since preparation or reception is never read: the file fails for the
+/// server and the sending session.
 #[derive(Clone, Debug)]
-pub struct PublishedFiles(Arc<Inner>);
+pub struct PublishedFiles(Published);
+
+#[derive(Clone, Debug)]
+enum Published {
+    Sent(Arc<Inner>),
+    Received(ReceivedFiles),
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -36,9 +48,12 @@ struct PublishedDescription {
 
 /// File of a session, found by its name.
 #[derive(Clone, Debug)]
-pub struct PublishedFile {
-    files: PublishedFiles,
-    index: usize,
+pub struct PublishedFile(Place);
+
+#[derive(Clone, Debug)]
+enum Place {
+    Sent(Arc<Inner>, usize),
+    Received(Arc<ReceivedFile>),
 }
 
 impl PublishedFiles {
@@ -46,46 +61,72 @@ impl PublishedFiles {
     pub(super) fn new(files: &[PreparedFile]) -> Self {
         let digests = vec![OnceLock::new(); files.len()];
         let description = Mutex::default();
-        Self(Arc::new(Inner { files: files.to_vec(), digests, content: OnceLock::new(), description }))
+        let content = OnceLock::new();
+        let inner = Inner { files: files.to_vec(), digests, content, description };
+        Self(Published::Sent(Arc::new(inner)))
     }
 
-    /// Publishes a description of the session (SDP) and, while the session runs, its FDT.
+    /// Creates the list of a receiving session, which grows with each whole file.
+    pub(crate) fn received(files: ReceivedFiles) -> Self {
+        Self(Published::Received(files))
+    }
+
+    /// Publishes a description of the session (SDP) and, while the session runs, its FDT. A receiving session
+    /// publishes files alone.
     pub fn describe(&self, sdp: &str) {
-        let mut description = self.description();
-        (description.is_wanted, description.sdp) = (true, Some(sdp.into()));
+        if let Some(mut description) = self.description() {
+            (description.is_wanted, description.sdp) = (true, Some(sdp.into()));
+        }
     }
 
     /// Returns the description of the session, if there is one.
     pub fn sdp(&self) -> Option<Arc<str>> {
-        self.description().sdp.clone()
+        self.description()?.sdp.clone()
     }
 
     /// Returns the newest FDT as a document, signed if the session is signed; `None` before the session runs.
     pub fn fdt(&self) -> Option<Arc<str>> {
-        self.description().fdt.clone()
+        self.description()?.fdt.clone()
     }
 
-    fn description(&self) -> std::sync::MutexGuard<'_, PublishedDescription> {
-        self.0.description.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sent(&self) -> Option<&Arc<Inner>> {
+        match &self.0 {
+            Published::Sent(inner) => Some(inner),
+            Published::Received(_) => None,
+        }
+    }
+
+    fn description(&self) -> Option<std::sync::MutexGuard<'_, PublishedDescription>> {
+        Some(self.sent()?.description.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Makes the content of the running session readable.
     pub(super) fn publish(&self, content: &Arc<Content>) {
-        // A session runs once.
-        self.0.content.get_or_init(|| Arc::clone(content));
+        if let Some(inner) = self.sent() {
+            // A session runs once.
+            inner.content.get_or_init(|| Arc::clone(content));
+        }
     }
 
     /// Finds a file by its exact name, as announced to receivers.
     pub fn find(&self, name: &str) -> Option<PublishedFile> {
-        let index = self.0.files.binary_search_by(|file| file.name.as_str().cmp(name)).ok()?;
-        Some(PublishedFile { files: self.clone(), index })
+        match &self.0 {
+            Published::Sent(inner) => {
+                let index = inner.files.binary_search_by(|file| file.name.as_str().cmp(name)).ok()?;
+                Some(PublishedFile(Place::Sent(Arc::clone(inner), index)))
+            }
+            Published::Received(files) => files.find(name).map(Place::Received).map(PublishedFile),
+        }
     }
 }
 
 impl PublishedFile {
     /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
-        self.files.0.files[self.index].bytes
+        match &self.0 {
+            Place::Sent(inner, index) => inner.files[*index].bytes,
+            Place::Received(file) => file.bytes,
+        }
     }
 
     /// Returns the digest of the file; `None` while the file is being hashed.
@@ -93,11 +134,15 @@ impl PublishedFile {
     /// # Errors
     /// If the file has changed or cannot be read.
     pub fn digest(&self) -> Result<Option<Digest>, SourceError> {
-        let Some(content) = self.files.0.content.get() else { return Ok(None) };
-        content.check_file(self.index)?;
-        let known = &self.files.0.digests[self.index];
+        let (inner, index) = match &self.0 {
+            Place::Sent(inner, index) => (inner, *index),
+            Place::Received(file) => return file.check().map(|()| Some(file.digest)),
+        };
+        let Some(content) = inner.content.get() else { return Ok(None) };
+        content.check_file(index)?;
+        let known = &inner.digests[index];
         if known.get().is_none()
-            && let Some(digests) = content.block_digests(self.index)
+            && let Some(digests) = content.block_digests(index)
         {
             known.get_or_init(|| file_digest(&digests));
         }
@@ -110,7 +155,12 @@ impl PublishedFile {
     /// If the file has changed, by the time of the read at the latest, or cannot be read.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), SourceError> {
         let not_running = || SourceError::Session("the session of the file is not running".to_owned());
-        self.files.0.content.get().ok_or_else(not_running)?.read_file(self.index, offset, buffer)
+        match &self.0 {
+            Place::Sent(inner, index) => {
+                inner.content.get().ok_or_else(not_running)?.read_file(*index, offset, buffer)
+            }
+            Place::Received(file) => file.read(offset, buffer),
+        }
     }
 }
 
@@ -132,7 +182,8 @@ impl FdtPublisher {
     /// Publishes the FDT if it has changed, which it does at most once a second.
     pub(super) fn update<C: SenderControl, S: Source>(&mut self, machine: &DeliverySender<C, S>) {
         let revision = Some(machine.fdt_revision());
-        if self.revision == revision || !self.published.description().is_wanted {
+        let is_wanted = self.published.description().is_some_and(|description| description.is_wanted);
+        if self.revision == revision || !is_wanted {
             return;
         }
         self.revision = revision;
@@ -142,7 +193,9 @@ impl FdtPublisher {
             FdtSignature { tsi, started, bytes: key.sign(&signed_fdt(tsi, started, &xml)) }
         });
         let text = FdtDocument { xml: &xml, signature }.to_text();
-        self.published.description().fdt = Some(text.into());
+        if let Some(mut description) = self.published.description() {
+            description.fdt = Some(text.into());
+        }
     }
 }
 

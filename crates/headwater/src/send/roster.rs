@@ -4,6 +4,7 @@ mod expected;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use headwater_proto::Instant;
@@ -11,9 +12,12 @@ use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{DeliverySender, Digest, Source};
 use headwater_proto::roster::{RosterConfig, RosterCounts, RosterRow, RosterSender, RosterUpdate, RowState};
 
+use headwater_wire::fdt::PEERS_MAX;
+
 use self::expected::ExpectedReceivers;
 pub use self::expected::{ContestedName, MissingReceiver};
 use super::error::SendError;
+use super::published::FILES_PATH;
 use crate::system;
 
 /// Most receivers that can be expected: 1 MB of names.
@@ -24,6 +28,8 @@ pub const SLOWEST_MAX: usize = 8;
 const NOBODY: Duration = Duration::from_secs(30);
 /// Time between two looks at the rows.
 const LOOK: headwater_proto::Duration = headwater_proto::Duration::from_millis(250);
+/// Shortest time between two changes of the receivers that the FDT names: each change is a new instance.
+const PEERS_TIME: headwater_proto::Duration = headwater_proto::Duration::from_secs(5);
 /// Time between two turns of the driver from which the machine has paused. Turns are 0.1 s apart at most.
 const PAUSE: headwater_proto::Duration = headwater_proto::Duration::from_secs(1);
 
@@ -39,11 +45,32 @@ pub struct RosterOptions {
     /// Whether the ends of receivers are recorded: receivers then stay at their end until the sender knows,
     /// as with `until`. Default: no.
     pub records_ends: bool,
+    /// Receivers that serve, which the FDT of a signed session in the clear names. Default: at most
+    /// [`REPAIR_PEERS_MAX`](crate::REPAIR_PEERS_MAX).
+    pub peers: PeerOptions,
+}
+
+/// Receivers that serve the files to other receivers, as servers of repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerOptions {
+    /// Most receivers that are named, up to [`REPAIR_PEERS_MAX`](crate::REPAIR_PEERS_MAX).
+    pub most: usize,
+    /// Time from the end of reception to the earliest request, if the session names no other servers.
+    pub offset: Duration,
+    /// Time over which receivers then spread first requests.
+    pub random: Duration,
+}
+
+impl Default for PeerOptions {
+    fn default() -> Self {
+        Self { most: PEERS_MAX, offset: Duration::ZERO, random: Duration::from_secs(10) }
+    }
 }
 
 impl Default for RosterOptions {
     fn default() -> Self {
-        Self { report_rate: 500, until: None, start_when: None, records_ends: false }
+        let peers = PeerOptions::default();
+        Self { report_rate: 500, until: None, start_when: None, records_ends: false, peers }
     }
 }
 
@@ -95,6 +122,39 @@ pub(super) struct RosterWatch {
     has_told_nobody: bool,
     digest: Option<Digest>,
     progress: RosterProgress,
+    peers: Peers,
+}
+
+/// Receivers that the FDT names as servers of repair.
+#[derive(Debug, Default)]
+struct Peers {
+    named: Vec<SocketAddr>,
+    not_before: Instant,
+}
+
+impl Peers {
+    /// Replaces receivers that do not serve any more, at most each [`PEERS_TIME`]. Returns whether the list
+    /// has changed.
+    fn update(&mut self, serving: impl Iterator<Item = SocketAddr>, most: usize, now: Instant) -> bool {
+        if now < self.not_before {
+            return false;
+        }
+        let serving: Vec<_> = serving.collect();
+        let before = self.named.len();
+        self.named.retain(|named| serving.contains(named));
+        let left = self.named.len();
+        let others: Vec<_> = serving.into_iter().filter(|server| !self.named.contains(server)).collect();
+        self.named.extend(others.into_iter().take(most.saturating_sub(left)));
+        let has_changed = left < before || left < self.named.len();
+        if has_changed {
+            self.not_before = now + PEERS_TIME;
+        }
+        has_changed
+    }
+
+    fn urls(&self) -> Vec<String> {
+        self.named.iter().map(|server| format!("http://{server}{FILES_PATH}")).collect()
+    }
 }
 
 impl RosterWatch {
@@ -114,6 +174,7 @@ impl RosterWatch {
             has_told_nobody: false,
             digest: None,
             progress: RosterProgress::default(),
+            peers: Peers::default(),
         }
     }
 
@@ -155,6 +216,12 @@ impl RosterWatch {
         {
             self.options.start_when = None;
             machine.hold(false);
+        }
+        let PeerOptions { most, offset, random } = self.options.peers;
+        if let Some(roster) = machine.roster()
+            && self.peers.update(roster.repair_servers(now), most, now)
+        {
+            machine.name_peers(self.peers.urls(), offset.into(), random.into());
         }
         if self.is_met {
             machine.close();

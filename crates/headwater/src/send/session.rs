@@ -12,6 +12,7 @@ use headwater_proto::delivery::{
     Source, SourceError, Start,
 };
 use headwater_proto::{Instant, Seed, fixed};
+use headwater_wire::fdt::PEERS_MAX;
 use headwater_wire::sdp::{Groups, RequestSource, SessionDescription};
 
 use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, RepairPlace};
@@ -26,7 +27,7 @@ use super::options::{self, SendOptions, SendOrder};
 use super::packets::{Headers, PacketOptions, PacketPlan};
 use super::published::{FdtPublisher, PublishedFiles};
 use super::repair_store::store_file;
-use super::roster::RosterWatch;
+use super::roster::{RosterOptions, RosterWatch};
 use super::source::FileSource;
 use super::spool::{SendInput, Spool, SpoolConfig};
 use super::update::{
@@ -263,7 +264,13 @@ impl SendSession {
         let signed = signed.map(|(key, started)| (key, u64::from(self.tsi), started));
         let group = self.options.group_key.as_ref();
         let encryption = group.map(|keys| keys.encryption(self.options.signing.as_ref())).transpose();
-        let roster = self.options.roster.clone().filter(|_| !is_on_request).map(RosterWatch::new);
+        // Receivers take servers from verified sessions alone, and encrypted content is served by nobody.
+        let may_name_peers = self.options.signing.is_some() && group.is_none();
+        let named = |mut options: RosterOptions| {
+            options.peers.most = if may_name_peers { options.peers.most.min(PEERS_MAX) } else { 0 };
+            options
+        };
+        let roster = self.options.roster.clone().filter(|_| !is_on_request).map(named).map(RosterWatch::new);
         let kept = roster.as_ref().map(RosterWatch::sender).transpose()?;
         let plan = feed.as_ref().map_or(&self.plan, InputFeed::plan);
         let mut machine = DeliverySender::new(config, plan, &digests, control, source)?
@@ -575,6 +582,7 @@ fn open(options: &SendOptions) -> Result<(PacketPlan, SessionTransport), SendErr
         congestion_control: &options.congestion_control,
         tsi: options.tsi,
         symbol_size: options.symbol_size,
+        is_beside_requests: options.is_beside_requests,
         is_signed: options.signing.is_some(),
         is_encrypted: options.group_key.is_some(),
     };

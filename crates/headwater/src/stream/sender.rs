@@ -37,6 +37,7 @@ impl StreamSendSession {
             congestion_control: &options.congestion_control,
             tsi: options.tsi,
             symbol_size: options.part_bytes,
+            is_beside_requests: false,
             is_signed: options.signing.is_some(),
             is_encrypted: options.group_key.is_some(),
         };

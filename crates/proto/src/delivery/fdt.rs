@@ -9,7 +9,7 @@ use flate2::read::{DeflateDecoder, GzDecoder, ZlibDecoder};
 use flate2::write::GzEncoder;
 use headwater_fec::{Block, BlockCodec, Partition, Repair};
 use headwater_wire::extensions::{ContentEncoding, FdtExtension};
-use headwater_wire::fdt::Instance;
+use headwater_wire::fdt::{Instance, PEERS_MAX};
 use headwater_wire::{Fti, PayloadId, alc};
 
 use super::object::{Codecs, partition_of};
@@ -340,6 +340,9 @@ const ENTRY_GROWTH_BYTES: usize = 120;
 /// Bytes of the entity tag that an entry gets later, in a session with repair servers.
 const ETAG_GROWTH_BYTES: usize = 110;
 
+/// Bytes of the peers that an instance names later: elements with addresses of IPv6, and times.
+const PEERS_GROWTH_BYTES: usize = 110 * PEERS_MAX + 200;
+
 /// Checks that an instance has room for `digests` more block digests and for later attributes of the entries.
 ///
 /// # Errors
@@ -347,7 +350,7 @@ const ETAG_GROWTH_BYTES: usize = 110;
 pub fn check_room(instance: &Instance, digests: u64) -> Result<(), FdtTooLarge> {
     let bytes = digests.saturating_mul(16).div_ceil(3).saturating_mul(4);
     let growth = ENTRY_GROWTH_BYTES + if instance.base_urls.is_empty() { 0 } else { ETAG_GROWTH_BYTES };
-    let entries = instance.files.len() * growth;
+    let entries = PEERS_GROWTH_BYTES + instance.files.len() * growth;
     let more = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(entries);
     check_length(instance.to_xml().len().saturating_add(more))
 }

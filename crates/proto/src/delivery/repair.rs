@@ -13,6 +13,10 @@ pub struct RepairServers {
     /// Base URLs, in the order of preference; at most [`URLS_MAX`](headwater_wire::fdt::URLS_MAX). A file has
     /// the URL of a base and its percent-encoded name.
     pub base_urls: Vec<String>,
+    /// Base URLs of receivers that serve the files, in no order; at most
+    /// [`PEERS_MAX`](headwater_wire::fdt::PEERS_MAX). Only a receiver fills this list: the sender names peers
+    /// while the session runs ([`DeliverySender::name_peers`](super::DeliverySender::name_peers)).
+    pub peer_urls: Vec<String>,
     /// Whether all servers answer with the digest of the file as entity tag ([`entity_tag`]).
     pub has_etags: bool,
     /// Time from the end of reception to the earliest request.
@@ -25,8 +29,10 @@ impl RepairServers {
     /// Returns the servers of an instance; `None` if the instance names no server.
     pub(crate) fn of(instance: &Instance) -> Option<Self> {
         let seconds = |time: Option<u32>| Duration::from_secs(time.unwrap_or_default().into());
-        (!instance.base_urls.is_empty()).then(|| Self {
+        let is_any = !instance.base_urls.is_empty() || !instance.peer_urls.is_empty();
+        is_any.then(|| Self {
             base_urls: instance.base_urls.clone(),
+            peer_urls: instance.peer_urls.clone(),
             has_etags: instance.files.iter().any(|file| file.etag.is_some()),
             offset: seconds(instance.repair_offset),
             random: seconds(instance.repair_random),
@@ -35,10 +41,8 @@ impl RepairServers {
 
     /// Adds the servers to an instance.
     pub(crate) fn describe(&self, instance: &mut Instance) {
-        let seconds = |time: Duration| u32::try_from(time.as_nanos() / 1_000_000_000).unwrap_or(u32::MAX);
         instance.base_urls.clone_from(&self.base_urls);
-        instance.repair_offset = Some(seconds(self.offset)).filter(|seconds| *seconds > 0);
-        instance.repair_random = Some(seconds(self.random));
+        describe_times(instance, self.offset, self.random);
         for file in &mut instance.files {
             // Only receivers of Headwater know a file of several segments by its name.
             if file.headwater.segment.is_none() {
@@ -49,6 +53,13 @@ impl RepairServers {
             }
         }
     }
+}
+
+/// Adds the times by which receivers spread their requests to an instance.
+pub(crate) fn describe_times(instance: &mut Instance, offset: Duration, random: Duration) {
+    let seconds = |time: Duration| u32::try_from(time.as_nanos() / 1_000_000_000).unwrap_or(u32::MAX);
+    instance.repair_offset = Some(seconds(offset)).filter(|seconds| *seconds > 0);
+    instance.repair_random = Some(seconds(random));
 }
 
 /// Returns the entity tag of a file with this digest, quotes included.

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use headwater_fec::BlockCodec;
 use headwater_wire::PayloadId;
 use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
-use headwater_wire::fdt::Withdrawal;
+use headwater_wire::fdt::{PEERS_MAX, Withdrawal};
 
 use self::description::{Description, Due, expires};
 use self::farewell::{Farewell, Word};
@@ -304,6 +304,16 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         }
         self.fdt.set_complete(self.inventory.is_complete());
         self.update_content();
+    }
+
+    /// Names the base URLs of receivers that serve the files, in place of those named before; at most
+    /// [`PEERS_MAX`](headwater_wire::fdt::PEERS_MAX). `offset` and `random` spread the requests of receivers
+    /// in a session that names no other servers.
+    pub fn name_peers(&mut self, urls: Vec<String>, offset: Duration, random: Duration) {
+        debug_assert!(urls.len() <= PEERS_MAX, "receivers skip further peers");
+        if self.phase == Phase::Sending {
+            self.fdt.name_peers(urls, offset, random);
+        }
     }
 
     /// Stops sending a file and announces the withdrawal. The session continues with the remaining files, or

@@ -266,6 +266,9 @@ pub struct ReceiverReport<'a> {
     pub files_whole: u32,
     /// Files announced.
     pub files: u32,
+    /// Port at which the receiver answers HTTP repair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repair_port: Option<u16>,
 }
 
 /// Counts by name, serialized as an object without zero counts.

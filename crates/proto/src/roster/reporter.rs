@@ -123,6 +123,8 @@ pub struct RosterReporter {
     /// Whether the last report was sent at once after a new cookie.
     is_resent: bool,
     end: Option<End>,
+    /// Port at which the receiver answers HTTP repair after the end.
+    repair_port: Option<u16>,
 }
 
 impl RosterReporter {
@@ -142,6 +144,7 @@ impl RosterReporter {
             unanswered: 0,
             is_resent: false,
             end: None,
+            repair_port: None,
         }
     }
 
@@ -169,11 +172,11 @@ impl RosterReporter {
         self.unanswered = 0;
         let is_new = core::mem::replace(&mut self.cookie, cookie) != cookie;
         if reply.is_counted {
-            if let Some(end) = &mut self.end
+            if let Some(end) = self.end
                 && matches!(kind, ReportKind::Done | ReportKind::Leaving)
+                && !end.is_over
             {
-                end.is_over = true;
-                self.timer = None;
+                self.end_is_known(now);
             }
         } else if is_new && !core::mem::replace(&mut self.is_resent, true) {
             self.timer = Some(Timer { at: now, from: now, exponent: self.exponent, wait: Wait::Fixed });
@@ -197,7 +200,42 @@ impl RosterReporter {
         }
         is_over |= self.timer.is_none_or(|timer| timer.at > now + self.config.linger);
         self.end = Some(End { result, sent: 0, is_over });
-        self.timer = self.timer.filter(|_| !is_over);
+        self.timer = self.timer.filter(|_| !is_over || self.is_serving());
+    }
+
+    /// Serves the content at a port after the end: the receiver then goes on to report that it has
+    /// everything, with the port, until [`RosterReporter::stop_serving`]. Called before
+    /// [`RosterReporter::finish`].
+    pub fn serve(&mut self, port: u16) {
+        self.repair_port = Some(port);
+    }
+
+    /// Reports the end of serving, as the end of the receiver was reported before.
+    pub fn stop_serving(&mut self, now: Instant) {
+        if !self.is_serving() {
+            return;
+        }
+        (self.repair_port, self.timer) = (None, None);
+        if let Some(end) = self.end.as_mut().filter(|_| self.cookie != 0) {
+            (end.sent, end.is_over) = (0, false);
+            self.set_fixed(now, Duration::ZERO);
+        }
+    }
+
+    /// Whether the receiver has everything and serves the content.
+    fn is_serving(&self) -> bool {
+        self.repair_port.is_some() && matches!(self.end, Some(End { result: 0, .. }))
+    }
+
+    /// Ends the reports, or goes on with reports of a receiver that serves.
+    fn end_is_known(&mut self, now: Instant) {
+        self.timer = None;
+        if let Some(end) = &mut self.end {
+            (end.is_over, end.sent) = (true, 0);
+        }
+        if self.is_serving() && self.exponent < Members::NO_PROGRESS {
+            self.set(now, Wait::Regular);
+        }
     }
 
     /// Whether the receiver has ended, and the sender knows or cannot be reached.
@@ -246,6 +284,8 @@ impl RosterReporter {
         if !is_repeated {
             self.sequence = self.sequence.wrapping_add(1);
         }
+        // The report of the end names no port: a sender tells an end from a receiver that serves.
+        let repair_port = self.repair_port.filter(|_| kind == ReportKind::Done && self.is_over());
         self.schedule(now, kind);
         let result = self.end.map_or(0, |end| end.result);
         let header = RosterHeader {
@@ -255,7 +295,7 @@ impl RosterReporter {
             sequence: self.sequence,
         };
         let name = self.config.name.as_deref().filter(|_| self.config.is_public || is_verified);
-        let state = (kind != ReportKind::Hello).then(|| ReceiverState { result, ..state() });
+        let state = (kind != ReportKind::Hello).then(|| ReceiverState { result, repair_port, ..state() });
         let bytes = Report { header, state, name }.emit(buffer);
         Some(Transmit { destination: Destination::Unicast(sender), bytes, ecn: Ecn::NotCapable })
     }
@@ -263,13 +303,13 @@ impl RosterReporter {
     /// Counts a report of a kind and schedules the next one.
     fn schedule(&mut self, now: Instant, kind: ReportKind) {
         self.unanswered += 1;
-        if let Some(end) = &mut self.end {
+        if let Some(end) = self.end.as_mut().filter(|end| !end.is_over) {
             let repeats = if self.is_awaited { &REPEATS[..] } else { &REPEATS[..REPEATS_UNAWAITED] };
             let wait = repeats.get(end.sent).copied();
             end.sent += 1;
             match wait {
                 Some(wait) => self.set_fixed(now, wait),
-                None => end.is_over = true,
+                None => self.end_is_known(now),
             }
             return;
         }

@@ -145,7 +145,9 @@ impl RosterSender {
             return None;
         };
         self.counters.reports += 1;
-        self.last = Some(now);
+        // A receiver that serves the content is no sign of receivers under way.
+        let is_serving = header.kind == ReportKind::Done && state.repair_port.is_some();
+        self.last = if is_serving { self.last } else { Some(now) };
         let may_be_first = matches!(news, News::First | News::Outside);
         self.pace.count(now, may_be_first, self.table.receivers());
         let cookie = match age {
@@ -154,7 +156,7 @@ impl RosterSender {
         };
         self.reply(source, RosterHeader { cookie, ..header }, true);
         // Of receivers outside of the sample, only ends are worth an update.
-        let is_end = matches!(header.kind, ReportKind::Done | ReportKind::Leaving);
+        let is_end = matches!(header.kind, ReportKind::Done | ReportKind::Leaving) && !is_serving;
         let has_changed = news != News::None;
         (news != News::Outside || is_end).then(|| RosterUpdate {
             state: self.state(now, &row),
@@ -199,7 +201,8 @@ impl RosterSender {
         self.table.prune(now, self.content, interval(self.pace.exponent()));
         self.counts = self.table.counts(now, self.content, interval(self.pace.exponent()));
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let receivers = self.counts.under_way as f64;
+        let receivers =
+            (self.counts.under_way + self.table.serving(now, interval(self.pace.exponent()))) as f64;
         self.pace.estimate(now, receivers);
     }
 
@@ -222,6 +225,12 @@ impl RosterSender {
     /// Returns the state of a row.
     pub fn state(&self, now: Instant, row: &RosterRow) -> RowState {
         row.state_at(now, self.content, interval(self.pace.exponent()))
+    }
+
+    /// Returns the addresses at which receivers with everything answer HTTP repair, one of a host (an IPv4
+    /// address, a /64), in random order that stays. Each has proven to receive at its address.
+    pub fn repair_servers(&self, now: Instant) -> impl Iterator<Item = SocketAddr> {
+        self.table.repair_servers(now, self.content, self.interval())
     }
 
     /// Returns the number of receivers by state.

@@ -29,6 +29,9 @@ const SILENT_MARGIN: Duration = Duration::from_secs(2);
 /// Intervals and time without a report after which a silent receiver loses its row.
 const EXPIRED_INTERVALS: u64 = 30;
 const EXPIRED_MIN: Duration = Duration::from_secs(600);
+/// Least port of HTTP repair that is passed on: lower ports belong to services of the host, to which no
+/// receiver leads another.
+const REPAIR_PORT_MIN: u16 = 1_024;
 /// Reports of receivers outside of the sample, for each report of the budget.
 const OUTSIDE_PER_BUDGET: u32 = 4;
 
@@ -95,10 +98,34 @@ impl RosterRow {
             ReportKind::Leaving => RowState::Left(self.state.result),
             ReportKind::Hello | ReportKind::Progress => {
                 let silent = now.since(self.last);
-                let most = self.interval.max(interval).saturating_mul(SILENT_INTERVALS) + SILENT_MARGIN;
-                if silent > most { RowState::Silent(silent) } else { RowState::UnderWay }
+                if self.is_silent(now, interval) { RowState::Silent(silent) } else { RowState::UnderWay }
             }
         }
+    }
+
+    fn is_silent(&self, now: Instant, interval: Duration) -> bool {
+        let most = self.interval.max(interval).saturating_mul(SILENT_INTERVALS) + SILENT_MARGIN;
+        now.since(self.last) > most
+    }
+
+    /// Returns the address at which a receiver that has everything, and reports so again and again, answers
+    /// HTTP repair. The host is that of the verified report: a receiver can name no other.
+    pub(super) fn repair_server(
+        &self,
+        now: Instant,
+        content: Option<u32>,
+        interval: Duration,
+    ) -> Option<SocketAddr> {
+        let is_done = self.state_at(now, content, interval) == RowState::Done;
+        let port = self.state.repair_port.filter(|port| *port >= REPAIR_PORT_MIN);
+        let ip = self.address.ip().to_canonical();
+        let is_named = match ip {
+            // A URL has no place for the interface of a link-local address.
+            IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+            IpAddr::V4(_) => true,
+        };
+        let is_possible = is_done && is_named && !self.is_silent(now, interval);
+        port.filter(|_| is_possible).map(|port| SocketAddr::new(ip, port))
     }
 }
 
@@ -296,6 +323,33 @@ impl Table {
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     fn weight(&self) -> f64 {
         self.bound.map_or(1.0, |bound| u64::MAX as f64 / bound as f64)
+    }
+
+    /// Returns the number of receivers that serve the content, about.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate"
+    )]
+    pub(super) fn serving(&self, now: Instant, interval: Duration) -> u64 {
+        let is_serving = |row: &&RosterRow| {
+            let is_end = row.kind == ReportKind::Done && row.state.repair_port.is_some();
+            is_end && !row.is_silent(now, interval)
+        };
+        libm::round(self.rows().filter(is_serving).count() as f64 * self.weight()) as u64
+    }
+
+    /// Returns the servers of HTTP repair, one of a host, in the random order of the table.
+    pub(super) fn repair_servers(
+        &self,
+        now: Instant,
+        content: Option<u32>,
+        interval: Duration,
+    ) -> impl Iterator<Item = SocketAddr> {
+        let mut hosts = BTreeSet::new();
+        let found = self.rows().filter_map(move |row| row.repair_server(now, content, interval));
+        found.filter(move |server| hosts.insert(host(server.ip())))
     }
 
     /// Returns the number of receivers in any state.

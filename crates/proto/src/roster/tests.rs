@@ -203,12 +203,128 @@ fn reporter(exponent: u8, is_awaiting: bool, seed: u64) -> (RosterReporter, Inst
 }
 
 fn transmit(reporter: &mut RosterReporter, now: Instant) -> Option<RosterHeader> {
+    transmit_whole(reporter, now).map(|(header, _)| header)
+}
+
+/// Returns header and port of a report.
+fn transmit_whole(reporter: &mut RosterReporter, now: Instant) -> Option<(RosterHeader, Option<u16>)> {
     if !reporter.is_due(now) {
         return None;
     }
     let mut buffer = [0; 256];
     let bytes = reporter.transmit(now, ReceiverState::default, false, &mut buffer)?.bytes;
-    Some(Report::parse(&buffer[..bytes]).expect("a report").header)
+    let report = Report::parse(&buffer[..bytes]).expect("a report");
+    Some((report.header, report.state.and_then(|state| state.repair_port)))
+}
+
+fn acknowledge(reporter: &mut RosterReporter, now: Instant, header: RosterHeader) {
+    let payload = Reply { header, exponent: 0, is_counted: true }.emit();
+    let datagram = Datagram { source: SENDER.into(), channel: None, ecn: Ecn::NotCapable, payload: &payload };
+    assert!(reporter.answered(now, &datagram));
+}
+
+#[test]
+fn a_receiver_that_serves_goes_on_to_report_its_port_until_it_stops() {
+    for is_answered in [true, false] {
+        let (mut reporter, mut now) = reporter(0, false, 1);
+        reporter.serve(7_280);
+        reporter.finish(now, 0);
+        assert_eq!(
+            transmit_whole(&mut reporter, now).map(|(header, port)| (header.kind, port)),
+            Some((ReportKind::Done, None)),
+            "the end names no port"
+        );
+        let mut reports = Vec::new();
+        for _ in 0..40 {
+            now = reporter.poll_timeout().expect("a report, as long as the receiver serves");
+            let Some((header, port)) = transmit_whole(&mut reporter, now) else { continue };
+            if is_answered {
+                acknowledge(&mut reporter, now, header);
+            }
+            reports.push((now, header.kind, port));
+        }
+        assert!(reporter.is_over(), "nothing else is waited for");
+        let is_serving = |report: &&(Instant, ReportKind, Option<u16>)| {
+            report.1 == ReportKind::Done && report.2 == Some(7_280)
+        };
+        let serving = reports.iter().filter(is_serving).count();
+        assert!(if is_answered { serving == 39 } else { (1..20).contains(&serving) }, "{serving}");
+        if !is_answered {
+            assert!(reports.iter().any(|report| report.1 == ReportKind::Hello), "the sender may be another");
+            continue;
+        }
+        let intervals = reports[1..].windows(2).map(|pair| pair[1].0.since(pair[0].0));
+        let within = |time: Duration| (at(800)..at(2_500)).contains(&(Instant::ZERO + time));
+        assert!(intervals.into_iter().all(within), "{reports:?}");
+        reporter.stop_serving(now);
+        assert!(!reporter.is_over());
+        let (header, port) = transmit_whole(&mut reporter, now).expect("at once");
+        assert_eq!((header.kind, port), (ReportKind::Done, None));
+        acknowledge(&mut reporter, now, header);
+        assert!(reporter.is_over() && reporter.poll_timeout().is_none());
+    }
+}
+
+#[test]
+fn a_receiver_that_fails_serves_nobody() {
+    let (mut reporter, now) = reporter(0, false, 1);
+    reporter.serve(7_280);
+    reporter.finish(now, 5);
+    while let Some(due) = reporter.poll_timeout() {
+        let report = transmit_whole(&mut reporter, due).expect("a report");
+        assert_eq!((report.0.kind, report.1), (ReportKind::Leaving, None));
+    }
+    assert!(reporter.is_over());
+}
+
+/// Reports to a sender, with the right cookie.
+fn report(sender: &mut RosterSender, now: Instant, from: SocketAddr, receiver: u64, state: ReceiverState) {
+    let mut buffer = [0; 256];
+    let mut cookie = 0;
+    for _ in 0..2 {
+        let header = RosterHeader { kind: ReportKind::Done, receiver, cookie, sequence: 1 };
+        let bytes = Report { header, state: Some(state), name: None }.emit(&mut buffer);
+        let payload = &buffer[..bytes];
+        sender.on_datagram(now, &Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload });
+        let mut reply = [0; 64];
+        let bytes = sender.poll_transmit(&mut reply).expect("a reply").bytes;
+        cookie = Reply::parse(&reply[..bytes]).expect("a reply").header.cookie;
+    }
+}
+
+#[test]
+fn a_server_of_repair_is_a_whole_receiver_at_the_address_of_its_reports() {
+    let mut sender = RosterSender::new(RosterConfig::new(), [7; 32]);
+    sender.set_content(Some(CONTENT));
+    let state = |content, port| ReceiverState { content, repair_port: port, ..ReceiverState::default() };
+    let whole = state(CONTENT, Some(7_280));
+    let from = |text: &str| text.parse::<SocketAddr>().expect("an address");
+    report(&mut sender, at(0), from("192.0.2.7:9"), 1, whole);
+    report(&mut sender, at(0), from("192.0.2.7:10"), 2, state(CONTENT, Some(7_281)));
+    report(&mut sender, at(0), from("[2001:db8::7]:9"), 3, state(CONTENT, Some(1_024)));
+    report(&mut sender, at(0), from("192.0.2.8:9"), 4, state(CONTENT, Some(1_023)));
+    report(&mut sender, at(0), from("192.0.2.9:9"), 5, state(CONTENT + 1, Some(7_280)));
+    report(&mut sender, at(0), from("192.0.2.10:9"), 6, state(CONTENT, None));
+    report(&mut sender, at(0), from("[fe80::1]:9"), 7, whole);
+    // Without a cookie.
+    let mut buffer = [0; 256];
+    let header = RosterHeader { kind: ReportKind::Done, receiver: 8, cookie: 9, sequence: 1 };
+    let bytes = Report { header, state: Some(whole), name: None }.emit(&mut buffer);
+    let (source, payload) = (from("192.0.2.11:9"), &buffer[..bytes]);
+    sender.on_datagram(at(0), &Datagram { source, channel: None, ecn: Ecn::NotCapable, payload });
+    sender.poll_transmit(&mut [0; 64]).expect("a cookie");
+
+    let servers: Vec<_> = sender.repair_servers(at(1)).collect();
+    assert_eq!(servers.len(), 2, "{servers:?}");
+    assert!(servers.contains(&from("[2001:db8::7]:1024")));
+    assert!(servers.iter().any(|server| server.ip() == ipv4(0xC000_0207)), "one of a host");
+    assert_eq!(sender.repair_servers(at(1)).collect::<Vec<_>>(), servers, "the order stays");
+    assert_eq!(sender.last_report(), Some(at(0)), "a receiver without a port reports its end alone");
+    report(&mut sender, at(7_000), from("[2001:db8::7]:9"), 3, state(CONTENT, Some(1_024)));
+    assert_eq!(sender.last_report(), Some(at(0)), "a receiver that serves keeps no session alive");
+    assert_eq!(sender.repair_servers(at(8_100)).count(), 1, "a silent receiver serves no more");
+    sender.set_content(Some(CONTENT + 2));
+    assert_eq!(sender.repair_servers(at(8_100)).count(), 0, "the content is another");
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub const ATTRIBUTE_LEN_MAX: usize = 8 << 10;
 pub const BLOCK_DIGESTS_MAX: usize = 4096;
 /// Most URLs of one element; further URLs are skipped.
 pub const URLS_MAX: usize = 4;
+/// Most peers of one instance; further peers are skipped.
+pub const PEERS_MAX: usize = 8;
 /// Deepest nesting of elements.
 pub const DEPTH_MAX: usize = 32;
 /// Largest permission bits: `0o7777`.
@@ -64,6 +66,9 @@ pub struct Instance {
     pub next_key: Option<[u8; 32]>,
     /// `mbms2012:Base-URL-1`: servers of the files; at most [`URLS_MAX`]. Untrusted data: check before use.
     pub base_urls: Vec<String>,
+    /// `mbms2012:Base-URL-2`: receivers that serve the files, a second group of servers; at most
+    /// [`PEERS_MAX`]. Untrusted data: check before use.
+    pub peer_urls: Vec<String>,
     /// `hw:Repair-Offset-Time`: seconds from the end of reception to the earliest request for repair.
     pub repair_offset: Option<u32>,
     /// `hw:Repair-Random-Time`: seconds over which receivers spread their first requests for repair.

@@ -18,7 +18,7 @@ use super::xml::is_xml_char;
 use super::{
     ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, ControlAttributes, DEPTH_MAX, DOCUMENT_LEN_MAX, FDT_NAMESPACE,
     FDT_NAMESPACE_2005, FILES_MAX, FOLDERS_MAX, FdtError, File, FileTime, HEADWATER_NAMESPACE, Headwater,
-    Instance, MBMS_NAMESPACE, MODE_MAX, OtiAttributes, Segment, StreamPart, URLS_MAX, Withdrawal,
+    Instance, MBMS_NAMESPACE, MODE_MAX, OtiAttributes, PEERS_MAX, Segment, StreamPart, URLS_MAX, Withdrawal,
 };
 use crate::lct::TOI_MAX;
 
@@ -53,6 +53,8 @@ struct Parser {
     tois: BTreeSet<u128>,
     /// URL element that is open: the depth of the element, and the text so far.
     url: Option<(usize, String)>,
+    /// Whether the open URL element names a peer.
+    is_peer: bool,
     /// Whether the open element at depth 1 is a [`File`], the last of the instance.
     is_in_file: bool,
 }
@@ -84,7 +86,10 @@ impl Parser {
                 instance.files.push(file);
                 self.is_in_file = has_content;
             }
-            (1, Some(_)) if is_mbms && name.as_ref() == "Base-URL-1" => self.open_url(has_content),
+            (1, Some(_)) if is_mbms && matches!(name.as_ref(), "Base-URL-1" | "Base-URL-2") => {
+                self.open_url(has_content);
+                self.is_peer = name.as_ref() == "Base-URL-2";
+            }
             (2, Some(_)) if is_mbms && self.is_in_file && name.as_ref() == "Alternate-Content-Location-1" => {
                 self.open_url(has_content);
             }
@@ -118,11 +123,12 @@ impl Parser {
     /// Adds a URL to the root or to the last file.
     fn add_url(&mut self, url: String) {
         let Some(instance) = &mut self.instance else { return };
-        let urls = match instance.files.last_mut() {
-            Some(file) if self.is_in_file => &mut file.alternate_locations,
-            _ => &mut instance.base_urls,
+        let (urls, most) = match instance.files.last_mut() {
+            Some(file) if self.is_in_file => (&mut file.alternate_locations, URLS_MAX),
+            _ if self.is_peer => (&mut instance.peer_urls, PEERS_MAX),
+            _ => (&mut instance.base_urls, URLS_MAX),
         };
-        if urls.len() < URLS_MAX && !url.is_empty() {
+        if urls.len() < most && !url.is_empty() && !url.contains(char::is_control) {
             urls.push(url);
         }
     }
@@ -131,6 +137,10 @@ impl Parser {
         let Some((_, url)) = &mut self.url else { return Ok(()) };
         if url.len() + text.len() > ATTRIBUTE_LEN_MAX {
             return Err(FdtError::TooMany { what: "bytes in a URL", max: ATTRIBUTE_LEN_MAX });
+        }
+        if !text.chars().all(is_xml_char) {
+            let reason = "a URL has a character that XML forbids".to_owned();
+            return Err(FdtError::Xml { position: 0, reason });
         }
         url.push_str(text);
         Ok(())

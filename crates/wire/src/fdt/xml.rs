@@ -39,9 +39,11 @@ pub(super) fn instance(instance: &Instance) -> String {
     instance.files.iter().for_each(|entry| file(&mut out, entry));
     // After the files, where RFC 6726's schema has room for elements of other namespaces.
     instance.folders.iter().for_each(|location| folder(&mut out, location));
-    instance.base_urls.iter().for_each(|url| {
+    let own = instance.base_urls.iter().map(|url| ("mbms2012:Base-URL-1", url));
+    let peers = instance.peer_urls.iter().map(|url| ("mbms2012:Base-URL-2", url));
+    own.chain(peers).for_each(|(name, url)| {
         out.push_str("  ");
-        element(&mut out, "mbms2012:Base-URL-1", url);
+        element(&mut out, name, url);
         out.push('\n');
     });
     out.push_str("</FDT-Instance>\n");
@@ -50,7 +52,8 @@ pub(super) fn instance(instance: &Instance) -> String {
 
 fn has_mbms(instance: &Instance) -> bool {
     let is_repaired = |file: &File| file.etag.is_some() || !file.alternate_locations.is_empty();
-    !instance.base_urls.is_empty() || instance.files.iter().any(is_repaired)
+    let has_servers = !instance.base_urls.is_empty() || !instance.peer_urls.is_empty();
+    has_servers || instance.files.iter().any(is_repaired)
 }
 
 fn file(out: &mut String, file: &File) {

@@ -421,6 +421,7 @@ fn servers_for_repair_are_elements_of_3gpp() {
     let instance = Instance {
         expires: 9,
         base_urls: vec!["http://h/f/".into(), "http://[2001:db8::1]:7280/".into()],
+        peer_urls: vec!["http://192.0.2.7:7280/files/".into()],
         repair_offset: Some(3),
         repair_random: Some(10),
         files: vec![file],
@@ -431,6 +432,7 @@ fn servers_for_repair_are_elements_of_3gpp() {
   <File TOI="1" Content-Location="a" mbms2012:File-ETag="&quot;t&quot;"><mbms2012:Alternate-Content-Location-1>x/a?b&amp;c</mbms2012:Alternate-Content-Location-1></File>
   <mbms2012:Base-URL-1>http://h/f/</mbms2012:Base-URL-1>
   <mbms2012:Base-URL-1>http://[2001:db8::1]:7280/</mbms2012:Base-URL-1>
+  <mbms2012:Base-URL-2>http://192.0.2.7:7280/files/</mbms2012:Base-URL-2>
 </FDT-Instance>
 "#;
     assert_eq!(instance.to_xml(), xml);
@@ -447,6 +449,9 @@ fn urls_of_other_places_and_beyond_the_bounds_are_skipped_or_refused() {
     let url = |url: &str| format!("<m:Base-URL-1>{url}</m:Base-URL-1>");
     let many = root(&url("http://h/").repeat(9)).unwrap();
     assert_eq!(many.base_urls, vec!["http://h/"; headwater_wire::fdt::URLS_MAX]);
+    let peers = root(&url("http://h/").replace("URL-1", "URL-2").repeat(9)).unwrap();
+    assert_eq!(peers.peer_urls, vec!["http://h/"; headwater_wire::fdt::PEERS_MAX]);
+    assert!(peers.base_urls.is_empty());
     for other in [
         "<o:Base-URL-1>http://h/</o:Base-URL-1>",
         "<Base-URL-1>http://h/</Base-URL-1>",
@@ -462,6 +467,8 @@ fn urls_of_other_places_and_beyond_the_bounds_are_skipped_or_refused() {
     assert!(root(&url(&"x".repeat(ATTRIBUTE_LEN_MAX))).is_ok());
     assert!(root(&url(&"x".repeat(ATTRIBUTE_LEN_MAX + 1))).is_err());
     assert!(root(&url("http://&evil;/")).is_err());
+    assert!(root(&url("http://h\n/")).unwrap().base_urls.is_empty(), "no URL has a line break");
+    assert!(root(&url("http://h\u{fffe}/")).is_err(), "no XML has this character");
     let nested = root(&url(" http://<o:x>a</o:x>h/ ")).unwrap();
     assert_eq!(nested.base_urls, ["http://ah/"], "text of an unknown element counts as the URL's");
 }

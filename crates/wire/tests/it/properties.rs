@@ -243,7 +243,8 @@ prop_compose! {
         (oti, control, next_key) in (oti(), of(control()), of(any::<[u8; 32]>())),
         mut files in vec(file(), 0..5),
         folders in vec(text(), 0..3),
-        (base_urls, repair_offset, repair_random) in (urls(), of(any::<u32>()), of(any::<u32>())),
+        (base_urls, peer_urls) in (urls(), urls()),
+        (repair_offset, repair_random) in (of(any::<u32>()), of(any::<u32>())),
     ) -> Instance {
         for (number, file) in (1..).zip(&mut files) {
             // Distinct, and of any size.
@@ -258,6 +259,7 @@ prop_compose! {
             control,
             next_key,
             base_urls,
+            peer_urls,
             repair_offset,
             repair_random,
             files,

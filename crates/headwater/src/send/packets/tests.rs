@@ -49,10 +49,10 @@ fn signed_and_encrypted_packets_fit_the_mtu_under_each_control() {
         CongestionControl::Webrc(layers),
         CongestionControl::FlidDl(layers),
         CongestionControl::LeSbcc(crate::pgm::LeSbccOptions::new()),
-        CongestionControl::Rainbow(crate::RainbowOptions::new()),
+        CongestionControl::Rainbow(RainbowOptions::new()),
         CongestionControl::Sim(crate::SimOptions::new()),
         CongestionControl::Sim(crate::SimOptions::new().with_max_rate(TREES_RATE)),
-        CongestionControl::Rainbow(crate::RainbowOptions::new().with_max_rate(Some(TREES_RATE))),
+        CongestionControl::Rainbow(RainbowOptions::new().with_max_rate(Some(TREES_RATE))),
     ];
     for control in &controls {
         for (headers, path_bytes, mtu, is_signed, is_encrypted) in [Headers::FILES, Headers::BUFFERS]
@@ -68,6 +68,7 @@ fn signed_and_encrypted_packets_fit_the_mtu_under_each_control() {
                 congestion_control: control,
                 tsi: Some(7),
                 symbol_size: None,
+                is_beside_requests: false,
                 is_signed,
                 is_encrypted,
             };
@@ -82,6 +83,29 @@ fn signed_and_encrypted_packets_fit_the_mtu_under_each_control() {
             assert!(longest <= mtu, "{}: {longest} bytes in {mtu}", control.name());
             let is_wasteful = planned.symbol_size < 1_408 && longest + 64 <= mtu;
             assert!(!is_wasteful, "{}: {longest} bytes in {mtu}", control.name());
+        }
+    }
+}
+
+#[test]
+fn symbols_beside_a_source_on_request_have_its_size() {
+    let (request, layers) =
+        (CongestionControl::Rainbow(RainbowOptions::default()), crate::LayerOptions::new());
+    for control in [CongestionControl::M2c(layers), CongestionControl::Webrc(layers)] {
+        for (is_signed, is_encrypted) in [(false, false), (true, false), (true, true)] {
+            let size = |congestion_control, is_beside_requests, path_bytes| {
+                let packets = PacketOptions {
+                    congestion_control,
+                    tsi: Some(7),
+                    symbol_size: None,
+                    is_beside_requests,
+                    is_signed,
+                    is_encrypted,
+                };
+                let planned = PacketPlan::new(packets, Headers::FILES, path_bytes, Some(1_500), "eth0");
+                planned.expect("symbols that fit").symbol_size
+            };
+            assert_eq!(size(&control, true, 28), size(&request, false, 48), "{control:?}, {is_signed}");
         }
     }
 }

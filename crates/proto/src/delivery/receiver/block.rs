@@ -35,8 +35,10 @@ pub struct BlockState {
     strikes: u8,
     /// Whether some symbols come from an earlier session and have not been verified.
     is_resumed: bool,
-    /// Source symbols of a repair server; empty without any.
+    /// Source symbols of repair servers; empty without any.
     repaired: Box<[u64]>,
+    /// Number of the server that these symbols came from; `None` for several servers.
+    repaired_by: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +113,7 @@ impl BlockState {
             strikes: 0,
             is_resumed: false,
             repaired: Box::default(),
+            repaired_by: None,
         }
     }
 
@@ -138,10 +141,12 @@ impl BlockState {
     }
 
     /// Adds a source symbol of a repair server.
-    pub fn add_repaired(&mut self, esi: u32) {
+    pub fn add_repaired(&mut self, esi: u32, server: u32) {
         if self.repaired.is_empty() {
             self.repaired = vec![0; words(self.symbols)].into_boxed_slice();
+            self.repaired_by = Some(server);
         }
+        self.repaired_by = self.repaired_by.filter(|by| *by == server);
         self.repaired[(esi / 64) as usize] |= 1 << (esi % 64);
         self.add_source(esi);
     }
@@ -149,6 +154,12 @@ impl BlockState {
     /// Whether the block holds symbols of a repair server.
     pub fn has_repaired(&self) -> bool {
         !self.repaired.is_empty()
+    }
+
+    /// Returns the server to blame if the block does not match the digest: the only server of symbols of the
+    /// block, beside verified packets. Symbols of an earlier session may be wrong, too.
+    pub fn suspect(&self) -> Option<u32> {
+        self.repaired_by.filter(|_| self.has_repaired() && !self.is_resumed)
     }
 
     /// Returns the source symbols that are not held, in ascending order.
@@ -268,22 +279,23 @@ impl BlockState {
     /// Drops symbols of a block that does not match the announced digest or cannot be decoded, since a symbol
     /// is corrupt. If a source symbol is missing, the first strike drops only the repair symbols; otherwise
     /// all symbols are dropped. A block with symbols of an earlier session drops all symbols at once, without
-    /// a strike: the disk may have lost data. A block with symbols of a repair server drops those and the
-    /// repair symbols, without a strike. Returns the number of symbols dropped and of bytes released.
+    /// a strike: the disk may have lost data. Another block with symbols of a repair server drops those and
+    /// the repair symbols, without a strike. Returns the number of symbols dropped and of bytes released.
     pub fn mismatched(&mut self) -> (u32, usize) {
         let (symbols, bytes) = (self.count(), self.bytes());
         self.repairs = 0;
         self.repair_esis = EsiSet::default();
         self.phase = Phase::Receiving;
         self.needed = self.first_try;
-        if self.has_repaired() {
-            for (source, repaired) in self.source.iter_mut().zip(core::mem::take(&mut self.repaired)) {
+        let repaired = core::mem::take(&mut self.repaired);
+        let is_resumed = core::mem::take(&mut self.is_resumed);
+        if !repaired.is_empty() && !is_resumed {
+            for (source, repaired) in self.source.iter_mut().zip(repaired) {
                 self.source_count -= (*source & repaired).count_ones();
                 *source &= !repaired;
             }
             return (symbols - self.count(), bytes - self.bytes());
         }
-        let is_resumed = core::mem::take(&mut self.is_resumed);
         if is_resumed || self.strikes > 0 || self.source_count == self.symbols {
             self.source.fill(0);
             self.source_count = 0;

@@ -165,7 +165,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     fn drop_symbols(&mut self, block: BlockId) {
         let (object, sbn) = block;
         let Some(state) = self.under_way(block) else { return };
-        let has_repaired = state.has_repaired();
+        let (has_repaired, suspect) = (state.has_repaired(), state.suspect());
         let (symbols, bytes) = state.mismatched();
         let strikes = state.strikes();
         let verdict =
@@ -175,7 +175,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         self.catalogue.files[file.0].symbols_held -= u64::from(symbols);
         self.judge_block(object, sbn, verdict);
         if has_repaired {
-            self.on_repair_mismatch(file);
+            self.on_repair_mismatch(file, suspect);
         }
         if strikes >= STRIKES_MAX {
             self.end_file(file, FileOutcome::Mismatch);

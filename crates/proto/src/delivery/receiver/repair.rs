@@ -2,7 +2,7 @@
 //!
 //! A server is not trusted. Only blocks with an announced digest are repaired. If a block with symbols of a
 //! server does not match the digest, the block drops those symbols and its repair symbols, and the symbols
-//! received by multicast stay.
+//! received by multicast stay. A single server of such symbols was wrong.
 
 use headwater_wire::PayloadId;
 
@@ -155,16 +155,23 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         state.outcome.is_none() && !state.is_compared && !self.ended
     }
 
-    /// Takes bytes of a file from a server, from `start` on: whole symbols, except at the end of the file.
+    /// Takes bytes of a file from a server with a number of the caller's choice, from `start` on: whole
+    /// symbols, except at the end of the file.
     /// Returns the number of needed symbols. Symbols that no block needs are dropped.
-    pub fn put_repaired(&mut self, now: Instant, file: FileIndex, start: u64, bytes: &[u8]) -> u64 {
+    pub fn put_repaired(
+        &mut self,
+        now: Instant,
+        (server, file): (u32, FileIndex),
+        start: u64,
+        bytes: &[u8],
+    ) -> u64 {
         self.repair_stats.bytes += bytes.len() as u64;
         let (mut at, mut rest, mut needed) = (start, bytes, 0);
         while !rest.is_empty() && self.is_repairable(file) {
             let Some((object, sbn, esi, length)) = self.symbol_at(file, at) else { break };
             // A part of a symbol is useless.
             let Some((symbol, behind)) = rest.split_at_checked(length) else { break };
-            let is_needed = self.put_repaired_symbol(now, object, sbn, esi, symbol);
+            let is_needed = self.put_repaired_symbol(now, server, (object, sbn, esi), symbol);
             let stats = &mut self.repair_stats;
             *(if is_needed { &mut stats.useful } else { &mut stats.unneeded }) += 1;
             needed += u64::from(is_needed);
@@ -192,9 +199,8 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     fn put_repaired_symbol(
         &mut self,
         now: Instant,
-        index: ObjectIndex,
-        sbn: u32,
-        esi: u32,
+        server: u32,
+        (index, sbn, esi): (ObjectIndex, u32, u32),
         symbol: &[u8],
     ) -> bool {
         let object = &mut self.catalogue.objects[index.0];
@@ -216,17 +222,17 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         if !self.room.take((index, sbn), block.bytes_for_repaired()) {
             return false;
         }
-        block.add_repaired(esi);
+        block.add_repaired(esi, server);
         let is_ready = block.is_ready();
         let written = self.store.write_source(index, sbn, esi, symbol);
         self.count_symbol(now, (index, sbn), written, is_ready);
         true
     }
 
-    /// Reports a block that did not match the digest with symbols of a server.
-    pub(super) fn on_repair_mismatch(&mut self, file: FileIndex) {
+    /// Reports a block that did not match the digest with symbols of a server, or of several.
+    pub(super) fn on_repair_mismatch(&mut self, file: FileIndex, server: Option<u32>) {
         self.repair_stats.blocks_discarded += 1;
-        self.front.event(ReceiverEvent::RepairMismatch { file });
+        self.front.event(ReceiverEvent::RepairMismatch { file, server });
     }
 }
 

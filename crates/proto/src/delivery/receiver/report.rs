@@ -78,10 +78,13 @@ pub enum ReceiverEvent {
         /// The file.
         file: FileIndex,
     },
-    /// A block did not match its digest with symbols of a repair server, and drops those symbols.
+    /// A block did not match its digest with symbols of repair servers, and drops those symbols.
     RepairMismatch {
         /// The file.
         file: FileIndex,
+        /// The only server of those symbols, which were wrong; `None` if they came from several servers, or
+        /// if other symbols of the block may be wrong.
+        server: Option<u32>,
     },
     /// Every file of the session is completed or given up.
     SessionCompleted {

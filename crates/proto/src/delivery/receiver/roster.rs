@@ -67,6 +67,17 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         }
     }
 
+    /// Tells the sender, after the end, that this receiver answers HTTP repair at a port. Called before
+    /// [`DeliveryReceiver::finish`].
+    pub fn serve_repair(&mut self, port: u16) {
+        self.reporter.iter_mut().for_each(|session| session.reporter.serve(port));
+    }
+
+    /// Reports that this receiver does not answer HTTP repair any more.
+    pub fn stop_serving(&mut self, now: Instant) {
+        self.reporter.iter_mut().for_each(|session| session.reporter.stop_serving(now));
+    }
+
     /// Whether no reply to a report of the end is awaited: the sender knows the end, cannot be reached, or
     /// keeps no roster.
     pub fn has_reported(&self) -> bool {

@@ -9,7 +9,7 @@ use super::DeliverySenderConfig;
 use crate::delivery::carousel::bisecting_offsets;
 use crate::delivery::fdt::{FdtCarousel, FdtSymbol, FdtTooLarge, check_room};
 use crate::delivery::object::{Digest, short};
-use crate::delivery::repair::entity_tag;
+use crate::delivery::repair::{describe_times, entity_tag};
 use crate::time::{Duration, Instant};
 
 /// Minimum time between two rounds of the FDT.
@@ -237,6 +237,19 @@ impl Description {
         }
         self.is_stale = true;
         self.judge_content();
+    }
+
+    /// Names receivers that serve the files, in place of those named before. The times apply to a session
+    /// that names no other servers. Instances with other peers follow each other as those of withdrawn files
+    /// do.
+    pub(crate) fn name_peers(&mut self, urls: Vec<String>, offset: Duration, random: Duration) {
+        if self.instance.peer_urls != urls {
+            self.instance.peer_urls = urls;
+            if self.instance.base_urls.is_empty() {
+                describe_times(&mut self.instance, offset, random);
+            }
+            self.is_stale = true;
+        }
     }
 
     /// Adds entries of parts of a stream.
