@@ -1,7 +1,7 @@
 //! Sessions for bindings of other languages: options are the words of the command line, events are the lines
 //! of `--json`, and errors have the exit codes and messages of the commands.
 //!
-//! A session runs on a thread of its own and is not confined.
+//! A session runs on a separate thread and is not confined.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use headwater::{Session, SessionThread, StopHandle};
 use crate::args::{Cli, Command, OutputArgs, PgmCommand};
 use crate::exit::{Exit, Failure, OrExit};
 
-/// What a session gives to its application.
+/// Events and content from a session.
 #[derive(Debug)]
 pub enum Delivery {
     /// Lines of JSON, each with a newline (`docs/reference/events.md`).
@@ -31,7 +31,7 @@ pub enum Delivery {
     },
     /// Message.
     Message(Vec<u8>),
-    /// Number of packets that are lost for good, and messages with them.
+    /// Number of packets that are lost for good. Messages are lost with the packets.
     Gap(u64),
 }
 
@@ -67,13 +67,13 @@ type Finish<S> = Box<dyn FnOnce(SessionResult<S>) -> SessionEnd + Send>;
 /// Result of a session.
 type SessionResult<S> = Result<<S as Session>::Summary, <S as Session>::Error>;
 
-/// Session of a kind, with the conversion of its updates.
+/// Session of a kind, with the conversion of updates.
 pub(crate) struct Embedded<S: Session> {
     thread: Option<SessionThread<S>>,
     stop: StopHandle,
     convert: Box<dyn FnMut(S::Update) -> Option<Delivery> + Send>,
     finish: Option<Finish<S>>,
-    /// Parts that live as long as the session, such as a server.
+    /// Parts that live as long as the session, for example a server.
     _parts: Box<dyn Any + Send>,
 }
 

@@ -17,7 +17,7 @@ pub struct Events {
     /// Error of standard output, unless the reader has closed the output.
     lost: Option<io::Error>,
     log: Option<Log>,
-    /// Lines for the caller, if the caller takes them.
+    /// Lines for the caller, if the caller takes lines.
     lines: Option<String>,
     buffer: Vec<u8>,
 }

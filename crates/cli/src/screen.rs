@@ -1,4 +1,4 @@
-//! Standard error: progress bars on a terminal, a few plain lines elsewhere, and the log between them.
+//! Standard error: progress bars on a terminal, a few plain lines elsewhere, and the log between.
 
 use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};

@@ -8,16 +8,16 @@ use clap::{Args, ValueHint};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Following a sender")]
 pub struct FollowArgs {
-    /// After a session, wait for the sender's next session, and receive what is new in it, until interrupted.
-    /// Files that are there with the same content stay
+    /// After a session, wait for the sender's next session, and receive new files, until interrupted. Files
+    /// that are there with the same content stay
     #[arg(long)]
     pub follow: bool,
     /// With --follow: delete files that an earlier session brought into the folder and the present session
-    /// lacks, and folders that become empty by it; never other files
+    /// lacks, and folders that become empty; never other files
     #[arg(long, requires = "follow")]
     pub delete: bool,
-    /// Run this program for each file that was received and verified, one at a time, with the path of the
-    /// file as its argument; no shell
+    /// Run this program for each file that was received and verified, in turn, with the path of the file as
+    /// the argument; no shell
     #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::CommandName)]
     pub exec: Option<PathBuf>,
 }

@@ -85,7 +85,7 @@ pub fn embed_receiver(args: PgmReceiveArgs) -> Result<Box<dyn EmbeddedSession>, 
         let tried = format!("cannot receive from {}", args.network.group);
         let ended =
             result.map_err(|error| error_failure(&tried, error)).and_then(|summary| match summary.outcome {
-                // Gaps were delivered in their places.
+                // Gaps were delivered in sequence.
                 PgmReceiveOutcome::Closed | PgmReceiveOutcome::Interrupted => Ok(Exit::Ok),
                 _ => receive::end(&args, &summary, None).map_err(|(_, failure)| failure),
             });

@@ -37,7 +37,7 @@ pub fn fetch(args: &GetArgs) -> Result<(FetchedDescription, ReceiveArgs), Failur
     Ok((found, receive))
 }
 
-/// Waits until the URL describes another session than the last one, and replaces the description. Returns
+/// Waits until the URL describes another session than the last session, and replaces the description. Returns
 /// the arguments of the receiver; `None` after a signal.
 pub fn await_next(
     (found, args): &mut (FetchedDescription, &GetArgs),

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Interval at which a pause checks for a signal.
 const CHECK: Duration = Duration::from_millis(50);
 
-/// A receiver's sessions, one after the other.
+/// Successive sessions of a receiver.
 #[derive(Default)]
 pub struct Follower {
     is_following: bool,
@@ -40,12 +40,12 @@ struct Brought {
     names: BTreeSet<RelativePath>,
 }
 
-/// What follows a session.
+/// Step after a session.
 #[derive(Debug)]
 pub enum NextStep {
     /// The command ends.
     End(Result<Exit, Failure>),
-    /// Another session, but not the one with this identifier.
+    /// Another session, but not the session with this identifier.
     Session(Option<u64>),
 }
 
@@ -73,7 +73,7 @@ impl Follower {
             ReceiveUpdate::SessionFound { tsi, .. } => self.tsi = Some(*tsi),
             ReceiveUpdate::SessionReplaced { .. } => self.announced.clear(),
             ReceiveUpdate::SessionClosed | ReceiveUpdate::ControlRefused { .. } => self.is_over = true,
-            // Members of a bundle are known once it is whole.
+            // Members of a bundle are known once the bundle is whole.
             ReceiveUpdate::FileAnnounced { path, .. } | ReceiveUpdate::FileCompleted { path, .. }
                 if self.brought.is_some() =>
             {
@@ -97,7 +97,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Returns what follows a session that ended this way.
+    /// Returns the step after a session that ended this way.
     pub fn next(&mut self, ended: Result<Exit, Failure>, is_asked: &dyn Fn() -> bool) -> NextStep {
         if !self.is_following {
             return NextStep::End(ended);
@@ -160,8 +160,8 @@ impl Brought {
         Ok(Self { file, folder, names })
     }
 
-    /// Deletes the names that a session lacks, and keeps the record of the names that it has. Returns the
-    /// deleted names.
+    /// Deletes the names that a session lacks, and records the names of the session. Returns the deleted
+    /// names.
     fn replace(
         &mut self,
         files: BTreeSet<RelativePath>,

@@ -90,7 +90,7 @@ impl FileHook {
     }
 }
 
-/// Runs a program for each path on standard input, one at a time.
+/// Runs a program for each path on standard input, in turn.
 pub fn run_for_files(args: &RunForFilesArgs) -> Result<Exit, Failure> {
     if let Some(user) = &args.user {
         become_user(user)?;

@@ -57,7 +57,7 @@ pub fn get(args: &GetArgs) -> Result<Exit, Failure> {
     receive(receive_args, Some((found, args)), &screen)
 }
 
-/// Description of a session, and the arguments by which it was fetched.
+/// Description of a session, and the arguments of the fetch.
 type Found<'a> = (FetchedDescription, &'a GetArgs);
 
 /// Receives a session, by all paths of its description if the description is given.

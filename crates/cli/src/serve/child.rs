@@ -1,5 +1,5 @@
-//! Commands that a supervisor runs as processes of their own: each is confined by itself, and a fault of one
-//! does not touch the others.
+//! Commands that a supervisor runs as separate processes: each command has a separate confinement, and a fault
+//! of a command touches no other command.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
-/// Variable that tells a command of its supervisor.
+/// Variable with the process identifier of the supervisor.
 pub const SUPERVISED: &str = "HEADWATER_SUPERVISED";
 /// Longest time from SIGINT to the end of a command, before SIGKILL.
 const STOP_TIME: Duration = Duration::from_secs(10);
@@ -34,8 +34,8 @@ pub struct ChildEnd {
 }
 
 impl RunningChild {
-    /// Starts this program with other arguments. Lines of its standard error go to standard error behind the
-    /// service's name.
+    /// Starts this program with other arguments. Lines of the child's standard error go to standard error behind
+    /// the service's name.
     pub fn start(name: &str, words: &[String], now: Instant) -> std::io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(words).env(SUPERVISED, std::process::id().to_string());
@@ -90,7 +90,7 @@ fn pass_on(name: &str, lines: ChildStderr) {
     }
 }
 
-/// Ends this process together with its supervisor, if a supervisor started it.
+/// Ends this process together with the supervisor, if a supervisor started this process.
 pub fn follow_supervisor() {
     let Some(supervisor) = std::env::var(SUPERVISED).ok().and_then(|pid| pid.parse::<i32>().ok()) else {
         return;

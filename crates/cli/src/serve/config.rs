@@ -1,6 +1,6 @@
 //! Configuration of `headwater serve`: TOML, with the options of `send`, `receive` and `get` as keys.
 //!
-//! The command line's definition is the only list of options: keys become arguments, and `clap` checks them.
+//! The command line's definition is the only list of options: keys become arguments, which `clap` checks.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,7 +21,7 @@ const BYTES_MAX: u64 = 1 << 20;
 /// Options that do not suit a service.
 const REFUSED: [&str; 6] = ["check", "dry-run", "follow", "help", "json", "version"];
 
-/// Kind of a service, by the name of its table.
+/// Kind of a service, by the name of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceKind {
     /// `headwater send` of a folder, again after each change.
@@ -72,7 +72,7 @@ impl ServiceKind {
     }
 }
 
-/// A service: one command that runs again and again.
+/// A service: a command that runs again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Name in messages, unique.

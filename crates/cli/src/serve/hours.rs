@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 const MINUTES_OF_DAY: u16 = 24 * 60;
 
-/// Times of the day from one minute to before another, perhaps over midnight.
+/// Times of the day from a minute to before another minute, perhaps over midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hours {
     from: u16,

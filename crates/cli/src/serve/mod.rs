@@ -1,7 +1,8 @@
-//! `headwater serve`: carousels over folders and receivers that follow senders, as one daemon.
+//! `headwater serve`: a daemon for carousels over folders and for receivers that follow senders.
 //!
-//! The daemon reads no packet. It starts the commands `send`, `receive` and `get`, each confined by itself,
-//! and starts a carousel's command again when its folder has changed: a new session on the same group.
+//! The daemon reads no packet. The daemon starts the commands `send`, `receive` and `get`, each in a separate
+//! confinement, and starts a carousel's command again when the folder has changed: a new session on the same
+//! group.
 
 mod child;
 mod config;
@@ -93,7 +94,7 @@ fn reload(args: &ServeArgs, supervised: &mut Vec<Supervised>, screen: &Screen, n
     ));
 }
 
-/// Returns arguments as a shell takes them.
+/// Returns arguments in the syntax of a shell.
 fn shown(words: &[String]) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./:,@+%".contains(&byte);
     let quoted = words.iter().map(|word| match word.bytes().all(is_plain) {
@@ -139,7 +140,7 @@ impl Watchdog {
     }
 }
 
-/// Tells the service manager, if there is one.
+/// Notifies the service manager, if present.
 fn notify(state: &NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(std::slice::from_ref(state)) {
         tracing::debug!("cannot notify the service manager: {error}");

@@ -1,4 +1,4 @@
-//! One service: runs its command, again after changes of its folders and after failures.
+//! A service: runs a command, again after changes of the folders and after failures.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::config::{Service, ServiceKind};
 use super::watch::{FolderWatcher, fingerprint};
 use crate::exit::Exit;
 
-/// Interval of looking at the folders without an event: file systems of other machines report none.
+/// Interval of looking at the folders without an event: file systems of other machines report no events.
 const SCAN_INTERVAL: Duration = Duration::from_secs(60);
 /// Longest wait for folders to settle, as a multiple of the time without a change.
 const SETTLE_MAX: u32 = 30;
@@ -27,11 +27,11 @@ pub struct Supervised {
     seen: Option<blake3::Hash>,
     /// Content to send.
     wanted: Option<blake3::Hash>,
-    /// Content that the command sends, or has sent to its end.
+    /// Content that the command sends, or has sent to the end.
     content: Option<blake3::Hash>,
-    /// Whether the command has ended by itself with success.
+    /// Whether the command has ended with success, without a request.
     is_done: bool,
-    /// Whether the command refuses its arguments.
+    /// Whether the command refuses the arguments.
     is_refused: bool,
     restart_at: Instant,
     restart_wait: Duration,
@@ -52,7 +52,7 @@ impl Changes {
         self.first_and_last = Some((first, now));
     }
 
-    /// Whether there were changes, and none for the time of settling. Folders that never settle are settled
+    /// Whether there were changes, but no change for the time of settling. Folders that never settle are settled
     /// after a multiple of that time: a sender leaves out files that change.
     fn is_settled(self, now: Instant, settle: Duration) -> bool {
         let is_settled = |(first, last)| now >= last + settle || now >= first + settle * SETTLE_MAX;
@@ -96,13 +96,13 @@ impl Supervised {
         self.is_leaving = true;
     }
 
-    /// Takes the place of the service with the same name: its command ends before the new one begins.
+    /// Takes the place of the service with the same name: the old command ends before the new command begins.
     pub fn replace(&mut self, service: Service, now: Instant) {
         let child = self.child.take();
         *self = Self { child, ..Self::new(service, now) };
     }
 
-    /// Does what is due. `minute` is the minute of the day in local time.
+    /// Takes the steps that are due. `minute` is the minute of the day in local time.
     pub fn step(&mut self, now: Instant, minute: u16) {
         if let Some(end) = self.child.as_mut().and_then(|child| child.poll_end(now)) {
             self.child = None;
@@ -171,7 +171,7 @@ impl Supervised {
         }
     }
 
-    /// Treatment of links, as the command has it.
+    /// Treatment of links, as in the command.
     fn links(&self) -> Links {
         let skips = self.service.words.iter().any(|word| word == "--links=skip");
         if skips { Links::Skip } else { Links::Follow }

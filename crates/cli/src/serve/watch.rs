@@ -68,7 +68,7 @@ impl FolderWatcher {
         let mut buffer = [std::mem::MaybeUninit::uninit(); BUFFER_BYTES];
         let mut events = inotify::Reader::new(&self.events, &mut buffer);
         let mut has_changed = false;
-        // Watches that ended bring events of their own.
+        // The end of a watch is an event, too.
         while let Ok(event) = events.next() {
             has_changed |= !event.events().contains(ReadFlags::IGNORED);
         }

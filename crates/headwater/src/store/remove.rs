@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, FileType};
 
 use super::folder::find_parent;
 
-/// Removes regular files and folders below a folder, then the folders that became empty by it. A folder that
+/// Removes regular files and folders below a folder, then the folders that became empty. A folder that
 /// is not empty stays, and so does anything that is neither a file nor a folder. No link is followed.
 /// Returns the names that were removed.
 ///

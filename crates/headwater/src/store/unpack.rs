@@ -1,7 +1,7 @@
 //! Members of bundles: put in place once the bundle is whole, or found in place.
 //!
-//! All members of a bundle are written to working files and verified before the first of them gets its name,
-//! so that one bad member refuses the bundle, and one call syncs all of them to disk.
+//! All members of a bundle are written to working files and verified before the first member gets a name: a
+//! single bad member refuses the bundle, and one call syncs all members to disk.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -277,7 +277,7 @@ fn has_digest(file: &File, bytes: u32, check: MemberCheck) -> bool {
     hasher.finalize().as_bytes().starts_with(&check.digest)
 }
 
-/// Compares the files in place with the members of a bundle whose directory is known. One different member
+/// Compares the files in place with the members of a bundle with a known directory. The first different member
 /// ends the comparison.
 pub(super) fn compare(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError> {
     let differs = Ok(Outcome::Report(StoreReport::FileCompared { file: file.index, is_same: false }));

@@ -1,4 +1,4 @@
-//! Bundles at a sender: many small files travel as one file, whose bytes are read from the files.
+//! Bundles at a sender: many small files travel as a virtual file. The bytes are read from the small files.
 
 mod reader;
 
@@ -18,12 +18,12 @@ use super::files::{PreparedFile, Stamp};
 /// Choice of the files that travel in bundles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bundling {
-    /// Files of fewer than [`SMALL_SYMBOLS`] symbols, if there are [`SMALL_FILES_MIN`] or more.
+    /// Files of fewer than 1000 symbols, if there are 32 or more.
     #[default]
     Auto,
     /// No file.
     Never,
-    /// Files of fewer than [`SMALL_SYMBOLS`] symbols.
+    /// Files of fewer than 1000 symbols.
     Always,
 }
 
@@ -32,7 +32,7 @@ pub const SMALL_SYMBOLS: u64 = 1_000;
 /// Number of small files from which bundles pay: fewer objects cost receivers little.
 pub const SMALL_FILES_MIN: usize = 32;
 
-/// Bytes of a bundle before it may end. A changed file makes receivers take a bundle again.
+/// Bytes of a bundle before the bundle may end. A changed file makes receivers take a bundle again.
 const BYTES_MIN: u64 = 4 << 20;
 /// Mean of the bytes from there to the end of a bundle.
 const BYTES_MEAN: u64 = 4 << 20;
@@ -72,7 +72,7 @@ impl Snapshots {
     /// Reads a file that has changed recently. Returns no content for any other file.
     ///
     /// # Errors
-    /// If the file has changed since its preparation, or cannot be read.
+    /// If the file has changed since the preparation, or cannot be read.
     fn read(&mut self, file: &PreparedFile) -> Result<Option<Arc<[u8]>>, std::io::Error> {
         let is_recent = file.modified.is_some_and(|time| {
             let since = self.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -92,7 +92,7 @@ impl Snapshots {
     }
 }
 
-/// Returns the files of a session, sorted by name, with a bundle in place of its members. `files` are sorted
+/// Returns the files of a session, sorted by name, with a bundle in place of the members. `files` are sorted
 /// by name.
 ///
 /// The end of a bundle depends on the name and the length of the next file, as far as the limits allow: a

@@ -1,4 +1,4 @@
-//! Bytes of a bundle, read from the files of its members.
+//! Bytes of a bundle, read from the files of the members.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -94,7 +94,7 @@ impl BundleReader {
         Ok(())
     }
 
-    /// Fails unless the content of a member is kept, or its path still leads to the prepared file.
+    /// Fails unless the content of a member is kept, or the path still leads to the prepared file.
     pub(in crate::send) fn check_member(&self, member: usize) -> Result<(), MemberFault> {
         if self.bundle.snapshots[member].is_some() || self.lock().kept.contains_key(&(self.number, member)) {
             return Ok(());
