@@ -279,7 +279,7 @@ def slow(bed):
 
 def many(bed):
     files, out = tree(bed.folder / "many", 100_000, seed=3), bed.folder / "many-out"
-    seconds, receiver, sender = bed.transfer(out, ("--rate", "200M"), files=files)
+    seconds, receiver, sender = bed.transfer(out, ("--rate", "100M"), files=files)
     memory = [program.memory_bytes >> 20 for program in (receiver, sender)]
     print(f"  100 000 files: {seconds:.1f} s, {memory[0]} MiB at the receiver, {memory[1]} MiB at the sender")
     bed.compare(out, files=files)
