@@ -39,7 +39,7 @@ impl BundleCache {
         self.path(digest).is_file()
     }
 
-    /// Returns a directory of at most `bytes_max` bytes, and marks it as used.
+    /// Returns a directory of at most `bytes_max` bytes, and marks the directory as used.
     pub(super) fn get(&self, digest: &Digest, bytes_max: usize) -> Option<(Vec<u8>, Stamp)> {
         let file = File::open(self.path(digest)).ok()?;
         let mut bytes = Vec::new();
