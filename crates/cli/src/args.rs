@@ -194,7 +194,7 @@ pub struct SendArgs {
     /// Treatment of symbolic links inside folders; a PATH that is a link is always followed
     #[arg(long, value_name = "WAY", value_enum, default_value_t = LinksName::Follow)]
     pub links: LinksName,
-    /// Small files that travel in bundles, stored zips whose members receivers put in place
+    /// Small files that travel in bundles, stored zips that receivers unpack
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = BundleName::Auto)]
     pub bundle: BundleName,
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! Commands that a supervisor runs as separate processes: each command has a separate confinement, and a fault
-//! of a command touches no other command.
+//! Commands that a supervisor runs as separate processes: each command has a separate confinement, and a
+//! fault of a command touches no other command.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -34,8 +34,8 @@ pub struct ChildEnd {
 }
 
 impl RunningChild {
-    /// Starts this program with other arguments. Lines of the child's standard error go to standard error behind
-    /// the service's name.
+    /// Starts this program with other arguments. Lines of the child's standard error go to standard error
+    /// behind the service's name.
     pub fn start(name: &str, words: &[String], now: Instant) -> std::io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(words).env(SUPERVISED, std::process::id().to_string());

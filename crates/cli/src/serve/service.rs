@@ -52,8 +52,8 @@ impl Changes {
         self.first_and_last = Some((first, now));
     }
 
-    /// Whether there were changes, but no change for the time of settling. Folders that never settle are settled
-    /// after a multiple of that time: a sender leaves out files that change.
+    /// Whether there were changes, but no change for the time of settling. Folders that never settle are
+    /// settled after a multiple of that time: a sender leaves out files that change.
     fn is_settled(self, now: Instant, settle: Duration) -> bool {
         let is_settled = |(first, last)| now >= last + settle || now >= first + settle * SETTLE_MAX;
         self.first_and_last.is_some_and(is_settled)

@@ -142,7 +142,7 @@ pub enum ReceiveUpdate {
         reason: String,
     },
     /// A file is complete, verified, and carries its final name. Members of a bundle come with the number of
-    /// the bundle; the bundle itself is not reported.
+    /// the bundle; the bundle is not reported.
     FileCompleted {
         /// Number of the file.
         file: usize,

@@ -58,7 +58,7 @@ const SOURCE_FIRST_RATE: u64 = 100_000_000;
 #[derive(Debug)]
 pub struct SendSession {
     files: FileSet,
-    /// Files of the plan: the files, with bundles in place of their members.
+    /// Files of the plan: the files, with bundles in place of members.
     items: Vec<PreparedFile>,
     options: SendOptions,
     plan: SessionPlan,

@@ -47,7 +47,7 @@ pub(super) struct FilePlace {
     pub(super) number: Option<u32>,
     /// Set for a part of a stream, whose content has a place in the working file of the stream.
     pub(super) part: Option<StreamPart>,
-    /// Whether the file is a bundle, whose members are put in place.
+    /// Whether the file is a bundle of members to put in place.
     pub(super) is_bundle: bool,
     /// Digest that was announced after the file.
     learnt_digest: OnceLock<Digest>,

@@ -27,7 +27,7 @@ struct Patterns {
 pub struct PatternError(#[from] globset::Error);
 
 impl Selection {
-    /// Wants the files that fit a pattern of `include`, or all files without such a pattern, except files
+    /// Wants the files that fit a pattern of `include`, or all files if `include` is empty, except files
     /// that fit a pattern of `exclude`.
     ///
     /// # Errors

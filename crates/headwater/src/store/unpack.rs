@@ -1,7 +1,7 @@
 //! Members of bundles: put in place once the bundle is whole, or found in place.
 //!
-//! All members of a bundle are written to working files and verified before the first member gets a name: a
-//! single bad member refuses the bundle, and one call syncs all members to disk.
+//! All members of a bundle are written to working files and verified before any member gets a final name, so
+//! that a bad member refuses the bundle, and a single call syncs all members to disk.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ use super::place::{FilePlace, Places, key_of};
 use super::selection::Selection;
 use crate::system::read_at;
 
-/// Bound on the memory of unpacking or comparing a bundle, in bytes: the directory, its names in three forms,
+/// Bound on the memory of unpacking or comparing a bundle, in bytes: the directory, the names in three forms,
 /// and the members.
 pub(super) const BYTES_MAX: u64 = 6 * DIRECTORY_BYTES_MAX as u64;
 /// Maximum number of names of a session's files and members: 32 MiB of memory.
@@ -75,7 +75,7 @@ impl From<BundleError> for UnpackError {
     }
 }
 
-/// Members of a bundle, verified against its length alone.
+/// Members of a bundle, verified against the bundle's length alone.
 struct Directory {
     layout: BundleLayout,
     checks: Vec<MemberCheck>,
@@ -191,7 +191,7 @@ fn read_directory(places: &Places, file: &FilePlace) -> Result<(Directory, Vec<u
     Ok((Directory { layout, checks }, bytes))
 }
 
-/// Parses a directory with its end record, of a bundle of `length` bytes.
+/// Parses a directory with the end record, of a bundle of `length` bytes.
 fn parse_kept(length: u64, bytes: &[u8]) -> Option<Directory> {
     let (directory, record) = bytes.split_last_chunk()?;
     let (layout, checks) = BundleEnd::parse(length, record).ok()?.parse_directory(directory).ok()?;
@@ -249,7 +249,7 @@ fn spec_of(member: &BundleMember) -> FileSpec {
     }
 }
 
-/// Finds a member in place, and gives the member its mode and time. `None` if the file is missing or
+/// Finds a member in place, and sets mode and time. `None` if the file is missing or
 /// different.
 fn find_member(places: &Places, member: &BundleMember, check: MemberCheck) -> Option<()> {
     let (file, stamp) = places.folder.find(&member.path)?;
@@ -277,7 +277,7 @@ fn has_digest(file: &File, bytes: u32, check: MemberCheck) -> bool {
     hasher.finalize().as_bytes().starts_with(&check.digest)
 }
 
-/// Compares the files in place with the members of a bundle with a known directory. The first different member
+/// Compares the files in place with the members of a bundle in the cache. The first different member
 /// ends the comparison.
 pub(super) fn compare(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError> {
     let differs = Ok(Outcome::Report(StoreReport::FileCompared { file: file.index, is_same: false }));

@@ -1,4 +1,4 @@
-//! Bundles at a sender: many small files travel as a virtual file. The bytes are read from the small files.
+//! Bundles at a sender: many small files travel as a single file with bytes read from the files.
 
 mod reader;
 
@@ -27,12 +27,12 @@ pub enum Bundling {
     Always,
 }
 
-/// Number of symbols from which a file travels alone: a block of its own costs below 1 in 1000 then.
+/// Number of symbols from which a file travels alone: a separate block costs below 1 in 1000 then.
 pub const SMALL_SYMBOLS: u64 = 1_000;
 /// Number of small files from which bundles pay: fewer objects cost receivers little.
 pub const SMALL_FILES_MIN: usize = 32;
 
-/// Bytes of a bundle before the bundle may end. A changed file makes receivers take a bundle again.
+/// Minimum bytes of a bundle. A changed file makes receivers take a bundle again.
 const BYTES_MIN: u64 = 4 << 20;
 /// Mean of the bytes from there to the end of a bundle.
 const BYTES_MEAN: u64 = 4 << 20;
@@ -92,7 +92,7 @@ impl Snapshots {
     }
 }
 
-/// Returns the files of a session, sorted by name, with a bundle in place of the members. `files` are sorted
+/// Returns the files of a session, sorted by name, with bundles in place of members. `files` are sorted
 /// by name.
 ///
 /// The end of a bundle depends on the name and the length of the next file, as far as the limits allow: a

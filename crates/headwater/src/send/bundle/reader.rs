@@ -1,4 +1,4 @@
-//! Bytes of a bundle, read from the files of the members.
+//! Bytes of a bundle, read from the members' files.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ const CACHE_MEMBERS_MAX: usize = 16_384;
 /// Bytes of a kept member beside the content.
 const KEPT_COST: usize = 128;
 
-/// Bundle whose bytes are read from files. A header needs the CRC of its member alone, so that any part of a
+/// Bundle with bytes read from files. A header needs the CRC of a single member, so that any part of a
 /// bundle can be read at once.
 ///
 /// Memory: 40 bytes for each member.

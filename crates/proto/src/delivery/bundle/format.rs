@@ -62,7 +62,7 @@ fn common(out: &mut Vec<u8>, member: &BundleMember, check: MemberCheck) {
     out.extend(name_length(member).to_le_bytes());
 }
 
-/// Writes the extra field for the time. Times outside of its 32 bits are cut to the nearest.
+/// Writes the extra field for the time. Times outside of 32 bits are cut to the nearest.
 fn time_extra(out: &mut Vec<u8>, member: &BundleMember) {
     let seconds = member.modified.seconds().clamp(i32::MIN.into(), i32::MAX.into());
     let seconds = i32::try_from(seconds).expect("within 32 bits");

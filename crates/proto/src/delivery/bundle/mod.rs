@@ -1,4 +1,4 @@
-//! Bundles: many small files in one object, laid out as a stored zip (APPNOTE 6.3.10).
+//! Bundles: many small files in an object, laid out as a stored zip (APPNOTE 6.3.10).
 //!
 //! ```text
 //! member 0: local header, content    member 1: ...    directory: an entry for each member    end record
@@ -28,7 +28,7 @@ use super::name::RelativePath;
 pub const BUNDLE_MEMBERS_MAX: usize = 16_384;
 /// Maximum length of a bundle in bytes.
 pub const BUNDLE_BYTES_MAX: u32 = 64 << 20;
-/// Maximum length of a directory in bytes, which bounds the memory of a receiver for one bundle.
+/// Maximum length of a directory in bytes, which bounds the memory of a receiver for a bundle.
 pub const DIRECTORY_BYTES_MAX: u32 = 4 << 20;
 
 /// File in a bundle.

@@ -15,10 +15,10 @@ use crate::delivery::name::{NameError, RelativePath};
 /// Reason for which a bundle is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BundleError {
-    /// The bundle does not end with the end record of a zip of one part without a comment.
+    /// The bundle does not end with the end record of a zip of a single part without a comment.
     #[error("the bundle does not end as a zip")]
     NoEnd,
-    /// More members than [`BUNDLE_MEMBERS_MAX`], or none.
+    /// No member, or more members than [`BUNDLE_MEMBERS_MAX`].
     #[error("the bundle has {0} members; 1 to {BUNDLE_MEMBERS_MAX} are allowed")]
     Members(usize),
     /// The bundle is longer than [`BUNDLE_BYTES_MAX`].
@@ -38,7 +38,7 @@ pub enum BundleError {
     /// A name is not safe below the receiver's folder.
     #[error("the bundle has a member {name:?}: {error}")]
     Name {
-        /// Name as the sender gave it.
+        /// Name from the sender.
         name: String,
         /// Reason.
         error: NameError,
@@ -46,7 +46,7 @@ pub enum BundleError {
     /// A member is no regular file: a link, a device, a folder.
     #[error("the member '{0}' of the bundle is a link, or no regular file")]
     Kind(RelativePath),
-    /// Two members have one name, also if case is ignored.
+    /// Two members have equal names, also if case is ignored.
     #[error(
         "the members '{0}' and '{1}' of the bundle have the same name, at least where case does not count"
     )]
@@ -114,7 +114,7 @@ impl BundleEnd {
         Ok(Self { members, start, bytes })
     }
 
-    /// Reads the directory: the members, and the values by which their content is verified.
+    /// Reads the directory: the members, and the values to verify the content.
     ///
     /// # Errors
     /// [`BundleError`] if the directory is not that of a bundle whose members can be placed in a folder.
