@@ -33,7 +33,7 @@ def start(bed_of, folder, full):
     file = multirate.content(folder, 10)
     for family, routings in FAMILIES.items():
         times, firsts = {routing: [] for routing in routings}, {routing: [] for routing in routings}
-        for _ in range(3 if full else 2):
+        for _ in range(3 if full else 1):
             for routing in routings:
                 first, whole = transfer(bed_of(routing), file)
                 firsts[routing].append(first)
@@ -67,14 +67,14 @@ def transfer(bed, file):
 def leave(bed_of, folder, full):
     """A receiver that ends, and one that is killed: the link is quiet after the time of the version."""
     for family, routings in FAMILIES.items():
-        for routing in routings:
+        for routing in routings if full else routings[1:]:
             for what, *holds in multirate.leave(lambda _, hosts: bed_of(routing, hosts), folder, full):
                 yield f"{family}: {what}", *holds
 
 
 def fairness(bed_of, folder, full):
-    """A receiver beside a TCP on 10 Mbit/s: its share in the old network and in the new one."""
-    for family, routings in FAMILIES.items():
+    """A receiver beside a TCP on 10 Mbit/s: its share in the old network and in the new one; in the short form with IPv4 alone."""
+    for family, routings in list(FAMILIES.items())[: None if full else 1]:
         shares = []
         for routing in routings:
             tcp, ours, lost = multirate.beside_tcp(lambda _, hosts: bed_of(routing, hosts), folder, 60 if full else 30)
