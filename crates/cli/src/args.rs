@@ -235,6 +235,9 @@ pub struct SendArgs {
     pub groups: GroupArgs,
     #[command(flatten)]
     pub sim: SimArgs,
+    /// Show the session and the duration; send nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// Erasure code, by which receivers repair losses
     #[arg(long, value_name = "CODE", value_enum, default_value_t = Fec::Raptorq)]
     pub fec: Fec,
@@ -268,9 +271,6 @@ pub struct SendArgs {
     pub roster: RosterArgs,
     #[command(flatten)]
     pub repair: RepairServerArgs,
-    /// Show the session and the duration; send nothing
-    #[arg(long)]
-    pub dry_run: bool,
     #[command(flatten)]
     pub confine: ConfineArgs,
     #[command(flatten)]
@@ -559,6 +559,7 @@ pub struct OutputArgs {
 
 /// Confinement of the process.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Process")]
 pub struct ConfineArgs {
     /// Leave the process unconfined. By default, after start, the process opens no file outside of its
     /// folders, starts no program, and gains no privileges (Linux: Landlock, seccomp)

@@ -263,6 +263,15 @@ impl TrustedSenders {
             }
             _ => return,
         };
+        // A session of an earlier start does not take the place of the latest session.
+        let is_earlier = self
+            .verified
+            .get()
+            .zip(sender)
+            .is_some_and(|(latest, sender)| latest.key == sender.key && latest.started > sender.started);
+        if is_earlier {
+            return;
+        }
         self.verified.set(sender);
         let (Some(known), Some(sender)) = (&self.known, sender) else { return };
         if let Err(error) = known.put(self.group, sender) {
@@ -275,22 +284,9 @@ impl TrustedSenders {
     /// next time.
     pub fn follow(&mut self) {
         let Some(KnownSender { key, started, next }) = self.verified.take() else { return };
-        let at_least = |key, started_min| TrustedKey { key, started_min };
-        let next = next.map(|next| at_least(next, started.saturating_sub(CLOCKS_APART)));
-        let followed = [at_least(key, started)].into_iter().chain(next);
-        match &mut self.trust {
-            Trust::Unchecked => {}
-            Trust::First => self.trust = Trust::Keys(followed.collect()),
-            Trust::Keys(keys) => {
-                for followed in followed {
-                    match keys.iter_mut().find(|trusted| trusted.key == followed.key) {
-                        Some(trusted) => {
-                            trusted.started_min = trusted.started_min.max(followed.started_min);
-                        }
-                        None => keys.push(followed),
-                    }
-                }
-            }
+        self.trust = self.trust.following(key, started);
+        if let Some(next) = next {
+            self.trust = self.trust.following(next, started.saturating_sub(CLOCKS_APART));
         }
     }
 

@@ -96,7 +96,10 @@ pub fn become_user(name: &str) -> Result<(), Failure> {
         .ok_or_else(|| Failure::new(Exit::Usage, format!("{}: there is no such user", attempt())))?;
     setgroups(&[user.gid]).or_exit(Exit::Other, attempt())?;
     setgid(user.gid).or_exit(Exit::Other, attempt())?;
-    setuid(user.uid).or_exit(Exit::Other, attempt())
+    setuid(user.uid).or_exit(Exit::Other, attempt())?;
+    // The change of the user has ended the tie to the supervisor.
+    crate::serve::follow_supervisor();
+    Ok(())
 }
 
 fn restrict_files(paths: &Paths) -> Result<RulesetStatus, RulesetError> {

@@ -10,6 +10,7 @@ use super::values;
 
 /// Receivers that a sender counts and waits for.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Receivers")]
 pub struct RosterArgs {
     /// Ask receivers for no reports of their progress
     #[arg(long, conflicts_with_all = ["until", "expect", "receipts", "start_when", "report_rate"])]

@@ -5,11 +5,11 @@ use clap::{Args, ValueEnum};
 /// Options of a receiver that wants some files.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SelectArgs {
-    /// Receive only files that fit this pattern, which may be repeated: '*.jpg' in any folder, 'photos/**'
-    /// from the root; default: all files
+    /// Keep only files that match this pattern; may be repeated: '*.jpg' in any folder, 'photos/**' from the
+    /// root. Bundles are received whole. Default: all files
     #[arg(long, value_name = "GLOB")]
     pub include: Vec<String>,
-    /// Do not receive files that fit this pattern, which may be repeated
+    /// Leave out files that match this pattern, also if --include matches; may be repeated
     #[arg(long, value_name = "GLOB")]
     pub exclude: Vec<String>,
 }
@@ -19,7 +19,7 @@ pub struct SelectArgs {
 pub enum BundleName {
     /// Files below 1000 packets, if there are 32 or more
     Auto,
-    /// No files: a session then has at most 16 384 files
+    /// No bundles; a session then has at most 16 384 files
     Never,
     /// Files below 1000 packets
     Always,

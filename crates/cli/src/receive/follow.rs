@@ -1,14 +1,15 @@
 //! Receivers that follow a sender from session to session: `--follow`, `--delete`.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headwater::{ReceiveSummary, ReceiveUpdate, remove_received};
+use headwater::{ReceiveSummary, ReceiveUpdate, Selection, remove_received};
 use headwater_proto::delivery::RelativePath;
 
-use crate::args::ReceiveArgs;
+use crate::args::{GROUP_DEFAULT, ReceiveArgs};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::state_folder;
 use crate::screen::Screen;
@@ -33,11 +34,13 @@ pub struct Follower {
     is_over: bool,
 }
 
-/// Names below a folder that earlier sessions brought, kept in a file.
+/// Names below a folder that earlier sessions of a sender brought, kept in a file.
 struct Brought {
-    file: PathBuf,
+    /// Open, so that a process that becomes another user writes the file, too. Locked.
+    file: File,
     folder: PathBuf,
     names: BTreeSet<RelativePath>,
+    selection: Selection,
 }
 
 /// Step after a session.
@@ -50,21 +53,29 @@ pub enum NextStep {
 }
 
 impl Follower {
-    /// Prepares the follower of the arguments.
-    pub fn new(args: &ReceiveArgs) -> Result<Self, Failure> {
+    /// Prepares the follower of the arguments, for the sessions of a URL or of a group. `is_told` says that
+    /// the user, or the description, has named the sender.
+    pub fn new(args: &ReceiveArgs, url: Option<&str>, is_told: bool) -> Result<Self, Failure> {
         let is_following = args.follow.follow;
-        let brought = args.follow.delete.then(|| Brought::read(&args.folder())).transpose()?;
+        let group = args.ask.unwrap_or(args.network.group).to_string();
+        if args.follow.delete && !is_told && group == GROUP_DEFAULT {
+            let why = format!(
+                "--delete on {group}, which everybody may use, needs the sender's key: add --trust KEY, or choose another --group"
+            );
+            return Err(Failure::new(Exit::Usage, why));
+        }
+        let select = Selection::new(&args.select.include, &args.select.exclude);
+        let select = select.map_err(|error| Failure::of(Exit::Usage, error))?;
+        let open = || Brought::open(&args.folder(), url.unwrap_or(&group), select);
+        let brought = args.follow.delete.then(open).transpose()?;
         Ok(Self { is_following, brought, ..Self::default() })
     }
 
-    /// Folders that the follower writes.
-    pub fn folder(&self) -> Option<PathBuf> {
-        self.brought.as_ref().and_then(|brought| brought.file.parent()).map(Path::to_owned)
-    }
-
-    /// Records the identifier of the described session.
+    /// Begins the session that a description names.
     pub fn on_description(&mut self, tsi: Option<u64>) {
         self.tsi = tsi;
+        self.announced.clear();
+        (self.is_complete, self.is_over) = (false, false);
     }
 
     /// Records an update of the present session.
@@ -73,11 +84,13 @@ impl Follower {
             ReceiveUpdate::SessionFound { tsi, .. } => self.tsi = Some(*tsi),
             ReceiveUpdate::SessionReplaced { .. } => self.announced.clear(),
             ReceiveUpdate::SessionClosed | ReceiveUpdate::ControlRefused { .. } => self.is_over = true,
+            ReceiveUpdate::FileAnnounced { path, .. } => self.announce(path),
             // Members of a bundle are known once the bundle is whole.
-            ReceiveUpdate::FileAnnounced { path, .. } | ReceiveUpdate::FileCompleted { path, .. }
-                if self.brought.is_some() =>
-            {
-                self.announced.insert(path.clone());
+            ReceiveUpdate::FileCompleted { path, is_present, .. } => {
+                self.announce(path);
+                if let Some(brought) = self.brought.as_mut().filter(|_| !is_present) {
+                    brought.add(path);
+                }
             }
             ReceiveUpdate::SessionCompleted { refused } => {
                 (self.is_complete, self.is_over) = (*refused == 0, true);
@@ -86,12 +99,20 @@ impl Follower {
         }
     }
 
+    fn announce(&mut self, path: &RelativePath) {
+        if self.brought.is_some() {
+            self.announced.insert(path.clone());
+        }
+    }
+
     /// Deletes the files that are gone with a complete session.
     pub fn on_summary(&mut self, summary: &ReceiveSummary, screen: &Screen) -> Result<(), Failure> {
         let announced = std::mem::take(&mut self.announced);
-        if let Some(brought) = self.brought.as_mut().filter(|_| self.is_complete) {
+        // A part of the FDT says nothing of files that it lacks.
+        let is_complete = self.is_complete && summary.is_described;
+        if let Some(brought) = self.brought.as_mut().filter(|_| is_complete) {
             let folders = summary.folders.iter().cloned().collect();
-            let deleted = brought.replace(announced, &folders)?;
+            let deleted = brought.replace(&announced, &folders)?;
             deleted.iter().for_each(|path| screen.say(&format!("{path}: deleted, the session lacks it")));
         }
         Ok(())
@@ -103,7 +124,8 @@ impl Follower {
             return NextStep::End(ended);
         }
         let (tsi, is_complete) = (self.tsi.take(), std::mem::take(&mut self.is_complete));
-        let except = tsi.filter(|_| std::mem::take(&mut self.is_over));
+        let is_over = std::mem::take(&mut self.is_over);
+        let except = tsi.filter(|_| is_over);
         match ended {
             // A follower that has everything and waits is done.
             Err(failure) if failure.exit == Exit::Interrupted && tsi.is_none() => {
@@ -143,47 +165,77 @@ pub fn pause(is_asked: &dyn Fn() -> bool) {
 }
 
 impl Brought {
-    /// Reads the names that earlier sessions brought into a folder.
-    fn read(folder: &Path) -> Result<Self, Failure> {
+    /// Opens the record of the names that sessions from here brought into a folder.
+    fn open(folder: &Path, from: &str, selection: Selection) -> Result<Self, Failure> {
         let attempt = || format!("cannot keep a record of the files in '{}'", folder.display());
         let Some(state) = state_folder() else {
             let why = format!("{}: there is no home folder; set HOME or XDG_STATE_HOME", attempt());
             return Err(Failure::new(Exit::Usage, why));
         };
         let folder = std::path::absolute(folder).or_exit(Exit::Disk, attempt())?;
-        let name = blake3::hash(folder.as_os_str().as_encoded_bytes()).to_hex();
+        let key = [folder.as_os_str().as_encoded_bytes(), from.as_bytes()].join(&0);
+        let name = blake3::hash(&key).to_hex();
         let kept = state.join("brought");
         fs::create_dir_all(&kept).or_exit(Exit::Disk, attempt())?;
-        let file = kept.join(&name[..16]);
-        let text = fs::read_to_string(&file).unwrap_or_default();
-        let names = text.lines().filter_map(|line| RelativePath::new(line).ok()).collect();
-        Ok(Self { file, folder, names })
+        let mut options = OpenOptions::new();
+        let file = options.read(true).append(true).create(true).open(kept.join(&name[..16]));
+        let file = file.or_exit(Exit::Disk, attempt())?;
+        if file.try_lock().is_err() {
+            let why =
+                format!("another receiver with --delete follows the same sender into '{}'", folder.display());
+            return Err(Failure::new(Exit::Usage, why));
+        }
+        Self::read(file, folder, selection).or_exit(Exit::Disk, attempt())
     }
 
-    /// Deletes the names that a session lacks, and records the names of the session. Returns the deleted
-    /// names.
+    fn read(mut file: File, folder: PathBuf, selection: Selection) -> io::Result<Self> {
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        // The last line of a process that was killed may be cut off.
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        if whole < text.len() {
+            file.set_len(whole as u64)?;
+        }
+        let text = String::from_utf8_lossy(&text[..whole]);
+        let names = text.lines().filter_map(|line| RelativePath::new(line).ok()).collect();
+        Ok(Self { file, folder, names, selection })
+    }
+
+    /// Records a file that was received.
+    fn add(&mut self, path: &RelativePath) {
+        if self.names.insert(path.clone())
+            && let Err(error) = self.file.write_all(format!("{path}\n").as_bytes())
+        {
+            tracing::warn!("'{path}' is not recorded as received, and will never be deleted: {error}");
+        }
+    }
+
+    /// Deletes the recorded names that a session lacks. Names that the receiver does not want any more stay:
+    /// the session may have these. Returns the deleted names.
     fn replace(
         &mut self,
-        files: BTreeSet<RelativePath>,
+        announced: &BTreeSet<RelativePath>,
         folders: &BTreeSet<RelativePath>,
     ) -> Result<Vec<RelativePath>, Failure> {
-        let mut names = files;
-        names.extend(folders.iter().cloned());
-        let gone: Vec<_> = self.names.difference(&names).collect();
+        let is_gone = |name: &&RelativePath| {
+            !announced.contains(name) && !folders.contains(name) && self.selection.wants(name)
+        };
+        let gone: Vec<_> = self.names.iter().filter(is_gone).cloned().collect();
+        let tried = || format!("cannot delete files in '{}'", self.folder.display());
         let mut deleted = Vec::new();
         if !gone.is_empty() {
-            let tried = format!("cannot delete files in '{}'", self.folder.display());
             // Below a folder that is gone, files go before the folder.
             let removed =
-                remove_received(&self.folder, gone.into_iter().rev(), folders).or_exit(Exit::Disk, tried)?;
+                remove_received(&self.folder, gone.iter().rev(), folders).or_exit(Exit::Disk, tried())?;
             deleted.extend(removed.into_iter().cloned());
         }
-        if names != self.names {
-            let text: String = names.iter().flat_map(|name| [name.as_str(), "\n"]).collect();
-            let new = self.file.with_extension("new");
-            let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.file));
-            written.or_exit(Exit::Disk, format!("cannot write '{}'", self.file.display()))?;
-            self.names = names;
+        let before = self.names.clone();
+        self.names.retain(|name| !gone.contains(name));
+        self.names.extend(folders.iter().cloned());
+        if self.names != before {
+            let text: String = self.names.iter().flat_map(|name| [name.as_str(), "\n"]).collect();
+            let written = self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes()));
+            written.or_exit(Exit::Disk, "cannot write the record of received files")?;
         }
         Ok(deleted)
     }
@@ -228,20 +280,73 @@ mod tests {
         assert!(matches!(next, NextStep::End(Err(_))), "{next:?}");
     }
 
+    fn path(name: &str) -> RelativePath {
+        RelativePath::new(name).unwrap()
+    }
+
+    fn set(names: &[&str]) -> BTreeSet<RelativePath> {
+        names.iter().map(|name| path(name)).collect()
+    }
+
+    fn record(folder: &Path, exclude: &[&str]) -> Brought {
+        let file =
+            OpenOptions::new().read(true).append(true).create(true).open(folder.join("record")).unwrap();
+        let exclude: Vec<_> = exclude.iter().map(ToString::to_string).collect();
+        Brought::read(file, folder.join("out"), Selection::new(&[], &exclude).unwrap()).unwrap()
+    }
+
+    fn completed(name: &str, is_present: bool) -> ReceiveUpdate {
+        ReceiveUpdate::FileCompleted {
+            file: 0,
+            path: path(name),
+            bytes: 1,
+            digest: None,
+            is_verified: true,
+            is_present,
+        }
+    }
+
     #[test]
     fn only_names_that_sessions_brought_are_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out");
         fs::create_dir_all(out.join("deep/empty")).unwrap();
-        for name in ["own", "a", "deep/b"] {
+        for name in ["own", "was-there", "a", "deep/b", "log"] {
             fs::write(out.join(name), name).unwrap();
         }
-        let set = |names: &[&str]| names.iter().map(|name| RelativePath::new(name).unwrap()).collect();
-        let file = folder.path().join("record");
-        let mut brought = Brought { file: file.clone(), folder: out.clone(), names: BTreeSet::new() };
-        brought.replace(set(&["a", "deep/b"]), &set(&["deep/empty"])).unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "a\ndeep/b\ndeep/empty\n");
-        brought.replace(set(&["a"]), &set(&[])).unwrap();
-        assert!(out.join("own").exists() && out.join("a").exists() && !out.join("deep").exists());
+        let mut follower = Follower { brought: Some(record(folder.path(), &[])), ..followed(true) };
+        for name in ["a", "deep/b", "log"] {
+            follower.on_update(&completed(name, false));
+        }
+        follower.on_update(&completed("was-there", true));
+        let brought = follower.brought.as_mut().unwrap();
+        brought.replace(&set(&["a", "deep/b", "log", "was-there"]), &set(&["deep/empty"])).unwrap();
+        drop(follower);
+        // The next process does not want logs any more, and hears nothing of logs in bundles.
+        let mut brought = record(folder.path(), &["log"]);
+        assert_eq!(brought.names, set(&["a", "deep/b", "deep/empty", "log"]));
+        let deleted = brought.replace(&set(&["a"]), &set(&[])).unwrap();
+        assert_eq!(deleted.into_iter().collect::<BTreeSet<_>>(), set(&["deep/b", "deep/empty"]));
+        for (name, is_there) in
+            [("own", true), ("was-there", true), ("a", true), ("log", true), ("deep", false)]
+        {
+            assert_eq!(out.join(name).exists(), is_there, "{name}");
+        }
+        assert_eq!(record(folder.path(), &[]).names, set(&["a", "log"]));
+    }
+
+    #[test]
+    fn a_file_that_was_brought_is_recorded_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut brought = record(folder.path(), &[]);
+        brought.add(&path("a"));
+        // Killed within a line.
+        brought.file.write_all(b"deep/").unwrap();
+        drop(brought);
+        let mut brought = record(folder.path(), &[]);
+        assert_eq!(brought.names, set(&["a"]));
+        brought.add(&path("b"));
+        drop(brought);
+        assert_eq!(record(folder.path(), &[]).names, set(&["a", "b"]));
     }
 }

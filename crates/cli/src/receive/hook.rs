@@ -10,16 +10,21 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use headwater::ReceiveUpdate;
 
 use crate::args::{ReceiveArgs, RunForFilesArgs};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::sandbox::become_user;
-use crate::serve::SUPERVISED;
+use crate::serve::{OWN_PROGRAM, SUPERVISED};
 
 /// Maximum number of files that wait for the program; the session then waits.
 const WAITING_MAX: usize = 1 << 16;
+/// Longest wait for programs after a signal.
+const SIGNAL_PATIENCE: Duration = Duration::from_secs(5);
+/// Interval at which the end of the child is checked.
+const INTERVAL: Duration = Duration::from_millis(20);
 /// Longest path, in bytes, that the child accepts.
 const PATH_BYTES_MAX: u64 = 1 << 16;
 
@@ -37,9 +42,8 @@ impl FileHook {
     pub fn start(args: &ReceiveArgs) -> Result<Option<Self>, Failure> {
         let Some(program) = &args.follow.exec else { return Ok(None) };
         let attempt = format!("cannot run '{}' for received files", program.display());
-        let own = std::env::current_exe().or_exit(Exit::Other, &attempt)?;
-        let mut command = Command::new(own);
-        command.arg("run-for-files").arg(program).env_remove(SUPERVISED);
+        let mut command = Command::new(OWN_PROGRAM);
+        command.arg0("headwater").arg("run-for-files").arg(program).env_remove(SUPERVISED);
         if let Some(user) = &args.confine.user {
             command.arg("--user").arg(user);
         }
@@ -76,13 +80,28 @@ impl FileHook {
         }
     }
 
-    /// Waits until the program has run for all files.
-    pub fn finish(mut self) -> Result<(), Failure> {
+    /// Waits until the program has run for all files; after a signal, for [`SIGNAL_PATIENCE`] at most.
+    pub fn finish(mut self, is_asked: &dyn Fn() -> bool) -> Result<(), Failure> {
         drop(self.paths.take());
+        let mut until = None;
+        let status = loop {
+            let ended =
+                self.child.try_wait().or_exit(Exit::Other, "cannot wait for the program of --exec")?;
+            if let Some(status) = ended {
+                break status;
+            }
+            if is_asked() && Instant::now() >= *until.get_or_insert_with(|| Instant::now() + SIGNAL_PATIENCE)
+            {
+                self.child.kill().ok();
+                self.child.wait().ok();
+                let why = "the program of --exec has not run for all files: interrupted";
+                return Err(Failure::new(Exit::Interrupted, why));
+            }
+            std::thread::sleep(INTERVAL);
+        };
         if let Some(writer) = self.writer.take() {
             writer.join().ok();
         }
-        let status = self.child.wait().or_exit(Exit::Other, "cannot wait for the program of --exec")?;
         if status.success() {
             return Ok(());
         }

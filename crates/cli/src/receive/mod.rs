@@ -75,9 +75,9 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
     let server = serving::open(&args)?;
     let serves = serving::options(&args, server.as_ref());
     let mut session = listen((&args, description, None), (capture.as_ref(), serves), &senders)?;
-    let mut follower = Follower::new(&args)?;
+    let mut follower = Follower::new(&args, found.as_ref().map(|(_, args)| &*args.url), senders.is_told)?;
     let hook = FileHook::start(&args)?;
-    let folders = senders.folder().into_iter().chain(follower.folder()).chain([args.folder()]).collect();
+    let folders = senders.folder().into_iter().chain([args.folder()]).collect();
     let paths = Paths {
         folders,
         optional: bundle_cache(),
@@ -90,7 +90,7 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
     let server = serving::start(server, &session)?;
     let outcome = Shutdown::install(capture.as_ref()).and_then(|shutdown| {
         let is_asked = || shutdown.is_asked();
-        loop {
+        let receive_all = || loop {
             let watchers = (&mut follower, hook.as_ref());
             let description = found.as_ref().map(|(found, _)| found);
             if let Some(found) = description {
@@ -98,35 +98,37 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
             }
             let ended =
                 transfer((&args, description), session, &senders, &shutdown, screen, (&mut events, watchers));
-            let ended = match (ended, found.as_mut()) {
-                (Ok(Ended::Redescribed(next)), Some(found)) => {
-                    described::apply(&mut args, &next)?;
-                    session = listen((&args, Some(&*next), None), (capture.as_ref(), None), &senders)?;
-                    found.0 = *next;
-                    continue;
-                }
-                (ended, _) => ended.map(Ended::exit),
-            };
-            let except = match follower.next(ended, &is_asked) {
-                NextStep::End(ended) => return ended,
-                NextStep::Session(except) => except,
-            };
             if !args.keys.allow_older {
                 senders.follow();
             }
-            if let Some(next) = found.as_mut() {
-                let Some(described) = described::await_next(next, except, &is_asked) else {
-                    return Ok(Exit::Ok);
-                };
-                args = described;
-            }
+            let except = match (ended, found.as_mut()) {
+                (Ok(Ended::Redescribed(next)), Some(found)) => {
+                    described::apply(&mut args, &next)?;
+                    found.0 = *next;
+                    None
+                }
+                (ended, _) => match follower.next(ended.map(Ended::exit), &is_asked) {
+                    NextStep::End(ended) => return ended,
+                    NextStep::Session(except) => {
+                        if let Some(next) = found.as_mut() {
+                            let Some(described) = described::await_next(next, except, &is_asked) else {
+                                return Ok(Exit::Ok);
+                            };
+                            args = described;
+                        }
+                        except
+                    }
+                },
+            };
             let description = found.as_ref().map(|(found, _)| found);
             session = listen((&args, description, except), (capture.as_ref(), None), &senders)?;
-        }
+        };
+        let ended = receive_all();
+        let hooked = hook.map_or(Ok(()), |hook| hook.finish(&is_asked));
+        ended.and_then(|exit| hooked.map(|()| exit))
     });
     drop(server);
-    let hooked = hook.map_or(Ok(()), FileHook::finish);
-    settle(outcome.and_then(|exit| hooked.map(|()| exit)), events, capture)
+    settle(outcome, events, capture)
 }
 
 /// Folder for the directories of bundles that were received.

@@ -10,6 +10,8 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 
 /// Variable with the process identifier of the supervisor.
 pub const SUPERVISED: &str = "HEADWATER_SUPERVISED";
+/// This program, also after an upgrade has replaced its file.
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
 /// Longest time from SIGINT to the end of a command, before SIGKILL.
 const STOP_TIME: Duration = Duration::from_secs(10);
 /// Longest line that is passed on, in bytes.
@@ -37,8 +39,8 @@ impl RunningChild {
     /// Starts this program with other arguments. Lines of the child's standard error go to standard error
     /// behind the service's name.
     pub fn start(name: &str, words: &[String], now: Instant) -> std::io::Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(words).env(SUPERVISED, std::process::id().to_string());
+        let mut command = Command::new(OWN_PROGRAM);
+        command.arg0("headwater").args(words).env(SUPERVISED, std::process::id().to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn()?;
         if let Some(lines) = child.stderr.take() {

@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::args::{OutputArgs, ServeArgs};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::screen::Screen;
-pub use child::{SUPERVISED, follow_supervisor};
+pub use child::{OWN_PROGRAM, SUPERVISED, follow_supervisor};
 use config::Service;
 use service::Supervised;
 
@@ -77,7 +77,7 @@ fn reload(args: &ServeArgs, supervised: &mut Vec<Supervised>, screen: &Screen, n
     let mut changed = 0;
     for service in services {
         match supervised.iter_mut().find(|running| running.service().name == service.name) {
-            Some(running) if *running.service() == service => {}
+            Some(running) if running.runs(&service) => {}
             Some(running) => {
                 changed += 1;
                 running.replace(service, now);

@@ -1,5 +1,8 @@
 //! A service: runs a command, again after changes of the folders and after failures.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use headwater::Links;
@@ -7,7 +10,6 @@ use headwater::Links;
 use super::child::{ChildEnd, RunningChild};
 use super::config::{Service, ServiceKind};
 use super::watch::{FolderWatcher, fingerprint};
-use crate::exit::Exit;
 
 /// Interval of looking at the folders without an event: file systems of other machines report no events.
 const SCAN_INTERVAL: Duration = Duration::from_secs(60);
@@ -20,7 +22,11 @@ const RESTART_WAIT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs
 pub struct Supervised {
     service: Service,
     child: Option<RunningChild>,
-    watcher: Option<FolderWatcher>,
+    watcher: Option<Arc<FolderWatcher>>,
+    /// Look that is under way.
+    looking: Option<Looking>,
+    /// Whether the last look failed.
+    has_failed: bool,
     changes: Changes,
     next_scan: Instant,
     /// Content at the last look.
@@ -31,14 +37,24 @@ pub struct Supervised {
     content: Option<blake3::Hash>,
     /// Whether the command has ended with success, without a request.
     is_done: bool,
-    /// Whether the command refuses the arguments.
-    is_refused: bool,
     restart_at: Instant,
     restart_wait: Duration,
     /// Last problem that was reported.
     problem: Option<String>,
     is_leaving: bool,
+    /// Whether the running command is of an earlier configuration.
+    is_outdated: bool,
 }
+
+/// Look at the folders, on a thread: a slow file system holds up no other service.
+struct Looking {
+    result: Receiver<Look>,
+    /// Whether the folders had settled, or were never looked at.
+    is_settled: bool,
+}
+
+/// Result of a look: the content, and a problem of watching.
+type Look = (Result<blake3::Hash, String>, Option<std::io::Error>);
 
 /// Changes of folders that have not settled.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,18 +83,25 @@ impl Supervised {
             service,
             child: None,
             watcher: None,
+            looking: None,
+            has_failed: false,
             changes: Changes::default(),
             next_scan: now,
             seen: None,
             wanted: None,
             content: None,
             is_done: false,
-            is_refused: false,
             restart_at: now,
             restart_wait: RESTART_WAIT[0],
             problem: None,
             is_leaving: false,
+            is_outdated: false,
         }
+    }
+
+    /// Whether the service runs as configured, and stays.
+    pub fn runs(&self, service: &Service) -> bool {
+        self.service == *service && !self.is_leaving
     }
 
     /// Returns the service.
@@ -99,14 +122,17 @@ impl Supervised {
     /// Takes the place of the service with the same name: the old command ends before the new command begins.
     pub fn replace(&mut self, service: Service, now: Instant) {
         let child = self.child.take();
-        *self = Self { child, ..Self::new(service, now) };
+        let is_outdated = child.is_some();
+        *self = Self { child, is_outdated, ..Self::new(service, now) };
     }
 
     /// Takes the steps that are due. `minute` is the minute of the day in local time.
     pub fn step(&mut self, now: Instant, minute: u16) {
         if let Some(end) = self.child.as_mut().and_then(|child| child.poll_end(now)) {
             self.child = None;
-            self.on_end(&end, now);
+            if !std::mem::take(&mut self.is_outdated) {
+                self.on_end(&end, now);
+            }
         }
         if self.service.kind == ServiceKind::Carousel && !self.is_leaving {
             self.look(now);
@@ -114,10 +140,9 @@ impl Supervised {
         let is_open = self.service.hours.is_none_or(|hours| hours.contains(minute));
         let has_content = self.service.kind != ServiceKind::Carousel || self.wanted.is_some();
         let is_same = self.content == self.wanted;
-        let should_run =
-            is_open && has_content && !self.is_leaving && !self.is_refused && !(self.is_done && is_same);
+        let should_run = is_open && has_content && !self.is_leaving && !(self.is_done && is_same);
         match &mut self.child {
-            Some(child) if !should_run || !is_same => child.stop(now),
+            Some(child) if !should_run || !is_same || self.is_outdated => child.stop(now),
             None if should_run && now >= self.restart_at => self.start(now),
             _ => {}
         }
@@ -125,49 +150,71 @@ impl Supervised {
 
     /// Looks for changes, and accepts the content of folders that have settled.
     fn look(&mut self, now: Instant) {
-        if self.watcher.as_ref().is_some_and(FolderWatcher::has_changed) {
+        if self.watcher.as_ref().is_some_and(|watcher| watcher.has_changed()) {
             self.changes.on_change(now);
         }
-        let is_settled = self.changes.is_settled(now, self.service.settle);
-        if !is_settled && now < self.next_scan {
+        if let Some(looking) = &self.looking {
+            let is_settled = looking.is_settled;
+            match looking.result.try_recv() {
+                Ok(look) => {
+                    self.looking = None;
+                    self.on_look(look, is_settled, now);
+                }
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => self.looking = None,
+            }
             return;
         }
-        let is_first = self.watcher.is_none();
-        self.next_scan = now + SCAN_INTERVAL;
-        // Watched before the look: a change during the look is an event.
-        self.watch();
-        match fingerprint(&self.service.watched, self.links()) {
-            Ok(content) if is_settled || is_first => {
-                self.changes = Changes::default();
-                (self.seen, self.wanted, self.problem) = (Some(content), Some(content), None);
-            }
-            Ok(content) if self.seen != Some(content) => {
-                // Without an event: settled if the content is the same once more.
-                self.seen = Some(content);
-                self.changes.on_change(now);
-            }
-            Ok(_) => {}
-            Err(why) => {
-                self.changes = Changes::default();
-                (self.seen, self.wanted) = (None, None);
-                self.report(&format!("nothing is sent: {why}"));
-            }
+        let is_settled = self.changes.is_settled(now, self.service.settle);
+        if is_settled || now >= self.next_scan {
+            self.next_scan = now + SCAN_INTERVAL;
+            self.start_look(is_settled);
         }
     }
 
-    fn watch(&mut self) {
+    fn start_look(&mut self, is_settled: bool) {
+        let is_settled = is_settled || self.seen.is_none();
+        // A change during the look is another change.
+        self.changes = Changes::default();
         if self.watcher.is_none() {
-            self.watcher = FolderWatcher::open().ok();
+            self.watcher = FolderWatcher::open().ok().map(Arc::new);
         }
-        let watched = match &self.watcher {
-            Some(watcher) => watcher.watch(&self.service.watched),
-            None => Err(std::io::Error::other("inotify is not available")),
+        let (watcher, paths, links) = (self.watcher.clone(), self.service.watched.clone(), self.links());
+        let (sender, result) = channel();
+        let look = move || {
+            // Nobody waits for the look of a service that has left.
+            sender.send(look_at(watcher.as_deref(), &paths, links)).ok();
         };
-        if let Err(error) = watched {
+        match std::thread::Builder::new().name("look".into()).spawn(look) {
+            Ok(_thread) => self.looking = Some(Looking { result, is_settled }),
+            Err(error) => self.report(&format!("the folders cannot be looked at: {error}")),
+        }
+    }
+
+    fn on_look(&mut self, (content, unwatched): Look, is_settled: bool, now: Instant) {
+        if let Some(error) = unwatched {
             let seconds = SCAN_INTERVAL.as_secs();
             self.report(&format!(
                 "not all folders can be watched ({error}; the limit is fs.inotify.max_user_watches): changes are found within {seconds} s"
             ));
+        }
+        let has_failed = std::mem::replace(&mut self.has_failed, content.is_err());
+        match content {
+            Ok(content) if is_settled => {
+                (self.seen, self.wanted, self.problem) = (Some(content), Some(content), None);
+            }
+            // Without an event: settled if the content is the same once more.
+            Ok(content) if self.seen != Some(content) => {
+                self.seen = Some(content);
+                self.changes.on_change(now);
+            }
+            Ok(_) => {}
+            // A file that goes during the look is no reason to end a session.
+            Err(_) if self.wanted.is_some() && !has_failed => self.changes.on_change(now),
+            Err(why) => {
+                (self.seen, self.wanted) = (None, None);
+                self.report(&format!("nothing is sent: {why}"));
+            }
         }
     }
 
@@ -196,18 +243,14 @@ impl Supervised {
         if end.lasted >= RESTART_WAIT[1] {
             self.restart_wait = RESTART_WAIT[0];
         }
-        let code = end.status.code();
-        if code == Some(Exit::Usage as i32) {
-            self.is_refused = true;
-            self.report("the command refuses its options; it runs again once the configuration is changed and read (SIGHUP)");
-        } else if code == Some(0) && self.service.kind == ServiceKind::Carousel {
+        if end.status.success() && self.service.kind == ServiceKind::Carousel {
             self.is_done = true;
-        } else {
-            let wait = self.restart_wait.as_secs();
-            self.wait_longer(now);
-            self.problem = None;
-            self.report(&format!("ended ({}), and runs again in {wait} s", end.status));
+            return;
         }
+        let wait = self.restart_wait.as_secs();
+        self.wait_longer(now);
+        self.problem = None;
+        self.report(&format!("ended ({}), and runs again in {wait} s", end.status));
     }
 
     fn wait_longer(&mut self, now: Instant) {
@@ -222,6 +265,15 @@ impl Supervised {
             self.problem = Some(problem.to_owned());
         }
     }
+}
+
+/// Watches the folders, then looks at the content: a change during the look is an event.
+fn look_at(watcher: Option<&FolderWatcher>, paths: &[PathBuf], links: Links) -> Look {
+    let watched = match watcher {
+        Some(watcher) => watcher.watch(paths),
+        None => Err(std::io::Error::other("inotify is not available")),
+    };
+    (fingerprint(paths, links), watched.err())
 }
 
 #[cfg(test)]

@@ -57,6 +57,25 @@ impl Trust {
         }
     }
 
+    /// Returns the trust of a receiver for the sessions after a verified session of a key that is remembered:
+    /// a recording of an earlier session is refused. [`Trust::First`] becomes this key.
+    #[must_use]
+    pub fn following(&self, key: PublicKey, started: u32) -> Self {
+        let followed = TrustedKey { key, started_min: started };
+        match self {
+            Self::Unchecked => Self::Unchecked,
+            Self::First => Self::Keys(vec![followed]),
+            Self::Keys(keys) => {
+                let mut keys = keys.clone();
+                match keys.iter_mut().find(|trusted| trusted.key == key) {
+                    Some(trusted) => trusted.started_min = trusted.started_min.max(started),
+                    None => keys.push(followed),
+                }
+                Self::Keys(keys)
+            }
+        }
+    }
+
     /// Returns the verification of a session, which is encrypted or not.
     pub(crate) fn verifying(&self, is_on_request: bool, is_encrypted: bool) -> Option<Verifying> {
         let config = match self {

@@ -355,6 +355,10 @@ fn run_machine<P: ContentPort>(
         }
     };
     if driven.is_ok() && (has_switched || watch.begins_anew(clock.now())) {
+        // A recording of an earlier session does not take the place of the next session.
+        if let Some((key, started)) = watch.verified() {
+            listener.options.trust = listener.options.trust.following(key, started);
+        }
         if has_switched {
             listener.socket.leave_all();
         }

@@ -394,6 +394,8 @@ pub struct ReceiveSummary {
     /// Working folder with the data of incomplete files, if the folder exists. A session that receives the
     /// files into the same folder resumes from this data.
     pub kept: Option<PathBuf>,
+    /// Whether the sender has described all files of the session.
+    pub is_described: bool,
     /// Folders without files that the session has.
     pub folders: Vec<RelativePath>,
     /// Senders of the folder's unfinished files at the start: no other sender was accepted. Empty for any

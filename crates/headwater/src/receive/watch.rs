@@ -74,6 +74,8 @@ pub(super) struct Watch<'a> {
     is_sender_kept: bool,
     /// Reason for which content is not taken.
     unopened: Option<Unopened>,
+    /// Verified key of the session, if receivers remember the key, and the start of the session.
+    verified: Option<(PublicKey, u32)>,
     has_told_unheard: bool,
     /// Highest level that the sender sends, as last told.
     ceiling: Option<u8>,
@@ -147,6 +149,7 @@ impl<'a> Watch<'a> {
             sender: Vec::new(),
             is_sender_kept: true,
             unopened: None,
+            verified: None,
             has_told_unheard: false,
             ceiling: None,
             repairer: None,
@@ -230,6 +233,12 @@ impl<'a> Watch<'a> {
         self.past.plus(self.path, machine.stats().bytes, machine.repair_stats().bytes)
     }
 
+    /// Returns the verified key of the latest session, if receivers remember the key, and the start of the
+    /// session.
+    pub(super) fn verified(&self) -> Option<(PublicKey, u32)> {
+        self.verified
+    }
+
     /// Whether another session replaces the session; if so, resets the state for the new session.
     pub(super) fn begins_anew(&mut self, now: Instant) -> bool {
         if !matches!(self.end, Some(EndReason::Superseded)) {
@@ -276,6 +285,7 @@ impl<'a> Watch<'a> {
             others: core::mem::take(&mut self.others),
             kept: machine.store().resumable(),
             folders: machine.store().folders().to_vec(),
+            is_described: machine.is_described(),
             pinned: Vec::new(),
         }
     }
@@ -569,6 +579,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 self.repairer.iter_mut().for_each(|repairer| repairer.set_verified(true));
                 // Later sessions of an ephemeral key's holder have another key.
                 self.set_sender(if is_ephemeral { Vec::new() } else { vec![key] });
+                self.verified = (!is_ephemeral).then_some((key, started));
                 ReceiveUpdate::SessionVerified { tsi, key, is_ephemeral, started }
             }
             ReceiverEvent::Session(SessionEvent::NextKey { key }) => {

@@ -241,7 +241,11 @@ impl Walk {
             let own = unicode(&path, &entry.file_name())?;
             let name = if name.is_empty() { own } else { format!("{name}/{own}") };
             // Metadata of the entry itself, not of a link's target.
-            let metadata = reading(&path, entry.metadata())?;
+            let metadata = match entry.metadata() {
+                // The entry has just been removed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                metadata => reading(&path, metadata)?,
+            };
             is_kept |= self.visit(&path, &name, &metadata)?;
         }
         if !is_kept && !name.is_empty() {
