@@ -205,6 +205,9 @@ const OVERLOADED: f64 = 0.75;
 const ROOMY: f64 = 0.95;
 /// Part of the driver's measured rate to which the sender reduces its rate.
 const SETTLED: f64 = 0.9;
+/// Least part of the asked rate to which a sender settles: a machine that stood still for seconds says nothing
+/// of the rate that the machine can send.
+const LEAST: f64 = 1.0 / 64.0;
 /// Factor between successive rates that a slowed sender probes.
 const STEP: f64 = 1.1;
 
@@ -252,7 +255,8 @@ impl RateCap {
             if let Some(first) = self.share.replace(share) {
                 self.share = None;
                 self.retry.settle(now);
-                self.rate = scaled(rate, SETTLED * f64::midpoint(first, share));
+                let settled = scaled(rate, SETTLED * f64::midpoint(first, share));
+                self.rate = settled.max(scaled(self.asked, LEAST));
             }
         } else {
             self.share = None;
@@ -288,6 +292,17 @@ mod tests {
 
     fn pacer(rate: u64) -> Pacer {
         Pacer::new(Rate::from_bits(rate).unwrap(), Duration::from_millis(10), Instant::ZERO)
+    }
+
+    #[test]
+    fn a_machine_that_stands_still_does_not_take_the_rate_to_nothing() {
+        let asked = Rate::from_bits(200_000_000).unwrap();
+        let (mut cap, mut now) = (RateCap::new(asked), Instant::ZERO);
+        for _ in 0..10_000 {
+            now += Duration::from_millis(10);
+            cap.departed(now, cap.rate(), Duration::from_micros(9_900));
+        }
+        assert_eq!(cap.rate(), scaled(asked, LEAST));
     }
 
     #[test]

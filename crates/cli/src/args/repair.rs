@@ -67,9 +67,9 @@ pub struct RepairArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Repair by HTTP")]
 pub struct ServingArgs {
-    /// Serve the received files by HTTP under /files/ to other receivers. The sender of a signed session names
-    /// this server once every file is complete. Not with --to, --ask, --group-key or --follow. Default: all
-    /// addresses, port 7280
+    /// Serve the received files by HTTP under /files/ to other receivers. The sender of a signed session
+    /// names this server once every file is complete. Not with --to, --ask, --group-key or --follow. Default:
+    /// all addresses, port 7280
     #[arg(long, value_name = "ADDR[:PORT]", num_args = 0..=1, require_equals = true, value_parser = values::serving, conflicts_with_all = ["to", "ask", "group_key", "follow"])]
     pub serve_repair: Option<Option<SocketAddr>>,
     /// With --serve-repair: time to serve after the last file is complete; ^C ends it
