@@ -205,8 +205,8 @@ const OVERLOADED: f64 = 0.75;
 const ROOMY: f64 = 0.95;
 /// Part of the driver's measured rate to which the sender reduces its rate.
 const SETTLED: f64 = 0.9;
-/// Least part of the asked rate to which a sender settles: a machine that stood still for seconds says nothing
-/// of the rate that the machine can send.
+/// Least part of the asked rate to which a sender settles: a machine that stood still for seconds says
+/// nothing of the rate that the machine can send.
 const LEAST: f64 = 1.0 / 64.0;
 /// Factor between successive rates that a slowed sender probes.
 const STEP: f64 = 1.1;
