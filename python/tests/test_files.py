@@ -100,21 +100,28 @@ def test_a_callback_that_raises_stops_the_session(content, group):
     with pytest.raises(KeyError, match="of the application"):
         hw.send(content, rate="20M", on_progress=fails, **group())
     assert threading.active_count() == before
-    assert sessions() == 0
+    assert has_sessions(0)
 
 
-def sessions():
-    """Threads of sessions in this process."""
-    names = [Path(f"/proc/self/task/{task}/comm").read_text() for task in os.listdir("/proc/self/task")]
-    return sum(name.startswith("headwater-ses") for name in names)
+def has_sessions(number):
+    """Whether this process comes to have so many threads of sessions: a thread takes its name after its start."""
+
+    def count():
+        names = [Path(f"/proc/self/task/{task}/comm") for task in os.listdir("/proc/self/task")]
+        return sum(name.exists() and name.read_text().startswith("headwater-ses") for name in names)
+
+    until = time.monotonic() + 5
+    while count() != number and time.monotonic() < until:
+        time.sleep(0.01)
+    return count() == number
 
 
 def test_ends_that_are_garbage_close_their_sessions(content, group):
     sender = hw.Sender(content, rate="1M", **group())
-    assert sessions() == 1
+    assert has_sessions(1)
     del sender
     gc.collect()
-    assert sessions() == 0
+    assert has_sessions(0)
 
 
 def test_waiting_leaves_the_interpreter_to_other_threads(content, group, tmp_path):
@@ -174,7 +181,7 @@ def test_calls_after_a_fork_are_errors(content, group):
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 7
-    assert sessions() == 1
+    assert has_sessions(1)
     sender.close()
 
 
