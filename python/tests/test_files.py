@@ -106,9 +106,15 @@ def test_a_callback_that_raises_stops_the_session(content, group):
 def has_sessions(number):
     """Whether this process comes to have so many threads of sessions: a thread takes its name after its start."""
 
+    def is_session(task):
+        try:
+            return Path(f"/proc/self/task/{task}/comm").read_text().startswith("headwater-ses")
+        except OSError:
+            # The thread has ended.
+            return False
+
     def count():
-        names = [Path(f"/proc/self/task/{task}/comm") for task in os.listdir("/proc/self/task")]
-        return sum(name.exists() and name.read_text().startswith("headwater-ses") for name in names)
+        return sum(map(is_session, os.listdir("/proc/self/task")))
 
     until = time.monotonic() + 5
     while count() != number and time.monotonic() < until:
