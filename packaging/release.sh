@@ -40,7 +40,8 @@ build() {
         cargo package --quiet --locked --no-verify -p headwater-wire -p headwater-fec -p headwater-proto -p headwater -p headwater-web -p headwater-cli
         cp "$CARGO_TARGET_DIR"/package/*.crate "$out"
         cargo cyclonedx --quiet --manifest-path crates/cli/Cargo.toml --format json --override-filename "headwater-$version.cdx"
-        mv "crates/cli/headwater-$version.cdx.json" "$out"
+        # Identifiers of the clone's packages have its path.
+        sed "s#$1#/build#g" "crates/cli/headwater-$version.cdx.json" >"$out/headwater-$version.cdx.json"
     )
     (cd "$out" && rm -f SHA256SUMS && sha256sum -- * >"$2/SHA256SUMS")
 }
