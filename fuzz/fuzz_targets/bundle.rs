@@ -1,4 +1,5 @@
-//! Bundles: a directory that is read describes members without gaps or overlaps, and is written as it was read.
+//! Bundles: a directory that is read describes members without gaps or overlaps, and is written back
+//! unchanged.
 #![no_main]
 use headwater_proto::delivery::{BUNDLE_END_BYTES, BundleEnd, BundleLayout, MemberCheck};
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,6 @@
-//! Reports and replies are written as bytes that read the same. Reports of strangers change no row of a roster,
-//! and are answered with no more bytes than they have. A receiver that serves reports as before, whatever replies say.
+//! Reports and replies are written as bytes that read the same. Reports of strangers change no row of a
+//! roster, and a reply is no longer than the report. A receiver that serves reports as before, whatever
+//! replies say.
 #![no_main]
 use std::hash::{DefaultHasher, Hasher as _};
 

@@ -70,21 +70,7 @@ class Interrupted(HeadwaterError):
     exit_code = 130
 
 
-_BY_CODE = {
-    error.exit_code: error
-    for error in (
-        UsageError,
-        NetworkError,
-        NothingReceived,
-        Incomplete,
-        VerificationFailed,
-        StoreError,
-        Untrusted,
-        LeftOut,
-        Unopened,
-        Interrupted,
-    )
-}
+_BY_CODE = {error.exit_code: error for error in HeadwaterError.__subclasses__()}
 
 
 def of_exit_code(code: int, message: str) -> HeadwaterError:

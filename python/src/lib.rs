@@ -112,7 +112,7 @@ impl Session {
         }
     }
 
-    /// Returns the next delivery without waiting, `()` at the end; `None` makes the descriptor readable later.
+    /// Returns the next delivery without a wait, `()` at the end. After `None`, the descriptor becomes readable.
     fn poll<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.check()?;
         // Fails if the counter is 0.

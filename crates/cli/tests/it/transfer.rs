@@ -349,6 +349,31 @@ fn a_growing_log_is_left_out_and_the_others_arrive() {
     });
 }
 
+/// A program that appends lines to a log.
+struct LogWriter {
+    is_over: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl LogWriter {
+    fn start(mut log: fs::File, pause: Duration) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = is_over.clone();
+        let thread = std::thread::spawn(move || {
+            while !ends.load(Ordering::Relaxed) {
+                log.write_all(b"one more line\n").unwrap();
+                std::thread::sleep(pause);
+            }
+        });
+        Self { is_over, thread }
+    }
+
+    fn end(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+    }
+}
+
 fn growing_log(control: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let files = folder_of_files(folder.path());
@@ -356,16 +381,7 @@ fn growing_log(control: &[&str]) {
     let mut log = fs::File::create(files.join("growing.log")).unwrap();
     // Longer to read than the time between two lines, so that no reading finds it at rest.
     log.write_all(&noise(5_000_000)).unwrap();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let writing = std::thread::spawn({
-        let is_over = is_over.clone();
-        move || {
-            while !is_over.load(Ordering::Relaxed) {
-                log.write_all(b"one more line\n").unwrap();
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-    });
+    let writing = LogWriter::start(log, Duration::from_millis(1));
     let is_asked = control.contains(&"rainbow");
     let receiving = (!is_asked).then(|| receiver(&group, &out, &["--timeout", "30s"]));
     let mut sending = headwater();
@@ -381,8 +397,7 @@ fn growing_log(control: &[&str]) {
         Running::start(command.arg("--out").arg(&out))
     });
     let received = receiving.end();
-    is_over.store(true, Ordering::Relaxed);
-    writing.join().unwrap();
+    writing.end();
     sending.interrupt();
     let sent = sending.end();
     assert_eq!(sent.code, Some(9), "{control:?}: {}", sent.stderr);
@@ -410,22 +425,12 @@ fn a_growing_log_among_many_files_takes_no_other_file_along() {
     let (files, out, group) = (folder.path().join("files"), folder.path().join("out"), group());
     fs::create_dir(&files).unwrap();
     (0..100).for_each(|number| fs::write(files.join(format!("{number}")), noise(number)).unwrap());
-    let mut log = fs::File::create(files.join("growing.log")).unwrap();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let writing = std::thread::spawn({
-        let is_over = is_over.clone();
-        move || {
-            while !is_over.load(Ordering::Relaxed) {
-                log.write_all(b"one more line\n").unwrap();
-                std::thread::sleep(Duration::from_micros(100));
-            }
-        }
-    });
+    let log = fs::File::create(files.join("growing.log")).unwrap();
+    let writing = LogWriter::start(log, Duration::from_micros(100));
     let receiving = receiver(&group, &out, &["--timeout", "30s"]);
     let sending = crate::command::send(&group, &files, &[]);
     let received = receiving.end();
-    is_over.store(true, Ordering::Relaxed);
-    writing.join().unwrap();
+    writing.end();
     sending.interrupt();
     let sent = sending.end();
     assert_eq!((received.code, sent.code), (Some(5), Some(9)), "{}{}", received.stderr, sent.stderr);
