@@ -1,11 +1,15 @@
-//! AMT messages, and packets within, are written as bytes that read the same.
+//! AMT messages, packets within, and relayed reports are written as bytes that read the same.
 #![no_main]
 use headwater_wire::amt::Message;
+use headwater_wire::amt::demand::RelayedReport;
 use headwater_wire::amt::inner::InnerDatagram;
 use headwater_wire::amt::membership::{Query, Report};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    if let Ok(report) = RelayedReport::parse(bytes) {
+        assert_eq!(RelayedReport::parse(&report.emit()), Ok(report));
+    }
     let mut buffer = vec![0; bytes.len() + 128];
     let Ok(message) = Message::parse(bytes) else { return };
     let length = message.emit(&mut buffer).expect("there is room");

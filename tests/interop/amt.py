@@ -7,7 +7,7 @@
 usage: amt.py HEADWATER FOLDER [PART...]
        amt.py dns ADDRESS RELAY        a DNS server that names the relay of any source
 
-parts: families rates restart strangers neighbour driad witness
+parts: families rates demand restart strangers neighbour driad witness
 """
 
 import concurrent.futures
@@ -238,6 +238,30 @@ def measure(bed, group):
     check(rates["10"] >= 0.9 * native, f"AMT got {rates['10'] / native:.2f} of native multicast, less than 0.9")
     for name, rate in rates.items():
         check(rate >= 0.75 * int(name), f"behind {name} Mbit/s: {rate / int(name):.2f} of the link, less than 0.75")
+
+
+def demand(bed):
+    """Receivers without a unicast route to the source: the relay alone tells the sender which levels they need."""
+    relay, group = bed.relay(), "232.72.98.0:7287"
+    receivers = {}
+    for name in ("4", "16"):
+        host = f"gateway-{name}"
+        bed.ip(host, "route", "add", "unreachable", SOURCE)
+        receivers[name] = bed.receive(host, group, "--source", SOURCE, "--amt", relay_of(host))
+    sender = bed.send(group, bed.content(60), "--ttl", "3")
+    for receiver in receivers.values():
+        wait_seconds(receiver, 24)
+    rates = {name: rate_of(receiver, 12, 24) / 1e6 for name, receiver in receivers.items()}
+    progress = [event for event in sender.events() if event["event"] == "session:progress"][-12:]
+    sent = (progress[-1]["bytes"] - progress[0]["bytes"]) * 8e-3 / (progress[-1]["time"] - progress[0]["time"])
+    for program in (*receivers.values(), sender):
+        program.kill()
+    last = ended(relay, "amt-relay:ended")
+    say(f"no route to the source: {rates['4']:.2f} Mbit/s behind 4, {rates['16']:.2f} behind 16; the source sends {sent:.1f} Mbit/s; "
+        f"the relay sent on {last['reports_sent']} of {last['reports']} reports")
+    for name, rate in rates.items():
+        check(rate >= 0.6 * int(name), f"behind {name} Mbit/s: {rate / int(name):.2f} of the link: the sender was not told")
+    check(sent <= 40, f"the source sends {sent:.1f} Mbit/s, where 16 are received")
 
 
 def restart(bed):
@@ -502,7 +526,7 @@ def foreign_relay(bed, folder):
     relay.kill()
 
 
-PARTS = {part.__name__: part for part in (families, rates, restart, strangers, neighbour, driad, witness)}
+PARTS = {part.__name__: part for part in (families, rates, demand, restart, strangers, neighbour, driad, witness)}
 
 
 def main():
@@ -512,7 +536,7 @@ def main():
         if name not in PARTS:
             sys.exit(f"amt.sh: there is no part '{name}', only {', '.join(PARTS)}")
     # What is measured runs by itself; the other parts wait for clocks more than they compute.
-    alone = [name for name in chosen if name in ("rates", "neighbour")]
+    alone = [name for name in chosen if name in ("rates", "demand", "neighbour")]
     beside = [name for name in chosen if name not in alone]
     try:
         for names in (*([name] for name in alone), beside):

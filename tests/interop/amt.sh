@@ -4,7 +4,7 @@
 # The other implementation is built from AMT_SOURCE, a clone of https://github.com/GrumpyOldTroll/amt, or from a clone that the script
 # makes; without network, libevent or a compiler, its part is skipped.
 #
-#   tests/interop/amt.sh [families|rates|restart|strangers|neighbour|driad|witness ...]
+#   tests/interop/amt.sh [families|rates|demand|restart|strangers|neighbour|driad|witness ...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

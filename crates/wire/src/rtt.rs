@@ -19,6 +19,11 @@ const STARTING: u8 = 0x80;
 /// Bits of a receiver's loss class.
 const LOSS_SHIFT: u32 = 4;
 
+/// Whether a datagram begins as one of this format does.
+pub fn is_exchange(datagram: &[u8]) -> bool {
+    datagram.starts_with(&MAGIC)
+}
+
 /// A question or its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Message {

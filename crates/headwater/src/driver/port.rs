@@ -251,7 +251,7 @@ impl Port for UnicastPort {
 
 /// Returns the number of datagrams in runs.
 pub(crate) fn datagrams(runs: &[Run<'_>]) -> u64 {
-    runs.iter().map(|run| run.contents.len().div_ceil(run.segment_bytes.max(1)) as u64).sum()
+    runs.iter().map(|run| run.datagrams().count() as u64).sum()
 }
 
 /// Direction of a datagram.

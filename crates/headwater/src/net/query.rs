@@ -40,7 +40,7 @@ impl QuerySocket {
                 }
             };
             *of = run.destination;
-            for datagram in run.contents.chunks(run.segment_bytes.max(1)) {
+            for datagram in run.datagrams() {
                 let sent = endpoint.socket.send_to(datagram, &run.destination.into());
                 unsent += u64::from(sent.is_err());
             }

@@ -44,6 +44,14 @@ pub struct Run<'a> {
     pub ecn: Ecn,
 }
 
+impl<'a> Run<'a> {
+    /// Returns the payloads of the datagrams.
+    pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let bytes = if self.segment_bytes == 0 { self.contents.len() } else { self.segment_bytes };
+        self.contents.chunks(bytes.max(1))
+    }
+}
+
 /// Counters of a sending socket since the socket was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderCounters {

@@ -10,6 +10,7 @@ use headwater_proto::amt::{Gateway, GatewayConfig, GatewayEvent};
 use headwater_proto::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Seed};
 use headwater_wire::amt::inner::InnerDatagram;
 use headwater_wire::amt::{DATA_HEADER_BYTES, is_data};
+use headwater_wire::rtt;
 use tracing::{debug, warn};
 
 use super::batch::{IncomingMessage, RecvBatch, TunneledDatagram};
@@ -28,7 +29,7 @@ const BUFFER_BYTES: usize = 32 << 20;
 const MESSAGE_BYTES_MAX: usize = 1_500;
 
 /// Receives the joined channels through an AMT relay. Requests to senders go directly to the sender: where
-/// no route leads to the sender, its answers are missed.
+/// no route leads to the sender, its answers are missed. Reports of levels go through the relay, too.
 #[derive(Debug)]
 pub struct AmtSocket {
     channels: Channels,
@@ -155,11 +156,20 @@ impl AmtSocket {
         Ok(batch.len())
     }
 
-    /// Sends requests to senders by unicast. Returns the number of datagrams that the kernel refused.
+    /// Sends requests to senders by unicast, and reports of levels through the relay as well: a route to the
+    /// sender may be missing. Returns the number of datagrams that the kernel refused.
     ///
     /// # Errors
     /// When the socket for requests cannot be opened.
     pub fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, OpenError> {
+        for run in runs {
+            for datagram in run.datagrams() {
+                if let Ok(rtt::Message::Report(demand)) = rtt::Message::parse(datagram) {
+                    self.gateway.report_demand(run.destination, demand);
+                }
+            }
+        }
+        self.flush();
         self.asking.send(runs)
     }
 

@@ -3,10 +3,12 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
+use headwater_wire::amt::demand::RelayedReport;
 use headwater_wire::amt::membership::{
     Query, RECORD_BYTES_MAX, REPORT_HEADER_BYTES_MAX, RecordKind, emit_report,
 };
 use headwater_wire::amt::{Mac, Message, UPDATE_HEADER_BYTES};
+use headwater_wire::rtt::Demand;
 use rand::Rng;
 
 use super::{GROUPS_MAX, Membership, QUERY_INTERVAL, ROBUSTNESS};
@@ -197,6 +199,15 @@ impl Gateway {
         self.report_changes(now);
         self.changes.clear();
         self.report_at = None;
+    }
+
+    /// Sends a report of a receiver's levels through the relay to the sender of a session. Before the first
+    /// answer of the relay, nothing is sent: the receiver repeats a report without effect.
+    pub fn report_demand(&mut self, sender: SocketAddr, demand: Demand) {
+        if let Some(Proof { mac, nonce, .. }) = self.proof {
+            let report = RelayedReport { demand, mac, nonce, sender };
+            self.messages.push_back((self.relay, report.emit().to_vec()));
+        }
     }
 
     /// Notes that a data message of the relay has arrived.

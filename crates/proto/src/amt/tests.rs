@@ -2,9 +2,11 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+use headwater_wire::amt::demand::RelayedReport;
 use headwater_wire::amt::inner::InnerDatagram;
 use headwater_wire::amt::membership::{Query, RecordKind, emit_report};
 use headwater_wire::amt::{DATA_HEADER_BYTES, Message};
+use headwater_wire::rtt::{self, Demand, LossClass};
 
 use super::*;
 use crate::egress::EgressShape;
@@ -410,4 +412,119 @@ fn a_gateway_loses_the_groups_that_its_link_does_not_carry() {
     assert_eq!((carried.pruned, carried.egress.queue_drops), (1, before), "the other groups lose nothing");
     carried = run(20_000, 36_000);
     assert!(carried.egress.queue_drops > before, "tried again after half a minute");
+}
+
+fn demand(level: u8, is_starting: bool, loss: f64) -> Demand {
+    Demand { level, is_starting, loss: LossClass::of(loss) }
+}
+
+/// A relay with a gateway that receives a group from any source.
+fn relay_with_member() -> (Relay, ChannelId, [u8; 6]) {
+    let mut relay = relay(7, None);
+    let mac = proof(&mut relay, at(0), address(HERE), 5);
+    let group = ip("239.1.2.3");
+    tell(&mut relay, at(0), address(HERE), &update(mac, 5, &[(RecordKind::IsExclude, group, None)]));
+    let channel = natives(&mut relay)[0].channel;
+    (relay, channel, mac)
+}
+
+fn relayed(mac: [u8; 6], sender: &str, demand: Demand) -> Vec<u8> {
+    RelayedReport { demand, mac, nonce: 5, sender: address(sender) }.emit().to_vec()
+}
+
+/// Passes a packet of a source; returns the reports that the relay sends, with their destinations.
+fn reports(relay: &mut Relay, now: Instant, channel: ChannelId, source: &str) -> Vec<(SocketAddr, Demand)> {
+    let datagram =
+        Datagram { source: address(source), channel: Some(channel), ecn: Ecn::Capable0, payload: &[7; 100] };
+    relay.handle(now, Input::Routed(native(0), datagram));
+    let sent = drain(relay, now).into_iter();
+    let report = |(to, bytes): (SocketAddr, Vec<u8>)| match rtt::Message::parse(&bytes) {
+        Ok(rtt::Message::Report(demand)) => Some((to, demand)),
+        _ => None,
+    };
+    sent.filter_map(report).collect()
+}
+
+#[test]
+fn a_relay_sends_each_sender_the_maximum_of_its_gateways_reports() {
+    let (mut relay, channel, mac) = relay_with_member();
+    let (source, other) = ("10.0.0.9:7287", "10.0.0.8:7287");
+    for (sender, of) in [
+        (source, demand(9, false, 0.02)),
+        (source, demand(12, false, 0.12)),
+        (source, demand(12, false, 0.02)),
+        (source, demand(30, false, 0.8)),
+        (source, demand(20, true, 0.0)),
+        (other, demand(3, false, 0.02)),
+    ] {
+        assert_eq!(tell(&mut relay, at(10), address(HERE), &relayed(mac, sender, of)), []);
+    }
+    let sent = reports(&mut relay, at(20), channel, source);
+    let of_source = [
+        Demand { level: 20, is_starting: true, loss: LossClass::default() },
+        demand(12, false, 0.02),
+        demand(30, false, 0.8),
+    ];
+    assert_eq!(sent, of_source.map(|demand| (address(source), demand)));
+    assert_eq!(reports(&mut relay, at(21), channel, other), [(address(other), demand(3, false, 0.02))]);
+    assert_eq!(reports(&mut relay, at(30), channel, source), [], "each report is sent once");
+    assert_eq!((relay.counters().reports, relay.counters().reports_sent), (6, 4));
+}
+
+#[test]
+fn reports_of_many_receivers_are_merged_to_few() {
+    let (mut relay, channel, mac) = relay_with_member();
+    let source = "10.0.0.9:7287";
+    let mut sent = Vec::new();
+    for ms in 0..1_000_u64 {
+        let level = u8::try_from(ms % 40).unwrap();
+        sent.extend(reports(&mut relay, at(ms), channel, source));
+        let report = relayed(mac, source, demand(level, false, 0.02));
+        let datagram =
+            Datagram { source: address(HERE), channel: None, ecn: Ecn::NotCapable, payload: &report };
+        relay.handle(at(ms), Input::Routed(tunnel(0), datagram));
+    }
+    assert!((9..=11).contains(&sent.len()), "{}", sent.len());
+    assert!(sent[1..].iter().all(|(_, demand)| demand.level == 39), "{sent:?}");
+}
+
+#[test]
+fn a_relay_reports_to_sources_of_its_packets_alone() {
+    let (mut relay, channel, mac) = relay_with_member();
+    let source = "10.0.0.9:7287";
+    // A host that sends nothing, another port of the source, and another IP version.
+    for sender in ["192.0.2.1:53", "10.0.0.9:53", "[2001:db8::9]:7287"] {
+        tell(&mut relay, at(0), address(HERE), &relayed(mac, sender, demand(9, false, 0.02)));
+    }
+    assert_eq!(relay.counters().refused.forged, 1, "the gateway receives no IPv6 group");
+    assert_eq!(reports(&mut relay, at(10), channel, source), []);
+    // A wrong code, an address without memberships, and bytes that are no report.
+    let forged = relayed([9; 6], source, demand(9, false, 0.02));
+    tell(&mut relay, at(20), address(HERE), &forged);
+    let stranger = address("203.0.113.8:40000");
+    let code = proof(&mut relay, at(20), stranger, 5);
+    tell(&mut relay, at(20), stranger, &relayed(code, source, demand(9, false, 0.02)));
+    tell(&mut relay, at(20), address(HERE), &forged[..20]);
+    assert_eq!((relay.counters().refused.forged, relay.counters().refused.malformed), (3, 1));
+    assert_eq!(reports(&mut relay, at(30), channel, source), []);
+    // Packets that came too long ago.
+    tell(&mut relay, at(6_000), address(HERE), &relayed(mac, source, demand(9, false, 0.02)));
+    tell(&mut relay, at(12_000), address(HERE), &relayed(mac, source, demand(9, false, 0.02)));
+    assert_eq!(drain(&mut relay, at(12_000)), []);
+    assert_eq!(reports(&mut relay, at(12_010), channel, source).len(), 1);
+}
+
+#[test]
+fn a_gateway_cannot_fill_a_relay_with_senders() {
+    let (mut relay, channel, mac) = relay_with_member();
+    for number in 0..1_000_u16 {
+        let sender = SocketAddr::new(ip("10.0.0.9"), number + 1).to_string();
+        tell(&mut relay, at(0), address(HERE), &relayed(mac, &sender, demand(9, false, 0.02)));
+    }
+    assert_eq!((relay.counters().reports, relay.counters().crowded), (256, 744));
+    // Senders that are not heard make room after 5 s.
+    relay.handle(at(6_000), Input::Timeout);
+    let source = "10.0.0.9:7287";
+    tell(&mut relay, at(6_000), address(HERE), &relayed(mac, source, demand(9, false, 0.02)));
+    assert_eq!(reports(&mut relay, at(6_010), channel, source).len(), 1);
 }

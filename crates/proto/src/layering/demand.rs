@@ -42,13 +42,16 @@ const KNOWN_TIME: Duration = Duration::from_secs(3_600);
 
 /// Highest level of a kind of receivers, and the least loss reported at the level.
 #[derive(Clone, Copy, Debug, Default)]
-struct Reported {
-    level: u16,
-    loss: LossClass,
+pub(crate) struct Reported {
+    /// Highest level.
+    pub level: u16,
+    /// Least loss of the receivers at that level.
+    pub loss: LossClass,
 }
 
 impl Reported {
-    fn max(self, other: Self) -> Self {
+    /// Returns the maximum of two reports.
+    pub fn max(self, other: Self) -> Self {
         match self.level.cmp(&other.level) {
             core::cmp::Ordering::Greater => self,
             core::cmp::Ordering::Less => other,

@@ -4,6 +4,7 @@
 //!
 //! Reserved bits are ignored in received messages and zero in sent messages, as section 5.1 has it.
 
+pub mod demand;
 pub mod inner;
 pub mod membership;
 

@@ -13,16 +13,22 @@
 //! A record that excludes sources is taken as a join of the group from any source. Reports of IGMPv1, IGMPv2
 //! and MLDv1 are refused.
 //!
+//! Receivers behind gateways report the levels that they need through the relay as well
+//! ([`headwater_wire::amt::demand`]), for networks without a unicast route to the sender. The relay sends
+//! each sender the maximum.
+//!
 //! Memory: [`super::GATEWAYS_MAX`] gateways of [`super::GROUPS_MAX`] memberships of some 200 bytes, 50 MB,
 //! [`crate::bcfs::relay::WAITING_MAX`] packets in queues, 12 MB at 1 500 bytes a packet, and 2^22 copies of
 //! packets, 100 MB; fewer packets wait if each has more copies.
 
+mod demand;
 mod table;
 
 use core::convert::Infallible;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
+use headwater_wire::amt::demand::RelayedReport;
 use headwater_wire::amt::inner::InnerDatagram;
 use headwater_wire::amt::membership::{QUERY_BYTES_MAX, Query, Report};
 use headwater_wire::amt::{DATA_HEADER_BYTES, Mac, Message, put_data_header};
@@ -30,6 +36,7 @@ use serde::Serialize;
 
 pub use table::NativeMembership;
 
+use self::demand::RelayedDemand;
 use self::table::{GatewayTable, TableCounters};
 use super::{QUERY_INTERVAL, ROBUSTNESS};
 use crate::admission::{AdmissionKey, Limit, ReplyQueue, Words};
@@ -127,9 +134,13 @@ pub struct RelayCounters {
     pub unanswered: u64,
     /// Updates accepted.
     pub updates: u64,
+    /// Reports of receivers' levels accepted.
+    pub reports: u64,
+    /// Reports of receivers' levels sent to senders.
+    pub reports_sent: u64,
     /// Messages refused.
     pub refused: RelayRefused,
-    /// Memberships that the tables had no room for.
+    /// Memberships and senders that the tables had no room for.
     pub crowded: u64,
     /// Memberships pruned because a gateway's queue dropped too much.
     pub pruned: u64,
@@ -144,7 +155,7 @@ pub struct RelayCounters {
 pub struct RelayRefused {
     /// Not a message that gateways send.
     pub malformed: u64,
-    /// Updates and teardowns without a right code.
+    /// Updates, teardowns and reports without a right code.
     pub forged: u64,
     /// Updates without a checked report of IGMPv3 or MLDv2.
     pub reports: u64,
@@ -157,6 +168,7 @@ pub struct Relay {
     words: Words,
     answers: ReplyQueue<Answer>,
     table: GatewayTable,
+    demand: RelayedDemand,
     egress: Egress,
     next_sweep: Instant,
     next_look: Instant,
@@ -192,6 +204,7 @@ impl Relay {
             words: Words::lasting(config.key, KEY_TIME),
             answers: ReplyQueue::new(config.key, limit),
             table: GatewayTable::new(config.is_loopback),
+            demand: RelayedDemand::default(),
             egress: Egress::new(config.shape, config.seed)?,
             next_sweep: Instant::ZERO,
             next_look: Instant::ZERO,
@@ -208,7 +221,7 @@ impl Relay {
             egress: *self.egress.counters(),
             gateways: self.table.gateways(),
             memberships: self.table.memberships(),
-            crowded,
+            crowded: crowded + self.counters.crowded,
             pruned,
             ..self.counters
         }
@@ -221,6 +234,9 @@ impl Relay {
 
     fn message(&mut self, now: Instant, tunnel: InterfaceId, relay: IpAddr, datagram: &Datagram<'_>) {
         let from = datagram.source;
+        if RelayedReport::is_one(datagram.payload) {
+            return self.on_report(now, from, datagram.payload);
+        }
         match Message::parse(datagram.payload) {
             Ok(Message::Discovery { nonce }) => {
                 let kind = AnswerKind::Advertisement { relay };
@@ -255,6 +271,27 @@ impl Relay {
         }
     }
 
+    /// Records the levels that a gateway's receiver reports to a sender.
+    fn on_report(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+        let Ok(RelayedReport { demand, mac, nonce, sender }) = RelayedReport::parse(datagram) else {
+            self.counters.refused.malformed += 1;
+            return;
+        };
+        if !self.is_proven(now, from, nonce, mac) || !self.table.receives(from, sender.ip()) {
+            self.counters.refused.forged += 1;
+        } else if self.demand.record(now, sender, demand) {
+            self.counters.reports += 1;
+        } else {
+            self.counters.crowded += 1;
+        }
+    }
+
+    /// Returns the interface whose socket sends to a host.
+    fn tunnel_to(&self, host: SocketAddr) -> Option<InterfaceId> {
+        let own = self.config.addresses.iter();
+        own.enumerate().find(|(_, own)| own.is_ipv4() == host.is_ipv4()).map(|(index, _)| tunnel(index))
+    }
+
     fn answer(&mut self, now: Instant, answer: Answer) {
         if self.answers.admits(now, answer.to.ip()) {
             self.counters.answers += 1;
@@ -279,6 +316,7 @@ impl Relay {
     /// Forwards a packet of a group to each gateway that has joined the group.
     fn data(&mut self, now: Instant, port: u16, channel: ChannelId, datagram: &Datagram<'_>) {
         self.counters.packets += 1;
+        self.demand.on_packet(now, datagram.source);
         let Some(group) = self.table.group(channel) else {
             self.counters.unwanted += 1;
             return;
@@ -307,6 +345,7 @@ impl Relay {
         if self.next_sweep <= now {
             self.next_sweep = now + SWEEP;
             self.table.sweep(now);
+            self.demand.sweep(now);
             self.remove_gone();
         }
         if self.next_look <= now {
@@ -385,6 +424,16 @@ impl Machine for Relay {
                 return Some(Output::Router(RouterOutput::Transmit { egress: answer.tunnel, transmit }));
             }
         }
+        while let Some((to, report)) = self.demand.pop(now) {
+            // Without an address of the sender's IP version, no route leads there.
+            let Some(egress) = self.tunnel_to(to) else { continue };
+            let report = report.emit();
+            buffer[..report.len()].copy_from_slice(&report);
+            self.counters.reports_sent += 1;
+            let destination = Destination::Unicast(to);
+            let transmit = Transmit { destination, bytes: report.len(), ecn: Ecn::NotCapable };
+            return Some(Output::Router(RouterOutput::Transmit { egress, transmit }));
+        }
         while let Some(copy) = self.egress.next(now) {
             let bytes = self.egress.write(&copy, buffer);
             if let Some((to, egress)) = self.table.address(copy.egress) {
@@ -396,8 +445,8 @@ impl Machine for Relay {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let sweep = (self.table.gateways() > 0).then_some(self.next_sweep);
-        [self.egress.due(), sweep].into_iter().flatten().min()
+        let sweep = (self.table.gateways() + self.demand.len() > 0).then_some(self.next_sweep);
+        [self.egress.due(), self.demand.poll_timeout(), sweep].into_iter().flatten().min()
     }
 }
 

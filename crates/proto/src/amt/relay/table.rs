@@ -113,6 +113,17 @@ impl GatewayTable {
         self.slots.get(gateway.0 as usize)?.as_ref().map(|state| (state.address, state.tunnel))
     }
 
+    /// Whether an address is a gateway that receives a group from a source.
+    pub(super) fn receives(&self, address: SocketAddr, source: IpAddr) -> bool {
+        let state = self.by_address.get(&address).and_then(|slot| self.slots[*slot as usize].as_ref());
+        state.is_some_and(|state| {
+            state.joined.iter().any(|(group, from)| match from {
+                Some(from) => *from == source,
+                None => group.is_ipv4() == source.is_ipv4(),
+            })
+        })
+    }
+
     /// Whether an address is a gateway, or can become a gateway.
     pub(super) fn has_room(&self, address: SocketAddr) -> bool {
         let [first, last] = [0, u16::MAX].map(|port| SocketAddr::new(address.ip(), port));
