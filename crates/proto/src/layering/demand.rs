@@ -15,6 +15,7 @@
 use headwater_wire::extensions::DemandEcho;
 use headwater_wire::rtt::{Demand as Report, LossClass};
 
+use crate::rtt::Reported;
 use crate::time::{Duration, Instant};
 
 /// Length of a round: each receiver that holds more than the echo reports once a round.
@@ -39,26 +40,6 @@ const ROOM_OF_START: f64 = STEP * STEPS_OF_START;
 const ROOM: f64 = 1.4;
 /// Time for which the highest reported level bounds the room for starts.
 const KNOWN_TIME: Duration = Duration::from_secs(3_600);
-
-/// Highest level of a kind of receivers, and the least loss reported at the level.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reported {
-    /// Highest level.
-    pub level: u16,
-    /// Least loss of the receivers at that level.
-    pub loss: LossClass,
-}
-
-impl Reported {
-    /// Returns the maximum of two reports.
-    pub fn max(self, other: Self) -> Self {
-        match self.level.cmp(&other.level) {
-            core::cmp::Ordering::Greater => self,
-            core::cmp::Ordering::Less => other,
-            core::cmp::Ordering::Equal => Self { loss: self.loss.min(other.loss), ..self },
-        }
-    }
-}
 
 /// Reports of a round.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,6 +7,8 @@
 //! Both ends are parts of a congestion control: [`Prober`] of a receiving control, [`Answers`] of a sending
 //! control. Each end limits its own rate, regardless of the number of peers.
 
+mod reported;
+
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
@@ -17,6 +19,8 @@ use crate::admission::{AdmissionKey, PrefixLimiter};
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::rng::{Seed, Stream};
 use crate::time::{Duration, Instant};
+
+pub(crate) use reported::Reported;
 
 /// Maximum number of queued answers; further questions stay unanswered.
 const WAITING_MAX: usize = 32;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use headwater_wire::rtt::{Demand, LossClass, Message};
 
-use crate::layering::demand::Reported;
+use crate::rtt::Reported;
 use crate::time::{Duration, Instant};
 
 /// Most senders whose reports a relay merges. Memory: 100 bytes each.
