@@ -90,6 +90,15 @@ name=
 "$LAB" testbed run --routing igmpv2 "$folder/near.toml" --json >"$folder/old.json"
 [ "$(field "$folder/old.json" 'line["key"].startswith("bed-igmpv2-") and flows["main"]["complete"]')" = 1 ] || fail "the file did not come whole by IGMPv2"
 
+echo "testbed: a plan in a network that speaks MLDv1"
+name=$("$LAB" testbed up --routing mldv1 "$folder/near.toml")
+[ "$("$LAB" testbed exec --name "$name" sink-1 -- cat /proc/sys/net/ipv6/conf/eth0/force_mld_version)" = 1 ] || fail "the host does not speak MLDv1"
+"$LAB" testbed down "$name" >/dev/null
+name=
+"$LAB" testbed run --routing mldv1 "$folder/near.toml" --json >"$folder/old6.json"
+[ "$(field "$folder/old6.json" 'line["key"].startswith("bed-mldv1-") and flows["main"]["complete"]')" = 1 ] || fail "the file did not come whole by MLDv1"
+[ "$(field "$folder/old6.json" 'line["links"][0]["throughput"] < 8.2e6')" = True ] || fail "MLDv1: the bottleneck let more through than its rate"
+
 # A busy machine makes the wire late, and a late run says so; that it does is what counts here.
 echo "testbed: a wire"
 if "$LAB" testbed run --routing bridge "$folder/far.toml" --json >"$folder/far.json" 2>"$folder/far.err"; then

@@ -308,6 +308,10 @@ pub enum RoutingName {
     Bridge,
     /// Bridges with IGMPv2 snooping, and hosts that speak IGMPv2
     Igmpv2,
+    /// Bridges with MLDv2 snooping, and groups of IPv6
+    Mldv2,
+    /// Bridges with MLDv1 snooping, hosts that speak MLDv1, and groups of IPv6
+    Mldv1,
     /// FRR: IGMPv3 and PIM-SSM
     Frr,
     /// Bridges without snooping: every group floods all ports

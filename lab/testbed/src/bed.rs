@@ -103,7 +103,7 @@ impl Bed {
     }
 
     fn build(&mut self, scenario: &Scenario) -> Result<(), Error> {
-        self.network.make(&self.shape, scenario, self.routing.igmp_version())?;
+        self.network.make(&self.shape, scenario, self.routing.protocol())?;
         if let Some(router) = &mut self.router {
             router.make(&self.network, &self.shape, scenario, &self.folder)?;
         }

@@ -2,7 +2,7 @@
 //! kernel.
 //!
 //! A [`Bed`] is the topology of a plan as network namespaces joined by veth pairs: token buckets in front of
-//! queues counted in packets, multicast by bridges that snoop IGMP or by FRR's PIM-SSM routers, and, where
+//! queues counted in packets, multicast by bridges that snoop IGMP or MLD, or by FRR's PIM-SSM routers, and, where
 //! a link delays, loses or marks, a wire in user space that runs the simulator's own link. [`run`] executes a
 //! run of a plan on a bed of its own: Headwater's sessions as processes, the kernel's TCP, other file tools.
 //! Results have the form of the simulator's, so that the same program judges both.
@@ -33,7 +33,7 @@ mod wire;
 
 pub use bed::{Bed, ROOT, Standing, remove_abandoned, require_root, standing};
 pub use results::{BedReport, LinkOutcome, Outcome, ProgramReport};
-pub use routing::Routing;
+pub use routing::{GroupProtocol, Routing};
 pub use shape::Shape;
 pub use trial::{Setting, check, run};
 pub use wire::{LATENESS_MAX, Lateness, LatenessReport};

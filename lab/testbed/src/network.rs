@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,6 +11,7 @@ use headwater_netsim::plan::flow::FlowKind;
 use serde_json::Value;
 
 use crate::program::{must, path};
+use crate::routing::GroupProtocol;
 use crate::shape::{Bucket, Role, Shape};
 use crate::sys;
 use crate::wire;
@@ -85,7 +86,7 @@ impl Network {
     }
 
     /// Creates the namespaces and the cables between the nodes.
-    pub fn make(&self, shape: &Shape, scenario: &Scenario, igmp_version: u8) -> Result<(), Error> {
+    pub fn make(&self, shape: &Shape, scenario: &Scenario, protocol: GroupProtocol) -> Result<(), Error> {
         let mut names: Vec<String> = (0..self.nodes.len()).map(|node| self.namespace(node)).collect();
         let mut files: Vec<PathBuf> = (0..self.nodes.len()).map(|node| self.file(node)).collect();
         if shape.cables.iter().any(|cable| cable.is_wired) {
@@ -94,7 +95,7 @@ impl Network {
         }
         let adds: Vec<String> = names.iter().map(|name| format!("netns add {name}")).collect();
         batch(None, &adds).map_err(|error| without(error, "network namespaces (CONFIG_NET_NS)"))?;
-        let settings = settings(scenario, igmp_version);
+        let settings = settings(scenario, protocol);
         for file in &files {
             sys::inside(file, || set(&settings)).and_then(|set| set).tried(|| "set up a namespace".into())?;
         }
@@ -154,6 +155,11 @@ impl Network {
         self.ip(node, &commands)
     }
 
+    /// An IPv6 address of a host.
+    pub fn address6(&self, node: usize, address: Ipv6Addr) -> Result<(), Error> {
+        self.ip(node, &[format!("address add {address}/64 dev {HOST_PORT} nodad")])
+    }
+
     /// Enables forwarding at a node.
     pub fn forward(&self, node: usize) -> Result<(), Error> {
         let settings = [("ipv4/ip_forward", "1".to_owned())];
@@ -206,7 +212,7 @@ impl Network {
 
 /// Settings of each namespace, made before the namespace has an interface, so that new interfaces inherit the
 /// settings.
-fn settings(scenario: &Scenario, igmp_version: u8) -> Vec<(&'static str, String)> {
+fn settings(scenario: &Scenario, protocol: GroupProtocol) -> Vec<(&'static str, String)> {
     let growth = scenario.flows.iter().find_map(|flow| match &flow.kind {
         FlowKind::Tcp(tcp) => Some(&tcp.config),
         FlowKind::ShortTcp(short) => Some(&short.config),
@@ -222,13 +228,20 @@ fn settings(scenario: &Scenario, igmp_version: u8) -> Vec<(&'static str, String)
         ("ipv4/tcp_congestion_control", "reno"),
         ("ipv4/conf/all/rp_filter", "0"),
         ("ipv4/conf/default/rp_filter", "0"),
-        ("ipv6/conf/all/disable_ipv6", "1"),
-        ("ipv6/conf/default/disable_ipv6", "1"),
+        ("ipv6/conf/default/dad_transmits", "0"),
+        ("ipv6/conf/default/router_solicitations", "0"),
     ];
     let plain = plain.into_iter().map(|(key, value)| (key, value.to_owned()));
-    let igmp = ["ipv4/conf/all/force_igmp_version", "ipv4/conf/default/force_igmp_version"]
-        .map(|key| (key, igmp_version.to_string()));
-    plain.chain(igmp).chain([("ipv4/tcp_timestamps", word(timestamps))]).collect()
+    let (igmp, mld) = protocol.versions();
+    let versions = [
+        ("ipv4/conf/all/force_igmp_version", igmp.to_string()),
+        ("ipv4/conf/default/force_igmp_version", igmp.to_string()),
+        ("ipv6/conf/all/force_mld_version", mld.to_string()),
+        ("ipv6/conf/default/force_mld_version", mld.to_string()),
+        ("ipv6/conf/all/disable_ipv6", word(!protocol.is_ipv6())),
+        ("ipv6/conf/default/disable_ipv6", word(!protocol.is_ipv6())),
+    ];
+    plain.chain(versions).chain([("ipv4/tcp_timestamps", word(timestamps))]).collect()
 }
 
 /// Writes settings of the calling thread's namespace. Settings that this kernel lacks are skipped.

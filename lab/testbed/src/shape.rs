@@ -2,7 +2,7 @@
 //! and routes. No system calls.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use headwater_netsim::network::{Impairments, LossFilter};
 use headwater_netsim::network::{LinkQueue, LossConfig};
@@ -166,6 +166,12 @@ impl Shape {
     pub fn flat_address(node: usize) -> Ipv4Addr {
         let number = u32::try_from(node).unwrap_or(0) + 1;
         Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 72, 0, 0)) + (number / 250) * 256 + number % 250 + 1)
+    }
+
+    /// IPv6 address of a host in a common subnet of 64 bits.
+    pub fn flat_address6(node: usize) -> Ipv6Addr {
+        let number = u16::try_from(node).unwrap_or(0) + 1;
+        Ipv6Addr::new(0xFD72, 0, 0, 0, 0, 0, 0, number)
     }
 
     /// The address of an end of a link in the link's own subnet, of 24 bits.

@@ -83,11 +83,13 @@ fn failure(error: headwater_testbed::Error) -> Failure {
 impl From<crate::args::RoutingName> for Option<Routing> {
     fn from(name: crate::args::RoutingName) -> Self {
         use crate::args::RoutingName;
-        use headwater_testbed::Routing;
+        use headwater_testbed::{GroupProtocol, Routing};
         match name {
             RoutingName::Auto => None,
-            RoutingName::Bridge => Some(Routing::Bridge),
-            RoutingName::Igmpv2 => Some(Routing::OldBridge),
+            RoutingName::Bridge => Some(Routing::Bridge(GroupProtocol::Igmpv3)),
+            RoutingName::Igmpv2 => Some(Routing::Bridge(GroupProtocol::Igmpv2)),
+            RoutingName::Mldv2 => Some(Routing::Bridge(GroupProtocol::Mldv2)),
+            RoutingName::Mldv1 => Some(Routing::Bridge(GroupProtocol::Mldv1)),
             RoutingName::Frr => Some(Routing::Frr),
             RoutingName::Static => Some(Routing::Static),
         }

@@ -7,6 +7,7 @@ mod short;
 mod tcp;
 mod tools;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ use crate::routing;
 
 /// Ethernet and IPv4 headers of a frame; TCP and UDP headers are added.
 pub(crate) const FRAME_HEADER_BYTES: u64 = 14 + 20;
+/// Difference between the headers of IPv6 and of IPv4.
+const IPV6_MORE_BYTES: u64 = 20;
 /// UDP header.
 pub(crate) const UDP_HEADER_BYTES: u64 = 8;
 
@@ -50,6 +53,33 @@ impl Site<'_> {
 
     pub fn address(&self, host: usize) -> std::net::Ipv4Addr {
         routing::address(self.bed.routing, &self.bed.shape, host)
+    }
+
+    /// Returns a host's address as the source of groups.
+    pub fn group_source(&self, host: usize) -> IpAddr {
+        routing::group_source(self.bed.routing, &self.bed.shape, host)
+    }
+
+    /// Returns the base group of a flow; channels are the next addresses, up to a thousand. IPv4 groups are
+    /// source-specific; MLDv1 knows any-source groups alone.
+    pub fn group(&self, number: usize) -> IpAddr {
+        let offset = u32::try_from(number).unwrap_or(0) * 1_024;
+        match self.bed.routing.protocol() {
+            protocol if protocol.is_ipv6() => {
+                let first = u128::from(std::net::Ipv6Addr::new(0xFF15, 0, 0, 0, 0, 0, 0x4872, 1));
+                std::net::Ipv6Addr::from(first + u128::from(offset)).into()
+            }
+            _ => {
+                let first = u32::from(std::net::Ipv4Addr::new(232, 72, 0, 1));
+                std::net::Ipv4Addr::from(first + offset).into()
+            }
+        }
+    }
+
+    /// Returns the bytes on the wire of a multicast packet's headers below UDP's payload.
+    pub fn group_header_bytes(&self) -> u64 {
+        let more = if self.bed.routing.protocol().is_ipv6() { IPV6_MORE_BYTES } else { 0 };
+        FRAME_HEADER_BYTES + UDP_HEADER_BYTES + more
     }
 
     /// Starts a program on a host, with scheduling priority if allowed.
@@ -130,12 +160,6 @@ pub(crate) fn of(site: &Site<'_>, number: usize, flow: &Flow) -> Result<Box<dyn 
             "numbered packets are the simulator's; a file by Rainbow is kind = \"transfer\", by = \"rainbow\"",
         ),
     }
-}
-
-/// Source-specific multicast group of a flow; channels are the next addresses, up to a thousand.
-pub(crate) fn group(number: usize) -> std::net::Ipv4Addr {
-    let first = u32::from(std::net::Ipv4Addr::new(232, 72, 0, 1));
-    std::net::Ipv4Addr::from(first + u32::try_from(number).unwrap_or(0) * 1_024)
 }
 
 /// Ports of sessions.

@@ -1,6 +1,7 @@
 //! Sessions of Headwater: a sender and receivers as processes on their hosts.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use headwater_netsim::plan::flow::{Flow, LeSbcc, Member, Receivers, Session, Transfer};
@@ -11,7 +12,7 @@ use headwater_proto::pgm::Mode;
 
 use super::content;
 use super::events::{Story, within};
-use super::{FRAME_HEADER_BYTES, Site, Traffic, UDP_HEADER_BYTES, Window, blank, group, port};
+use super::{FRAME_HEADER_BYTES, Site, Traffic, UDP_HEADER_BYTES, Window, blank, port};
 use crate::Error;
 use crate::program::Program;
 
@@ -168,22 +169,31 @@ impl SessionFlow {
 
     /// Options for the sender's destination, or for the address where the sender listens for requests.
     fn sends_to(&self, site: &Site<'_>) -> [String; 2] {
-        let port = port(self.number);
         match self.way {
-            Way::Groups => ["--group".into(), format!("{}:{port}", group(self.number))],
-            Way::Asked => ["--listen".into(), format!("{}:{port}", site.address(self.flow.from))],
+            Way::Groups => ["--group".into(), self.group(site).to_string()],
+            Way::Asked => {
+                let here = SocketAddr::from((site.address(self.flow.from), port(self.number)));
+                ["--listen".into(), here.to_string()]
+            }
         }
+    }
+
+    /// Base group and port.
+    fn group(&self, site: &Site<'_>) -> SocketAddr {
+        SocketAddr::new(site.group(self.number), port(self.number))
     }
 
     /// Options for the address from which a receiver gets the session.
     fn hears_from(&self, site: &Site<'_>) -> Vec<String> {
-        let (source, port) = (site.address(self.flow.from).to_string(), port(self.number));
         match self.way {
             Way::Groups => {
-                let group = format!("{}:{port}", group(self.number));
+                let (group, source) = (self.group(site).to_string(), site.group_source(self.flow.from));
+                let source = source.to_string();
                 vec!["--interface".into(), "eth0".into(), "--group".into(), group, "--source".into(), source]
             }
-            Way::Asked => vec!["--ask".into(), format!("{source}:{port}")],
+            Way::Asked => {
+                vec!["--ask".into(), format!("{}:{}", site.address(self.flow.from), port(self.number))]
+            }
         }
     }
 
@@ -275,22 +285,25 @@ impl SessionFlow {
     }
 
     /// Bytes on the wire of a packet's headers below UDP's payload.
-    fn header_bytes() -> u64 {
-        FRAME_HEADER_BYTES + UDP_HEADER_BYTES
+    fn header_bytes(&self, site: &Site<'_>) -> u64 {
+        match self.way {
+            Way::Groups => site.group_header_bytes(),
+            Way::Asked => FRAME_HEADER_BYTES + UDP_HEADER_BYTES,
+        }
     }
 
-    fn criteria(&self, story: &Story) -> Option<Criteria> {
+    fn criteria(&self, site: &Site<'_>, story: &Story) -> Option<Criteria> {
         let Content::File(bytes) = self.content else { return None };
         let (began, whole) = (story.began?, story.whole?);
         let (last, symbol) = (story.last, f64::from(self.symbol_bytes));
         let time = (whole - began).as_secs_f64();
-        let link_bytes = last.bytes + last.packets * Self::header_bytes();
+        let link_bytes = last.bytes + last.packets * self.header_bytes(site);
         let fresh = (last.useful + last.surplus) as f64;
         let network = story.left.map(|left| (left - began).as_secs_f64());
         Some(Criteria {
             dup: (fresh > 0.0).then(|| last.duplicates as f64 / fresh),
             sym: (last.symbols_total > 0).then(|| fresh / last.symbols_total as f64 - 1.0),
-            head: Some((ALC_HEADER_BYTES + Self::header_bytes()) as f64 / symbol),
+            head: Some((ALC_HEADER_BYTES + self.header_bytes(site)) as f64 / symbol),
             comp: network.filter(|network| *network > 0.0).map(|network| (time / network - 1.0).max(0.0)),
             ..Criteria::of_transfer(time, bytes, link_bytes, (last.lost, last.packets))
         })
@@ -299,7 +312,7 @@ impl SessionFlow {
     fn member(&self, site: &Site<'_>, member: Member, story: &Story, window: Window) -> MemberOutcome {
         let Window { from, to } = window;
         let payload = story.bytes.bits_per_second(from, to);
-        let headers = story.packets.bits_per_second(from, to) * Self::header_bytes() as f64;
+        let headers = story.packets.bits_per_second(from, to) * self.header_bytes(site) as f64;
         let new = match self.content {
             // A message is a single packet of so many bytes.
             Content::Messages => story.packets.bits_per_second(from, to),
@@ -387,7 +400,7 @@ impl Traffic for SessionFlow {
             stories.iter().filter_map(|(member, story)| Some((*member, story.as_ref()?))).collect();
         let members: Vec<MemberOutcome> =
             came.iter().map(|(member, story)| self.member(site, *member, story, window)).collect();
-        let each: Vec<Criteria> = came.iter().filter_map(|(_, story)| self.criteria(story)).collect();
+        let each: Vec<Criteria> = came.iter().filter_map(|(_, story)| self.criteria(site, story)).collect();
         let mean =
             |of: fn(&MemberOutcome) -> f64| members.iter().map(of).sum::<f64>() / members.len().max(1) as f64;
         let losses: Vec<f64> = members.iter().filter_map(|member| member.loss).collect();
@@ -401,7 +414,7 @@ impl Traffic for SessionFlow {
         }
         let sending = |story: &Story| {
             let packets = story.packets.bits_per_second(window.from, window.to);
-            story.bytes.bits_per_second(window.from, window.to) + packets * Self::header_bytes() as f64
+            story.bytes.bits_per_second(window.from, window.to) + packets * self.header_bytes(site) as f64
         };
         let mut ends = EndResults::default();
         if let Some(story) = sent.as_ref().filter(|_| self.content == Content::Messages) {

@@ -16,7 +16,7 @@ use headwater_cli::screen::Screen;
 use headwater_cli::shutdown::Shutdown;
 use headwater_netsim::plan::Plan;
 use headwater_netsim::plan::flow::is_by_unicast;
-use headwater_testbed::Setting;
+use headwater_testbed::{GroupProtocol, Routing, Setting};
 use serde::Deserialize;
 
 use report::Report;
@@ -78,7 +78,7 @@ pub fn run(args: &ArenaArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let program = super::product(&args.programs)?;
     // The other tools know any-source groups only, which the bed's FRR does not route.
-    let routing = Some(headwater_testbed::Routing::Bridge);
+    let routing = Some(Routing::Bridge(GroupProtocol::Igmpv3));
     let setting = Setting { program, routing, norm: args.programs.norm.clone() };
     let mut cells = cells(args)?;
     let first = cells.first().ok_or_else(|| Failure::new(Exit::Usage, "nobody is left for the arena"))?;
