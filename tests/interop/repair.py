@@ -91,6 +91,15 @@ def missing_bytes(events):
     return progress[-1]["missing"] * SYMBOL_BYTES
 
 
+def same(one, other):
+    """Whether two files or folders of files are equal."""
+    if not one.is_dir():
+        return filecmp.cmp(one, other, shallow=False)
+    names = sorted(path.name for path in one.iterdir())
+    is_listed = other.is_dir() and names == sorted(path.name for path in other.iterdir())
+    return is_listed and all(filecmp.cmp(one / name, other / name, shallow=False) for name in names)
+
+
 def judge(bed, receivers, file, since, latest, more_max=MORE_THAN_MISSES_MAX):
     """What must hold of receivers that end by repair, by `latest` seconds after `since`, with `more_max` times what missed."""
     ends, fetched, missed, whole = [], 0, 0, 0
@@ -101,7 +110,7 @@ def judge(bed, receivers, file, since, latest, more_max=MORE_THAN_MISSES_MAX):
         ends.append(time.monotonic() - since)
         code = program.end()
         check(code == 0, f"{program.name} ended with {code}: {program.complaint()}")
-        whole += filecmp.cmp(file, out / file.name, shallow=False)
+        whole += same(file, out / file.name)
         events = program.events()
         if events[-1]["bytes_by_path"]["http"] == 0:
             continue
@@ -305,6 +314,22 @@ def peer(bed):
     yield f"the receiver that served ends with {codes}", codes == [0]
 
 
+def peer_bundle(bed):
+    """The same for a folder of small files, which travel in a bundle that no receiver keeps."""
+    folder, group = bed.folder / "content" / "many", "239.255.72.92:7409"
+    folder.mkdir(parents=True)
+    for number in range(300):
+        (folder / f"{number}.bin").write_bytes(random.Random(number).randbytes(10_000))
+    peers = [serving(bed, "r1", "peer-bundle", group)]
+    sender = send_to_peers(bed, "peer-bundle", group, folder)
+    name_peers(sender, peers)
+    hosts = enumerate(bed.receivers()[1:11])
+    receivers = [bed.receive(host, "peer-bundle", group, "--drop", "0.02", "--seed", n) for n, host in hosts]
+    since = kill_late(sender, receivers)
+    yield from judge(bed, receivers, folder, since, QUIET_SECONDS + RANDOM_SECONDS + SPARE_SECONDS)
+    end_serving(peers)
+
+
 def liar(bed):
     """One of two receivers that serve has changed its file and hidden the change: no one takes a wrong byte, and all are whole."""
     file, group = bed.content("liar.bin", 3_000_000), "239.255.72.92:7407"
@@ -349,7 +374,7 @@ def foreign(bed):
     bed.network.ip("r1", "route", "delete", "10.92.0.1/32", "dev", "eth0")
 
 
-PARTS = {part.__name__: part for part in (killed_nginx, killed_ours, ended, crowd, local, peer, liar, foreign)}
+PARTS = {part.__name__: part for part in (killed_nginx, killed_ours, ended, crowd, local, peer, peer_bundle, liar, foreign)}
 
 
 def main():

@@ -2,7 +2,7 @@
 # Repair by HTTP in network namespaces: servers nginx and ours, crowds, servers that a session must not name, receivers that serve others. Needs root. repair.py says what
 # must hold.
 #
-#   tests/interop/repair.sh [--full] [killed_nginx|killed_ours|ended|crowd|local|peer|liar|foreign ...]
+#   tests/interop/repair.sh [--full] [killed_nginx|killed_ours|ended|crowd|local|peer|peer_bundle|liar|foreign ...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 use headwater_proto::Instant;
 use headwater_proto::delivery::{Digest, RelativePath, SourceError};
 
-use crate::send::Stamp;
+use crate::send::{Bundle, BundleReader, MemberCache, MemberFault, Stamp};
+use crate::store::BundleDirectory;
 use crate::system::read_at;
 
 /// Repair of other receivers by a receiver that has everything.
@@ -27,17 +28,28 @@ pub struct ServingOptions {
 /// Whole files of a receiving session. Each file is verified against the digest that the sender announced; a
 /// file that has changed since is served no more.
 ///
-/// Memory: name, path and digest of each file of the session.
+/// Memory: name, path and digest of each file of the session, the directories of bundles, and 8 MiB of
+/// members that are read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReceivedFiles(Arc<Mutex<BTreeMap<String, Arc<ReceivedFile>>>>);
 
 /// Whole file of a receiving session.
 #[derive(Debug)]
 pub(crate) struct ReceivedFile {
-    path: PathBuf,
+    place: ReceivedPlace,
     pub(crate) bytes: u64,
     pub(crate) digest: Digest,
-    stamp: Stamp,
+}
+
+/// Place of a file's bytes.
+#[derive(Debug)]
+enum ReceivedPlace {
+    File {
+        path: PathBuf,
+        stamp: Stamp,
+    },
+    /// The bundle's bytes are made from the members.
+    Bundle(Box<BundleReader>),
 }
 
 impl ReceivedFiles {
@@ -47,9 +59,13 @@ impl ReceivedFiles {
         // A file that is gone already is not served.
         let Ok(metadata) = fs::symlink_metadata(&path) else { return };
         if metadata.is_file() && metadata.len() == bytes {
-            let file = ReceivedFile { path, bytes, digest, stamp: Stamp::of(&metadata) };
-            self.files().insert(name.as_str().to_owned(), Arc::new(file));
+            let place = ReceivedPlace::File { path, stamp: Stamp::of(&metadata) };
+            self.insert(name, ReceivedFile { place, bytes, digest });
         }
+    }
+
+    fn insert(&self, name: &RelativePath, file: ReceivedFile) {
+        self.files().insert(name.as_str().to_owned(), Arc::new(file));
     }
 
     /// Finds the file with exactly this name.
@@ -63,28 +79,49 @@ impl ReceivedFiles {
 }
 
 impl ReceivedFile {
-    /// Fails unless the path still leads to the verified file.
+    /// Fails unless the path still leads to the verified file. Members of a bundle are checked as they are
+    /// read.
     pub(crate) fn check(&self) -> Result<(), SourceError> {
-        self.judge(fs::symlink_metadata(&self.path).as_ref().ok())
+        match &self.place {
+            ReceivedPlace::File { path, stamp } => {
+                judge(path, *stamp, fs::symlink_metadata(path).as_ref().ok())
+            }
+            ReceivedPlace::Bundle(_) => Ok(()),
+        }
     }
 
     /// Fills `buffer` from `offset` on. Fails unless the file is still the verified file.
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), SourceError> {
-        let failed = |error: io::Error| SourceError::Session(error.to_string());
-        let mut options = OpenOptions::new();
-        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let file = options.open(&self.path).map_err(failed)?;
-        self.judge(file.metadata().as_ref().ok())?;
-        read_at(&file, buffer, offset).map_err(failed)?;
-        self.judge(file.metadata().as_ref().ok())
+        match &self.place {
+            ReceivedPlace::File { path, stamp } => read_file(path, *stamp, offset, buffer),
+            ReceivedPlace::Bundle(reader) if offset + buffer.len() as u64 <= self.bytes => {
+                reader.read(offset, buffer).map_err(|fault| {
+                    let (MemberFault::Changed(member) | MemberFault::Unreadable(member, _)) = fault;
+                    SourceError::Session(changed(Path::new(&reader.path(member))))
+                })
+            }
+            ReceivedPlace::Bundle(_) => Err(SourceError::Session("read behind the end".to_owned())),
+        }
     }
+}
 
-    fn judge(&self, metadata: Option<&fs::Metadata>) -> Result<(), SourceError> {
-        let is_same = metadata.is_some_and(|metadata| Stamp::of(metadata) == self.stamp);
-        is_same.then_some(()).ok_or_else(|| {
-            SourceError::Session(format!("'{}' is not the received file any more", self.path.display()))
-        })
-    }
+fn read_file(path: &Path, stamp: Stamp, offset: u64, buffer: &mut [u8]) -> Result<(), SourceError> {
+    let failed = |error: io::Error| SourceError::Session(error.to_string());
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = options.open(path).map_err(failed)?;
+    judge(path, stamp, file.metadata().as_ref().ok())?;
+    read_at(&file, buffer, offset).map_err(failed)?;
+    judge(path, stamp, file.metadata().as_ref().ok())
+}
+
+fn judge(path: &Path, stamp: Stamp, metadata: Option<&fs::Metadata>) -> Result<(), SourceError> {
+    let is_same = metadata.is_some_and(|metadata| Stamp::of(metadata) == stamp);
+    is_same.then_some(()).ok_or_else(|| SourceError::Session(changed(path)))
+}
+
+fn changed(path: &Path) -> String {
+    format!("'{}' is not the received file any more", path.display())
 }
 
 /// Serving of the files of a session.
@@ -93,6 +130,10 @@ pub(super) struct Serving {
     options: ServingOptions,
     folder: PathBuf,
     files: ReceivedFiles,
+    /// Contents of members of bundles, for the next reads.
+    members: Arc<Mutex<MemberCache>>,
+    /// Number of bundles so far.
+    bundles: usize,
     /// End of serving, once every file is whole.
     until: Option<Instant>,
     /// Time at which every file was whole.
@@ -101,7 +142,8 @@ pub(super) struct Serving {
 
 impl Serving {
     pub(super) fn new(options: ServingOptions, folder: PathBuf, files: ReceivedFiles) -> Self {
-        Self { options, folder, files, until: None, whole_at: None }
+        let members = Arc::new(Mutex::new(MemberCache::for_next_reads()));
+        Self { options, folder, files, members, bundles: 0, until: None, whole_at: None }
     }
 
     /// Returns the options.
@@ -115,6 +157,23 @@ impl Serving {
         if let Some(digest) = digest {
             self.files.add(&self.folder, name, bytes, digest);
         }
+    }
+
+    /// Serves a bundle from now on, of which every member is in place and verified. A receiver keeps the
+    /// members alone; the directory tells all other bytes.
+    pub(super) fn add_bundle(
+        &mut self,
+        name: &RelativePath,
+        directory: BundleDirectory,
+        digest: Option<Digest>,
+    ) {
+        let BundleDirectory { layout, checks } = directory;
+        let bytes = u64::from(layout.bytes());
+        let (Some(digest), Ok(bundle)) = (digest, Bundle::in_place(layout, &self.folder)) else { return };
+        let reader = BundleReader::new(Arc::new(bundle), self.bundles, &self.members).with_checks(checks);
+        self.bundles += 1;
+        let place = ReceivedPlace::Bundle(Box::new(reader));
+        self.files.insert(name, ReceivedFile { place, bytes, digest });
     }
 
     /// Forgets the files of a session that another session replaces.
@@ -145,6 +204,8 @@ impl Serving {
 
 #[cfg(test)]
 mod tests {
+    use headwater_proto::delivery::{BundleEnd, BundleLayout, BundleMember, FileTime, MemberCheck};
+
     use super::*;
 
     #[test]
@@ -175,5 +236,55 @@ mod tests {
         fs::remove_file(path.join("file")).unwrap();
         fs::write(path.join("file"), "same content").unwrap();
         assert!(file.check().is_err() && file.read(0, &mut bytes).is_err());
+    }
+
+    #[test]
+    fn a_bundle_is_served_from_the_members_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let contents = ["first", "", "third and last"];
+        let modified = FileTime::new(1_700_000_000, 5).unwrap();
+        let member = |(index, content): (usize, &&str)| {
+            fs::write(folder.path().join(index.to_string()), content).unwrap();
+            let path = RelativePath::new(&index.to_string()).unwrap();
+            BundleMember { path, bytes: content.len() as u32, mode: 0o644, modified }
+        };
+        let members: Vec<_> = contents.iter().enumerate().map(member).collect();
+        let layout = BundleLayout::new(members).unwrap();
+        let check = |content: &&str| MemberCheck {
+            crc32: crc32fast::hash(content.as_bytes()),
+            digest: *blake3::hash(content.as_bytes()).as_bytes().first_chunk().unwrap(),
+        };
+        let checks: Vec<_> = contents.iter().map(check).collect();
+        let options = ServingOptions { port: 1, time: Duration::ZERO };
+        let files = ReceivedFiles::default();
+        let mut serving = Serving::new(options, folder.path().to_owned(), files.clone());
+        let name = RelativePath::new("bundle-1.zip").unwrap();
+        let directory = BundleDirectory { layout: layout.clone(), checks: checks.clone() };
+        serving.add_bundle(&name, directory, Some([7; 32]));
+        let file = files.find("bundle-1.zip").unwrap();
+        let mut bytes = vec![0; file.bytes as usize];
+        file.read(0, &mut bytes).unwrap();
+        let (rest, record) = bytes.split_last_chunk().unwrap();
+        let end = BundleEnd::parse(file.bytes, record).unwrap();
+        let directory = end.parse_directory(&rest[end.start as usize..]).unwrap();
+        assert_eq!(directory, (layout.clone(), checks.clone()));
+        for (index, content) in contents.iter().enumerate() {
+            assert!(bytes[layout.content_start(index) as usize..].starts_with(content.as_bytes()));
+        }
+        assert!(file.read(file.bytes, &mut [0]).is_err(), "behind the end");
+
+        // A member that changes before the first read.
+        let directory = BundleDirectory { layout: layout.clone(), checks };
+        serving.add_bundle(&name, directory, Some([7; 32]));
+        let file = files.find("bundle-1.zip").unwrap();
+        fs::write(folder.path().join("2"), "forged content").unwrap();
+        let last = u64::from(layout.content_start(2));
+        assert!(file.read(last, &mut [0; 4]).is_err());
+        file.read(last - 1, &mut [0]).unwrap();
+        fs::remove_file(folder.path().join("0")).unwrap();
+        let directory = BundleDirectory { layout, checks: vec![] };
+        files.files().clear();
+        serving.add_bundle(&name, directory, Some([7; 32]));
+        assert!(files.find("bundle-1.zip").is_none(), "a member is missing");
     }
 }

@@ -26,7 +26,7 @@ use super::update::{
 use crate::clock::{Progress, elapsed};
 use crate::driver::Application;
 use crate::net::{LinkChange, Waker};
-use crate::store::{DiskStore, UnpackedBundles, UnpackedMember};
+use crate::store::{DiskStore, UnpackedBundle, UnpackedBundles, UnpackedMember};
 use crate::system::InputLosses;
 use crate::threads::StopHandle;
 
@@ -534,7 +534,13 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 ReceiveUpdate::StreamCompleted { stream, bytes, missed }
             }
             ReceiverEvent::FileCompleted { file, digest, is_present } => {
-                if let Some(members) = self.unpacked.take(file) {
+                if let Some(UnpackedBundle { members, directory }) = self.unpacked.take(file) {
+                    if let Some(serving) = &mut self.serving
+                        && let Some((name, _)) = self.announced.get(&file.0)
+                        && members.len() == directory.layout.members().len()
+                    {
+                        serving.add_bundle(name, directory, digest);
+                    }
                     for UnpackedMember { path, bytes, is_present } in members {
                         self.file_completed(file.0, (path, bytes), (None, true), is_present);
                     }

@@ -23,6 +23,7 @@ mod update;
 
 pub use budget::RepairPlace;
 pub use bundle::Bundling;
+pub(crate) use bundle::{Bundle, BundleReader, MemberCache, MemberFault};
 pub use error::{PrepareError, SendError};
 pub(crate) use files::Stamp;
 pub use files::{FileSet, Links, OutsideLink, PreparedFile, Skipped, prepare, prepare_with};

@@ -64,7 +64,7 @@ pub use self::selection::{PatternError, Selection};
 use self::stream::JoinedStream;
 pub use self::target::Target;
 use self::unpack::Unpacking;
-pub(crate) use self::unpack::{UnpackedBundles, UnpackedMember};
+pub(crate) use self::unpack::{BundleDirectory, UnpackedBundle, UnpackedBundles, UnpackedMember};
 use self::work::Workers;
 use self::writer::{Write, Writer};
 use crate::net::Waker;

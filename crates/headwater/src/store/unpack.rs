@@ -36,18 +36,27 @@ pub(crate) struct UnpackedMember {
     pub(crate) is_present: bool,
 }
 
-/// Members put in place, by bundle, for the session's user.
+/// Bundle whose members are in place.
+#[derive(Debug)]
+pub(crate) struct UnpackedBundle {
+    /// Wanted members.
+    pub(crate) members: Vec<UnpackedMember>,
+    /// Directory of the bundle.
+    pub(crate) directory: BundleDirectory,
+}
+
+/// Bundles whose members are in place, for the session's user.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct UnpackedBundles(Arc<Mutex<BTreeMap<usize, Vec<UnpackedMember>>>>);
+pub(crate) struct UnpackedBundles(Arc<Mutex<BTreeMap<usize, UnpackedBundle>>>);
 
 impl UnpackedBundles {
-    /// Returns the members of a bundle that is done; `None` for any other file.
-    pub(crate) fn take(&self, file: FileIndex) -> Option<Vec<UnpackedMember>> {
+    /// Returns a bundle that is done; `None` for any other file.
+    pub(crate) fn take(&self, file: FileIndex) -> Option<UnpackedBundle> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&file.0)
     }
 
-    fn add(&self, file: FileIndex, members: Vec<UnpackedMember>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(file.0, members);
+    fn add(&self, file: FileIndex, bundle: UnpackedBundle) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(file.0, bundle);
     }
 }
 
@@ -76,9 +85,11 @@ impl From<BundleError> for UnpackError {
 }
 
 /// Members of a bundle, verified against the bundle's length alone.
-struct Directory {
-    layout: BundleLayout,
-    checks: Vec<MemberCheck>,
+#[derive(Debug)]
+pub(crate) struct BundleDirectory {
+    pub(crate) layout: BundleLayout,
+    /// By member.
+    pub(crate) checks: Vec<MemberCheck>,
 }
 
 impl Unpacking {
@@ -108,7 +119,7 @@ impl Unpacking {
 
     fn wanted<'a>(
         &'a self,
-        directory: &'a Directory,
+        directory: &'a BundleDirectory,
     ) -> impl Iterator<Item = (usize, &'a BundleMember, MemberCheck)> {
         let members = directory.layout.members().iter().zip(&directory.checks).enumerate();
         let members = members.map(|(index, (member, check))| (index, member, *check));
@@ -119,10 +130,10 @@ impl Unpacking {
 /// Puts the members of a whole bundle in place.
 pub(super) fn unpack(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError> {
     match place_members(places, file) {
-        Ok((stamp, members)) => {
+        Ok((stamp, bundle)) => {
             places.close(file);
             places.discard(&file.key())?;
-            places.unpacking.unpacked.add(file.index, members);
+            places.unpacking.unpacked.add(file.index, bundle);
             Ok(Outcome::Placed(file.index, stamp))
         }
         Err(UnpackError::Refused(error)) => {
@@ -134,7 +145,7 @@ pub(super) fn unpack(places: &Places, file: &FilePlace) -> Result<Outcome, Store
     }
 }
 
-fn place_members(places: &Places, file: &FilePlace) -> Result<(Stamp, Vec<UnpackedMember>), UnpackError> {
+fn place_members(places: &Places, file: &FilePlace) -> Result<(Stamp, UnpackedBundle), UnpackError> {
     let (directory, bytes) = read_directory(places, file)?;
     let unpacking = &places.unpacking;
     let mut parents = Parents::of(&places.folder);
@@ -172,11 +183,11 @@ fn place_members(places: &Places, file: &FilePlace) -> Result<(Stamp, Vec<Unpack
     let stamp = Stamp::of(&content);
     let stamp =
         stamp.map_err(|error| UnpackError::Failed(places.folder.failed("inspect a bundle", error)))?;
-    Ok((stamp, members))
+    Ok((stamp, UnpackedBundle { members, directory }))
 }
 
 /// Reads the directory of a whole bundle: parsed, and as bytes with the end record.
-fn read_directory(places: &Places, file: &FilePlace) -> Result<(Directory, Vec<u8>), UnpackError> {
+fn read_directory(places: &Places, file: &FilePlace) -> Result<(BundleDirectory, Vec<u8>), UnpackError> {
     let length = file.spec.bytes;
     let mut record = [0; BUNDLE_END_BYTES];
     let Some(at) = length.checked_sub(BUNDLE_END_BYTES as u64) else {
@@ -188,24 +199,24 @@ fn read_directory(places: &Places, file: &FilePlace) -> Result<(Directory, Vec<u
     places.read(file, end.start.into(), &mut bytes).map_err(UnpackError::Failed)?;
     let (layout, checks) = end.parse_directory(&bytes)?;
     bytes.extend(record);
-    Ok((Directory { layout, checks }, bytes))
+    Ok((BundleDirectory { layout, checks }, bytes))
 }
 
 /// Parses a directory with the end record, of a bundle of `length` bytes.
-fn parse_kept(length: u64, bytes: &[u8]) -> Option<Directory> {
+fn parse_kept(length: u64, bytes: &[u8]) -> Option<BundleDirectory> {
     let (directory, record) = bytes.split_last_chunk()?;
     let (layout, checks) = BundleEnd::parse(length, record).ok()?.parse_directory(directory).ok()?;
-    Some(Directory { layout, checks })
+    Some(BundleDirectory { layout, checks })
 }
 
 /// Writes a member to a working file, and verifies the member.
 fn write_member(
     places: &Places,
     file: &FilePlace,
-    directory: &Directory,
+    directory: &BundleDirectory,
     index: usize,
 ) -> Result<MemberFile, UnpackError> {
-    let Directory { layout, checks } = directory;
+    let BundleDirectory { layout, checks } = directory;
     let (member, check) = (&layout.members()[index], checks[index]);
     let expected = layout.local_header(index, check);
     let mut header = vec![0; expected.len()];
@@ -299,7 +310,7 @@ pub(super) fn compare(places: &Places, file: &FilePlace) -> Result<Outcome, Stor
             is_present: true,
         });
     }
-    unpacking.unpacked.add(file.index, members);
+    unpacking.unpacked.add(file.index, UnpackedBundle { members, directory });
     places.give_up(file);
     places.discard(&file.key())?;
     Ok(Outcome::Present(file.index, stamp))

@@ -106,7 +106,7 @@ impl Receiver {
 
     fn unpacked(&self) -> Vec<(String, bool)> {
         let members = self.store.unpacked().take(FILE).unwrap();
-        members.into_iter().map(|member| (member.path.to_string(), member.is_present)).collect()
+        members.members.into_iter().map(|member| (member.path.to_string(), member.is_present)).collect()
     }
 }
 

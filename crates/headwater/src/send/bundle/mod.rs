@@ -3,8 +3,9 @@
 mod reader;
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +13,7 @@ use headwater_proto::delivery::{
     BUNDLE_MEMBERS_MAX, BundleLayout, BundleMember, DIRECTORY_BYTES_MAX, RelativePath,
 };
 
-pub(super) use self::reader::{BundleReader, MemberCache, MemberFault};
+pub(crate) use self::reader::{BundleReader, MemberCache, MemberFault};
 use super::files::{PreparedFile, Stamp};
 
 /// Choice of the files that travel in bundles.
@@ -47,12 +48,35 @@ const SNAPSHOT_MAX: (u64, usize) = (32 << 20, 16_384);
 
 /// Files that travel together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Bundle {
+pub(crate) struct Bundle {
     pub(super) layout: BundleLayout,
     /// By member.
     pub(super) files: Vec<PreparedFile>,
     /// By member: content of a file that has changed recently.
     pub(super) snapshots: Vec<Option<Arc<[u8]>>>,
+}
+
+impl Bundle {
+    /// Creates a bundle of files that are in place below `folder`.
+    ///
+    /// # Errors
+    /// If a file is missing, or not as long as the member.
+    pub(crate) fn in_place(layout: BundleLayout, folder: &Path) -> std::io::Result<Self> {
+        let prepared = |member: &BundleMember| {
+            let path = folder.join(member.path.as_str());
+            let metadata = fs::symlink_metadata(&path)?;
+            let bytes = u64::from(member.bytes);
+            if !metadata.is_file() || metadata.len() != bytes {
+                return Err(std::io::Error::other("the file is not the member"));
+            }
+            let (name, modified) = (member.path.clone(), Some(member.modified));
+            let stamp = Stamp::of(&metadata);
+            Ok(PreparedFile { path, name, bytes, mode: member.mode, modified, stamp, bundle: None })
+        };
+        let files = layout.members().iter().map(prepared).collect::<Result<Vec<_>, _>>()?;
+        let snapshots = vec![None; files.len()];
+        Ok(Self { layout, files, snapshots })
+    }
 }
 
 /// Content of recent files, read before the session.

@@ -26,7 +26,7 @@ const KEPT_COST: usize = 128;
 ///
 /// Memory: 40 bytes for each member.
 #[derive(Debug)]
-pub(in crate::send) struct BundleReader {
+pub(crate) struct BundleReader {
     bundle: Arc<Bundle>,
     /// By member: values of the first read.
     checks: Vec<OnceLock<MemberCheck>>,
@@ -37,7 +37,7 @@ pub(in crate::send) struct BundleReader {
 
 /// Reason for which a member cannot be sent.
 #[derive(Debug)]
-pub(in crate::send) enum MemberFault {
+pub(crate) enum MemberFault {
     /// The file with this index among the members has changed.
     Changed(usize),
     /// The file cannot be read.
@@ -46,11 +46,12 @@ pub(in crate::send) enum MemberFault {
 
 /// Contents of the members read first and last, of all bundles. Memory: [`KEPT_BYTES_MAX`] and
 /// [`CACHE_BYTES_MAX`].
-#[derive(Debug, Default)]
-pub(in crate::send) struct MemberCache {
+#[derive(Debug)]
+pub(crate) struct MemberCache {
     /// Members read first, for the whole session.
     kept: BTreeMap<(usize, usize), Arc<[u8]>>,
     kept_bytes: usize,
+    kept_bytes_max: usize,
     members: BTreeMap<(usize, usize), Arc<[u8]>>,
     order: VecDeque<(usize, usize)>,
     bytes: usize,
@@ -58,23 +59,29 @@ pub(in crate::send) struct MemberCache {
 
 impl BundleReader {
     /// Reads a bundle with this number among the bundles of `cache`.
-    pub(in crate::send) fn new(bundle: Arc<Bundle>, number: usize, cache: &Arc<Mutex<MemberCache>>) -> Self {
+    pub(crate) fn new(bundle: Arc<Bundle>, number: usize, cache: &Arc<Mutex<MemberCache>>) -> Self {
         let checks = vec![OnceLock::new(); bundle.files.len()];
         Self { bundle, checks, number, cache: Arc::clone(cache) }
     }
 
+    /// Reads a bundle whose members were verified by these values before.
+    pub(crate) fn with_checks(mut self, checks: Vec<MemberCheck>) -> Self {
+        self.checks = checks.into_iter().map(OnceLock::from).collect();
+        self
+    }
+
     /// Number of members.
-    pub(in crate::send) fn members(&self) -> usize {
+    pub(crate) fn members(&self) -> usize {
         self.bundle.files.len()
     }
 
     /// Returns the path of a member.
-    pub(in crate::send) fn path(&self, member: usize) -> String {
+    pub(crate) fn path(&self, member: usize) -> String {
         self.bundle.files[member].path.display().to_string()
     }
 
     /// Fills `room` with the bytes from `offset` on, which must be within the bundle.
-    pub(in crate::send) fn read(&self, mut offset: u64, mut room: &mut [u8]) -> Result<(), MemberFault> {
+    pub(crate) fn read(&self, mut offset: u64, mut room: &mut [u8]) -> Result<(), MemberFault> {
         let layout = &self.bundle.layout;
         while !room.is_empty() {
             let at = u32::try_from(offset).expect("a bundle is short");
@@ -95,7 +102,7 @@ impl BundleReader {
     }
 
     /// Fails unless the content of a member is kept, or the path still leads to the prepared file.
-    pub(in crate::send) fn check_member(&self, member: usize) -> Result<(), MemberFault> {
+    pub(crate) fn check_member(&self, member: usize) -> Result<(), MemberFault> {
         if self.bundle.snapshots[member].is_some() || self.lock().kept.contains_key(&(self.number, member)) {
             return Ok(());
         }
@@ -151,14 +158,32 @@ impl BundleReader {
     }
 }
 
+impl Default for MemberCache {
+    fn default() -> Self {
+        Self {
+            kept: BTreeMap::new(),
+            kept_bytes: 0,
+            kept_bytes_max: KEPT_BYTES_MAX,
+            members: BTreeMap::new(),
+            order: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+}
+
 impl MemberCache {
+    /// Creates a cache that keeps members for the next reads alone.
+    pub(crate) fn for_next_reads() -> Self {
+        Self { kept_bytes_max: 0, ..Self::default() }
+    }
+
     fn get(&self, member: (usize, usize)) -> Option<Arc<[u8]>> {
         self.kept.get(&member).or_else(|| self.members.get(&member)).map(Arc::clone)
     }
 
     fn insert(&mut self, member: (usize, usize), content: Arc<[u8]>) {
         let cost = content.len() + KEPT_COST;
-        if self.kept_bytes + cost <= KEPT_BYTES_MAX {
+        if self.kept_bytes + cost <= self.kept_bytes_max {
             self.kept_bytes += cost;
             if let Some(twice) = self.kept.insert(member, content) {
                 self.kept_bytes -= twice.len() + KEPT_COST;
