@@ -246,7 +246,7 @@ mod tests {
         let member = |(index, content): (usize, &&str)| {
             fs::write(folder.path().join(index.to_string()), content).unwrap();
             let path = RelativePath::new(&index.to_string()).unwrap();
-            BundleMember { path, bytes: content.len() as u32, mode: 0o644, modified }
+            BundleMember { path, bytes: u32::try_from(content.len()).unwrap(), mode: 0o644, modified }
         };
         let members: Vec<_> = contents.iter().enumerate().map(member).collect();
         let layout = BundleLayout::new(members).unwrap();
@@ -262,7 +262,7 @@ mod tests {
         let directory = BundleDirectory { layout: layout.clone(), checks: checks.clone() };
         serving.add_bundle(&name, directory, Some([7; 32]));
         let file = files.find("bundle-1.zip").unwrap();
-        let mut bytes = vec![0; file.bytes as usize];
+        let mut bytes = vec![0; usize::try_from(file.bytes).unwrap()];
         file.read(0, &mut bytes).unwrap();
         let (rest, record) = bytes.split_last_chunk().unwrap();
         let end = BundleEnd::parse(file.bytes, record).unwrap();
