@@ -124,6 +124,9 @@ step_python() {
     local venv=$scratch/venv wheels=("$scratch"/wheel/*.whl)
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check "${wheels[0]}[test]"
+    # A large wheel, and not on every platform.
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "${wheels[0]}[ray]" ||
+        notes+=("python: Ray cannot be installed, sweeps were not tried on it")
     export XDG_STATE_HOME="$scratch/state" XDG_CONFIG_HOME="$scratch/config"
     "$venv/bin/pytest" -q -p no:cacheprovider -c python/pyproject.toml python/tests
     # From another folder: in the checkout, the sources would take the place of the installed package.

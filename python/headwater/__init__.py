@@ -4,6 +4,7 @@ Each call takes the options of the command of the same name as keyword arguments
 their own; waiting calls release the interpreter's lock and answer Ctrl-C within 0.1 s.
 """
 
+from . import sweep
 from ._errors import (
     HeadwaterError,
     Incomplete,
@@ -51,4 +52,5 @@ __all__ = [
     "receive",
     "send",
     "simulate",
+    "sweep",
 ]

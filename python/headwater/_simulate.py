@@ -70,28 +70,38 @@ def simulate(
     `shard=(i, n)` does every n-th run from the i-th on. Runs with results in `out` are not done again. The
     simulator is `headwater-lab`, in the search path, or `program`.
     """
-    found = os.fspath(program) if program is not None else _find()
     with tempfile.TemporaryDirectory() as scratch:
-        results = FilePath(out if out is not None else scratch)
-        command = [found, "simulate", "--quiet", "--out", os.fspath(results)]
+        folder = FilePath(out if out is not None else scratch)
+        options = ["--out", os.fspath(folder)]
         if jobs is not None:
-            command += ["--jobs", str(jobs)]
+            options += ["--jobs", str(jobs)]
         if shard is not None:
-            command += ["--shard", f"{shard[0]}/{shard[1]}"]
-        if seed is not None:
-            command += ["--seed", str(seed)]
-        run = subprocess.run([*command, os.fspath(plan)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        if run.returncode != 0:
-            raise of_exit_code(run.returncode, run.stderr.strip().removeprefix(f"{_PROGRAM}: "))
-        return Results(_read(results))
+            options += ["--shard", f"{shard[0]}/{shard[1]}"]
+        call([*options, os.fspath(plan)], seed, program)
+        return Results(_read(results_of(folder, shard)))
 
 
-def _read(folder: FilePath) -> list[dict[str, Any]]:
-    files = sorted(folder.glob("results*.jsonl"))
-    lines = [line for file in files for line in file.read_text().splitlines() if line.strip()]
-    rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    if not rows:
-        raise HeadwaterError(f"no results in '{folder}'")
+def call(words: list[str], seed: int | None, program: Path | None) -> None:
+    """Calls `headwater-lab simulate`, and raises the exception of the exit code."""
+    found = os.fspath(program) if program is not None else _find()
+    seeded = [] if seed is None else ["--seed", str(seed)]
+    command = [found, "simulate", "--quiet", *seeded, *words]
+    run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if run.returncode < 0:
+        raise HeadwaterError(f"'{found}' was killed by signal {-run.returncode}")
+    if run.returncode != 0:
+        raise of_exit_code(run.returncode, run.stderr.strip().removeprefix(f"{_PROGRAM}: "))
+
+
+def results_of(folder: FilePath, shard: tuple[int, int] | None) -> FilePath:
+    """File of the results of a shard, or of all runs."""
+    return folder / ("results.jsonl" if shard is None else f"results.{shard[0]}-of-{shard[1]}.jsonl")
+
+
+def _read(results: FilePath) -> list[dict[str, Any]]:
+    # A shard of a short plan may have no run.
+    lines = results.read_text().splitlines() if results.exists() else []
+    rows: list[dict[str, Any]] = [json.loads(line) for line in lines if line.strip()]
     return sorted(rows, key=lambda row: str(row.get("key", "")))
 
 
