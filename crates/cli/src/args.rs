@@ -338,6 +338,10 @@ pub struct ReceiveArgs {
     /// Name in reports to the sender [default: the host's name, to senders of signed sessions alone]
     #[arg(long, value_name = "NAME", value_parser = values::name, conflicts_with = "no_reports")]
     pub name: Option<String>,
+    /// Authenticate reports by a key of this file (headwater keygen --group), for a sender with the same
+    /// --roster-key
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_reports")]
+    pub roster_key: Option<PathBuf>,
     /// Wait at the end for this time at most until the sender knows that this receiver has ended
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::duration, conflicts_with = "no_reports")]
     pub linger: Duration,

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use headwater_proto::delivery::{content_digest, hex};
 use headwater_proto::roster::{
-    IDS_OF_HOST, ROWS_MAX, ReporterConfig, RosterConfig, RosterReporter, RosterSender, RowState,
+    IDS_OF_HOST, ROWS_MAX, ReportKey, ReporterConfig, RosterConfig, RosterReporter, RosterSender, RowState,
 };
 use headwater_proto::{Datagram, Duration, Ecn, Instant, Seed};
 use headwater_wire::extensions::Members;
@@ -539,4 +539,52 @@ fn a_name_goes_to_verified_senders_unless_public() {
     assert_eq!(reported(false, false), None);
     assert_eq!(reported(false, true), Some("a".repeat(62)), "cut at a character");
     assert_eq!(reported(true, false), Some("a".repeat(62)));
+}
+
+#[test]
+fn with_keys_only_reports_of_their_holders_count() {
+    let keys = [ReportKey::new(b"old secret"), ReportKey::new(b"new secret")];
+    let mut sender = RosterSender::new(RosterConfig::new(), [7; 32]).with_keys(keys.to_vec());
+    sender.set_content(Some(CONTENT));
+    // A holder of each key, a stranger, and a holder of another key.
+    let of_receivers =
+        [Some(&keys[0]), Some(&keys[1]), None, Some(&ReportKey::new(b"other"))].map(|key| key.cloned());
+    for (number, key) in of_receivers.into_iter().enumerate() {
+        let config = ReporterConfig::new(number as u64 + 1, Seed(number as u64)).with_key(key);
+        let mut reporter = RosterReporter::new(config);
+        reporter.heard(at(0), SENDER.into(), Members { exponent: 0, is_awaiting: true, count: 0 });
+        let source = Bed::address(number);
+        let mut now = at(0);
+        reporter.finish(at(1), 0);
+        let mut last = Vec::new();
+        while let Some(due) = reporter.poll_timeout().filter(|_| !reporter.is_over()) {
+            now = now.max(due);
+            let mut buffer = [0; REPORT_BYTES_MAX];
+            if !reporter.is_due(now) {
+                continue;
+            }
+            let Some(transmit) = reporter.transmit(now, || state(CONTENT), true, &mut buffer) else { break };
+            last = buffer[..transmit.bytes].to_vec();
+            let datagram = Datagram { source, channel: None, ecn: Ecn::NotCapable, payload: &last };
+            let update = sender.on_datagram(now, &datagram);
+            assert_eq!(update.is_some(), number < 2 && transmit.bytes > 24, "receiver {number}");
+            let mut reply = [0; 64];
+            while let Some(transmit) = sender.poll_transmit(&mut reply) {
+                let payload = &reply[..transmit.bytes];
+                let datagram =
+                    Datagram { source: SENDER.into(), channel: None, ecn: Ecn::NotCapable, payload };
+                assert!(reporter.answered(now, &datagram));
+            }
+        }
+        assert!(now < at(20_000), "receiver {number} ends, whatever the sender says");
+        // No byte of a report can be changed.
+        for place in 0..last.len() {
+            let mut changed = last.clone();
+            changed[place] ^= 1;
+            let datagram = Datagram { source, channel: None, ecn: Ecn::NotCapable, payload: &changed };
+            assert_eq!(sender.on_datagram(now, &datagram), None, "receiver {number}, byte {place}");
+        }
+    }
+    assert_eq!(sender.rows().count(), 2);
+    assert!(sender.counters().unauthenticated >= 2, "{:?}", sender.counters());
 }

@@ -10,7 +10,7 @@ pub const REPLY_BYTES: usize = 24;
 /// Length of a report without items, except a hello, in bytes.
 pub const REPORT_BYTES: usize = 60;
 /// Length of the longest report that is written, in bytes.
-pub const REPORT_BYTES_MAX: usize = REPORT_BYTES + 2 + NAME_BYTES_MAX + 4;
+pub const REPORT_BYTES_MAX: usize = REPORT_BYTES + 2 + NAME_BYTES_MAX + 4 + MAC_BYTES;
 /// Length of the longest name in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 63;
 
@@ -21,6 +21,7 @@ const KIND_REPLY: u8 = 8;
 const COUNTED: u8 = 1;
 const ITEM_NAME: u8 = 1;
 const ITEM_REPAIR_PORT: u8 = 2;
+const ITEM_MAC: u8 = 3;
 
 /// Kind of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -216,6 +217,27 @@ impl<'a> Report<'a> {
         }
         writer.written()
     }
+}
+
+/// Authentication code of a report, for ends that share a key.
+pub type ReportMac = [u8; 16];
+
+/// Length of the item with the authentication code.
+const MAC_BYTES: usize = 2 + size_of::<ReportMac>();
+
+/// Returns the authenticated bytes of a report and the code, which is the last item of the report.
+pub fn split_mac(report: &[u8]) -> Option<(&[u8], ReportMac)> {
+    let (bytes, item) = report.split_last_chunk::<MAC_BYTES>()?;
+    let [ITEM_MAC, 16, mac @ ..] = item else { return None };
+    (bytes.len() >= REPORT_BYTES).then_some((bytes, *mac))
+}
+
+/// Appends the authentication code to a report of `length` bytes in `buffer`. Returns the new length.
+pub fn put_mac(buffer: &mut [u8], length: usize, mac: ReportMac) -> usize {
+    let mut writer = Writer::new(&mut buffer[length..]);
+    writer.put(&[ITEM_MAC, 16]);
+    writer.put(&mac);
+    length + MAC_BYTES
 }
 
 impl Reply {

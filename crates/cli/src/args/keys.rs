@@ -8,7 +8,7 @@ pub const KEYGEN_EXAMPLES: &str = "\
 Examples:
   headwater keygen                    the key that `send` signs by; prints the public key
   headwater keygen news.key           another key, for --sign, with news.key.pub for receivers' --trust
-  headwater keygen --group team.key   a key for --group-key, to be copied to each member by a safe way
+  headwater keygen --group team.key   a key for --group-key or --roster-key, to be copied to each member by a safe way
   headwater keygen --group --next team.key   its successor, behind the key in use: members first, sender last";
 
 /// Signature options of a sender.
@@ -58,7 +58,7 @@ pub struct KeygenArgs {
     /// [default: ~/.config/headwater/id_ed25519]
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
-    /// Make a group key, for --group-key of senders and receivers, in FILE
+    /// Make a group key, for --group-key or --roster-key of senders and receivers, in FILE
     #[arg(long, requires = "file")]
     pub group: bool,
     /// With --group: add the next key to FILE, which keeps the newest two

@@ -13,7 +13,7 @@ use super::values;
 #[command(next_help_heading = "Receivers")]
 pub struct RosterArgs {
     /// Ask receivers for no reports of their progress
-    #[arg(long, conflicts_with_all = ["until", "expect", "receipts", "start_when", "report_rate"])]
+    #[arg(long, conflicts_with_all = ["until", "expect", "receipts", "start_when", "report_rate", "roster_key"])]
     pub no_roster: bool,
     /// Stop once N receivers have everything, or once no receiver is under way and none has reported for 30s
     /// or another time, at least 4s: 40, idle, idle:2m
@@ -32,6 +32,10 @@ pub struct RosterArgs {
     /// Reports a second of all receivers together [default: 500]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub report_rate: Option<u32>,
+    /// Count reports by holders of a key of this file alone (headwater keygen --group), so that no stranger
+    /// can end the session or write a receipt; receivers have the same --roster-key
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub roster_key: Option<PathBuf>,
 }
 
 impl RosterArgs {
@@ -43,6 +47,7 @@ impl RosterArgs {
             ("--receipts", self.receipts.is_some()),
             ("--start-when", self.start_when.is_some()),
             ("--report-rate", self.report_rate.is_some()),
+            ("--roster-key", self.roster_key.is_some()),
         ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }

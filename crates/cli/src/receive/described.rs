@@ -82,6 +82,7 @@ fn receive_args(args: &GetArgs) -> Result<ReceiveArgs, Failure> {
         rules: Rules::Revised,
         no_reports: args.no_reports,
         name: None,
+        roster_key: None,
         linger: std::time::Duration::from_secs(5),
         follow: args.follow.clone(),
         repair: RepairArgs { repair: Repair::Auto, repair_url: None },

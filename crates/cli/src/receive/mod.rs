@@ -209,6 +209,7 @@ fn listen_options(
         name: args.name.clone(),
         linger: args.linger,
         group_key: keys::group_key(args.keys.group_key.as_deref())?,
+        roster_key: keys::group_key(args.roster_key.as_deref())?,
         ..args.network.receiver(&args.listen, capture)?
     })
 }

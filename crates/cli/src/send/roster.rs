@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::args::SendArgs;
 use crate::args::values::NAME_RULE;
 use crate::exit::{Exit, Failure, OrExit, meaning};
+use crate::keys;
 use crate::screen::{Bar, Screen, count, rate, time};
 
 /// Most missing receivers that a message names.
@@ -44,6 +45,7 @@ pub fn options(args: &SendArgs) -> Result<Option<RosterOptions>, Failure> {
         until: expected.map(RosterEnd::Expected).or_else(|| roster.until.clone()),
         start_when: roster.start_when,
         records_ends: roster.receipts.is_some(),
+        keys: keys::group_key(roster.roster_key.as_deref())?,
         peers: PeerOptions {
             most: args.repair.repair_peers,
             offset: args.repair.repair_offset_time,

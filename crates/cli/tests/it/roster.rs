@@ -215,3 +215,32 @@ fn a_sender_without_a_roster_gets_no_reports() {
     let refused = run(&["send", "--no-roster", "--until", "3", path("file").to_str().unwrap()]);
     assert_eq!(refused.code, Some(2));
 }
+
+#[test]
+fn a_receiver_without_the_key_of_the_roster_does_not_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("file"), noise(1_500_000)).unwrap();
+    let key = path("key");
+    assert_eq!(run(&["keygen", "--group", key.to_str().unwrap()]).code, Some(0));
+    let (group, receipts) = (group(), path("receipts"));
+    let with_key = ["--roster-key", key.to_str().unwrap()];
+    let stranger = receive(&group, &path("stranger"), "stranger");
+    let sending = {
+        let mut options = with_key.to_vec();
+        options.extend(["--until", "1", "--receipts", receipts.to_str().unwrap()]);
+        send(&group, &path("file"), &options)
+    };
+    let received = stranger.end();
+    assert_eq!(received.code, Some(0), "delivery depends on no report: {}", received.stderr);
+    let mut options = vec!["--timeout", "30s", "--name", "member"];
+    options.extend(with_key);
+    let received = command::receive(&group, &path("member"), &options).end();
+    assert_eq!(received.code, Some(0), "{}", received.stderr);
+    let sent = sending.end();
+    assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+    assert!(sent.stderr.contains("without a key of --roster-key"), "{}", sent.stderr);
+    let names: Vec<Value> = events(&sent, "receiver:reported").map(|event| event["name"].clone()).collect();
+    assert!(!names.is_empty() && names.iter().all(|name| *name == "member"), "{names:?}");
+    assert_eq!(fs::read_to_string(&receipts).unwrap().lines().count(), 1);
+}

@@ -11,6 +11,7 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use headwater_proto::crypt::{Encryption, GROUP_KEYS_MAX, GroupKey};
+use headwater_proto::roster::ReportKey;
 use zeroize::Zeroizing;
 
 use super::{KeyError, SenderKey, read_private};
@@ -76,6 +77,12 @@ impl GroupKeys {
     /// Returns all keys, the newest last.
     pub(crate) fn to_vec(&self) -> Vec<GroupKey> {
         self.keys.clone()
+    }
+
+    /// Returns the keys that authenticate reports, the newest last. Receivers get a new key first, and use the
+    /// oldest key until the sender has the new key, too.
+    pub(crate) fn report_keys(&self) -> Vec<ReportKey> {
+        self.keys.iter().map(|key| ReportKey::new(key.secret())).collect()
     }
 
     /// Begins to encrypt a session that `signing` signs.

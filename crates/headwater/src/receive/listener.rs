@@ -64,6 +64,8 @@ pub struct ListenOptions {
     /// Keys of the group: content encrypted by one of these keys is received, and no content in the clear.
     /// Messages over PGM are never encrypted. Default: content in the clear alone.
     pub group_key: Option<GroupKeys>,
+    /// Keys of reports to a sender that counts no others. Default: none.
+    pub roster_key: Option<GroupKeys>,
     /// Deliberate drop of datagrams. Default: no drops.
     pub loss: Option<Loss>,
     /// Hook called for each received datagram, including deliberately dropped datagrams. Default: no hook.
@@ -96,6 +98,7 @@ impl ListenOptions {
             trace: None,
             trust: Trust::Unchecked,
             group_key: None,
+            roster_key: None,
         }
     }
 
@@ -113,6 +116,7 @@ impl ListenOptions {
             linger: self.linger,
             trust: self.trust.clone(),
             group_key: self.group_key.clone(),
+            roster_key: self.roster_key.clone(),
             loss: self.loss,
             ..Self::new(at)
         }
@@ -123,7 +127,9 @@ impl ListenOptions {
         let host = || system::text("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
         let name = self.name.clone().or_else(host);
         let config = ReporterConfig::new(receiver, Seed(system::random_u64()));
-        let config = config.with_linger(self.linger.into());
+        // Receivers get a new key before the sender does.
+        let key = self.roster_key.as_ref().and_then(|keys| keys.report_keys().into_iter().next());
+        let config = config.with_linger(self.linger.into()).with_key(key);
         self.reports.then(|| RosterReporter::new(config.with_name(name, self.name.is_some())))
     }
 

@@ -18,6 +18,7 @@ use self::expected::ExpectedReceivers;
 pub use self::expected::{ContestedName, MissingReceiver};
 use super::error::SendError;
 use super::published::FILES_PATH;
+use crate::keys::GroupKeys;
 use crate::system;
 
 /// Most receivers that can be expected: 1 MB of names.
@@ -45,6 +46,8 @@ pub struct RosterOptions {
     /// Whether the ends of receivers are recorded: receivers then stay at their end until the sender knows,
     /// as with `until`. Default: no.
     pub records_ends: bool,
+    /// Keys, of which one authenticates each report that counts. Default: every report counts.
+    pub keys: Option<GroupKeys>,
     /// Receivers that serve, which the FDT of a signed session in the clear names. Default: at most
     /// [`REPAIR_PEERS_MAX`](crate::REPAIR_PEERS_MAX).
     pub peers: PeerOptions,
@@ -70,7 +73,7 @@ impl Default for PeerOptions {
 impl Default for RosterOptions {
     fn default() -> Self {
         let peers = PeerOptions::default();
-        Self { report_rate: 500, until: None, start_when: None, records_ends: false, peers }
+        Self { report_rate: 500, until: None, start_when: None, records_ends: false, keys: None, peers }
     }
 }
 
@@ -120,6 +123,7 @@ pub(super) struct RosterWatch {
     is_met: bool,
     has_heard: bool,
     has_told_nobody: bool,
+    has_told_unauthenticated: bool,
     digest: Option<Digest>,
     progress: RosterProgress,
     peers: Peers,
@@ -172,6 +176,7 @@ impl RosterWatch {
             is_met: false,
             has_heard: false,
             has_told_nobody: false,
+            has_told_unauthenticated: false,
             digest: None,
             progress: RosterProgress::default(),
             peers: Peers::default(),
@@ -186,7 +191,8 @@ impl RosterWatch {
         let config = RosterConfig::new()
             .with_budget(self.options.report_rate)
             .with_awaiting(self.options.until.is_some() || self.options.records_ends);
-        Ok(RosterSender::new(config, system::random_bytes()?))
+        let keys = self.options.keys.as_ref().map(GroupKeys::report_keys).unwrap_or_default();
+        Ok(RosterSender::new(config, system::random_bytes()?).with_keys(keys))
     }
 
     /// Whether the content waits for receivers at first.
@@ -210,6 +216,12 @@ impl RosterWatch {
         let is_open = machine.awaits_parts();
         if machine.roster().is_none_or(|roster| !self.look(roster, is_open, now)) {
             return;
+        }
+        let has_strangers = machine.roster().is_some_and(|roster| roster.counters().unauthenticated > 0);
+        if has_strangers && !core::mem::replace(&mut self.has_told_unauthenticated, true) {
+            tracing::warn!(
+                "reports without a key of --roster-key come and do not count; give --roster-key to receivers, too"
+            );
         }
         if let Some((count, longest)) = self.options.start_when
             && (self.progress.counts.total() >= count || now.since(Instant::ZERO) >= longest.into())

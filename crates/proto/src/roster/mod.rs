@@ -9,6 +9,7 @@
 //! [`RosterSender`] keeps rows of addresses that have proven to receive; [`RosterReporter`] is the receiving
 //! end.
 
+mod key;
 mod pace;
 mod reporter;
 mod sender;
@@ -16,6 +17,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use self::key::ReportKey;
 pub use self::reporter::{ReporterConfig, RosterReporter};
 pub use self::sender::{RosterConfig, RosterSender, RosterUpdate};
 pub use self::table::{IDS_OF_HOST, ROWS_MAX, RosterCounts, RosterRow, RowState};

@@ -6,7 +6,7 @@ use headwater_wire::extensions::Members;
 use headwater_wire::roster::{self as wire, ReceiverState, Reply, Report, ReportKind, RosterHeader};
 use rand::Rng;
 
-use super::interval;
+use super::{ReportKey, interval};
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::rng::{Seed, Stream, crowd_part, unit};
 use crate::time::{Duration, Instant};
@@ -41,12 +41,13 @@ pub struct ReporterConfig {
     name: Option<String>,
     is_public: bool,
     linger: Duration,
+    key: Option<ReportKey>,
 }
 
 impl ReporterConfig {
     /// Reports under this identifier, which a receiver draws once and keeps. Times are drawn from `seed`.
     pub fn new(receiver: u64, seed: Seed) -> Self {
-        Self { receiver, seed, name: None, is_public: false, linger: LINGER }
+        Self { receiver, seed, name: None, is_public: false, linger: LINGER, key: None }
     }
 
     /// Sets the longest time that the receiver stays at its end for its last report. If the time drawn for
@@ -54,6 +55,13 @@ impl ReporterConfig {
     #[must_use]
     pub const fn with_linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
+        self
+    }
+
+    /// Sets the key that authenticates reports to a sender with the same key. Default: none.
+    #[must_use]
+    pub fn with_key(mut self, key: Option<ReportKey>) -> Self {
+        self.key = key;
         self
     }
 
@@ -296,7 +304,10 @@ impl RosterReporter {
         };
         let name = self.config.name.as_deref().filter(|_| self.config.is_public || is_verified);
         let state = (kind != ReportKind::Hello).then(|| ReceiverState { result, repair_port, ..state() });
-        let bytes = Report { header, state, name }.emit(buffer);
+        let mut bytes = Report { header, state, name }.emit(buffer);
+        if let Some(key) = self.config.key.as_ref().filter(|_| kind != ReportKind::Hello) {
+            bytes = key.authenticate(buffer, bytes);
+        }
         Some(Transmit { destination: Destination::Unicast(sender), bytes, ecn: Ecn::NotCapable })
     }
 

@@ -5,9 +5,9 @@ use core::net::SocketAddr;
 use headwater_wire::extensions::Members;
 use headwater_wire::roster::{self as wire, Reply, Report, ReportKind, RosterHeader};
 
-use super::interval;
 use super::pace::Pace;
 use super::table::{News, RosterCounts, RosterRow, RowState, Table};
+use super::{ReportKey, interval};
 use crate::admission::{AdmissionKey, Limit, ReplyQueue, WordAge, Words};
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::time::{Duration, Instant};
@@ -78,6 +78,8 @@ pub struct RosterCounters {
     pub reports: u64,
     /// Reports without a right cookie that were answered.
     pub challenged: u64,
+    /// Reports without the code of a key that the sender asks for.
+    pub unauthenticated: u64,
     /// Reports dropped: unreadable, late, or beyond a limit.
     pub dropped: u64,
 }
@@ -89,6 +91,8 @@ pub struct RosterCounters {
 #[derive(Debug)]
 pub struct RosterSender {
     config: RosterConfig,
+    /// Keys of reports; with none, all reports count.
+    keys: Vec<ReportKey>,
     words: Words,
     queue: ReplyQueue<(SocketAddr, Reply)>,
     table: Table,
@@ -116,8 +120,16 @@ impl RosterSender {
             counts: RosterCounts::default(),
             counters: RosterCounters::default(),
             last: None,
+            keys: Vec::new(),
             config,
         }
+    }
+
+    /// Sets keys, of which one authenticates each report that counts. Default: every report counts.
+    #[must_use]
+    pub fn with_keys(mut self, keys: Vec<ReportKey>) -> Self {
+        self.keys = keys;
+        self
     }
 
     /// Sets the content that is sent; `None` while unknown. A receiver counts as done with this content
@@ -139,6 +151,12 @@ impl RosterSender {
             self.challenge(now, source, header);
             return None;
         };
+        if !self.keys.is_empty() && !self.keys.iter().any(|key| key.is_right(datagram.payload)) {
+            // The reply keeps the receiver from asking for a new cookie.
+            self.counters.unauthenticated += 1;
+            self.reply(source, header, false);
+            return None;
+        }
         let exponent = self.pace.exponent();
         let Some((row, news)) = self.table.report(now, exponent, source, &header, (&state, name)) else {
             self.counters.dropped += 1;
