@@ -22,7 +22,7 @@ use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
 
-use crate::args::{AmtRelayName, GetArgs, ReceiveArgs, Repair};
+use crate::args::{AmtRelayName, GetArgs, KeptLinks, ReceiveArgs, Repair, kinds};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
@@ -179,6 +179,8 @@ fn listen(
     options.selection = Selection::new(&args.select.include, &args.select.exclude)
         .map_err(|error| Failure::of(Exit::Usage, error))?;
     options.bundle_cache = bundle_cache();
+    options.preserve = kinds(&args.metadata.preserve);
+    options.keeps_links = args.metadata.links == KeptLinks::Keep;
     options.takes_other_senders = senders.is_told;
     options.serving = serving;
     if let Some(described) = args.described.as_ref().filter(|_| args.amt.is_none() && args.ask.is_none()) {

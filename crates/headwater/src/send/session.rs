@@ -101,7 +101,8 @@ impl SendSession {
             let config = PlanConfig { scheme: options.scheme, symbol_size, order };
             let plan = SessionPlan::within(to_send(&items), config, memory)?
                 .with_bundles(bundles.clone())
-                .with_folders(files.folders().to_vec())?;
+                .with_folders(files.folders().to_vec())?
+                .with_metadata(files.metadata().clone());
             let budget = Budget::new(&plan, &options, worker_count())?;
             Ok((plan, budget))
         };

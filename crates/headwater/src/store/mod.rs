@@ -23,6 +23,8 @@ mod gather;
 mod journal;
 mod kept;
 mod ledger;
+mod metadata;
+mod names;
 mod place;
 mod remove;
 #[cfg(test)]
@@ -45,8 +47,8 @@ use std::time::{Duration, Instant};
 
 use headwater_proto::auth::PublicKey;
 use headwater_proto::delivery::{
-    BlockJob, BlockVerdict, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex,
-    ObjectSpec, RelativePath, ShortDigest, Store, StoreError, StoreReport, StoredRepair, StreamPart,
+    BlockJob, BlockVerdict, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, MetadataFault,
+    ObjectIndex, ObjectSpec, RelativePath, SessionMetadata, ShortDigest, Store, StoreError, StoreReport, StoredRepair, StreamPart,
 };
 use tracing::warn;
 
@@ -58,8 +60,9 @@ use self::gather::{Gather, Key};
 use self::journal::Stamp;
 use self::kept::ResumedBlock;
 use self::ledger::StoreIndex;
+pub(crate) use self::metadata::{ApplyOptions, MadeName, MadeNames};
 use self::place::{FilePlace, ObjectPlace, Places};
-pub use self::remove::remove_received;
+pub use self::remove::{ReceivedKind, remove_received};
 pub use self::selection::{PatternError, Selection};
 use self::stream::JoinedStream;
 pub use self::target::Target;
@@ -81,6 +84,8 @@ pub(crate) struct StoreOptions {
     pub(crate) selection: Selection,
     /// Folder for the directories of bundles.
     pub(crate) bundle_cache: Option<PathBuf>,
+    /// Metadata that is applied.
+    pub(crate) apply: ApplyOptions,
 }
 
 /// Receives into a folder. Unfinished content is kept on drop if the session can be resumed.
@@ -107,6 +112,8 @@ pub(crate) struct DiskStore {
     open_files: usize,
     /// Accepted files in place or given up.
     ended: BTreeSet<FileIndex>,
+    /// Files in place.
+    in_place: BTreeSet<FileIndex>,
     /// Folders without files.
     folders: Vec<RelativePath>,
     stream: Option<JoinedStream>,
@@ -115,10 +122,10 @@ pub(crate) struct DiskStore {
 impl DiskStore {
     /// Opens the folder, created if need be. `waker` is used for every new report.
     pub(crate) fn open(folder: &Path, options: StoreOptions, waker: Waker) -> Result<Self, StoreError> {
-        let StoreOptions { target, selection, bundle_cache } = options;
+        let StoreOptions { target, selection, bundle_cache, apply } = options;
         let cache = bundle_cache.map(BundleCache::new);
         let unpacking = Unpacking::new(cache, selection);
-        let places = Arc::new(Places::new(Folder::open(folder)?, target, unpacking));
+        let places = Arc::new(Places::new(Folder::open(folder, apply)?, target, unpacking));
         let (ledger, log) = StoreIndex::open(Arc::clone(&places))?;
         let workers = Workers::start(Arc::clone(&places), waker)?;
         let gather = Gather::new();
@@ -138,6 +145,7 @@ impl DiskStore {
             out_of_space: None,
             open_files: 0,
             ended: BTreeSet::new(),
+            in_place: BTreeSet::new(),
             folders: Vec::new(),
             stream: None,
         })
@@ -146,6 +154,11 @@ impl DiskStore {
     /// Returns the members of bundles that are in place, for the session's user.
     pub(crate) fn unpacked(&self) -> UnpackedBundles {
         self.places.unpacking.unpacked.clone()
+    }
+
+    /// Returns the names made at the end of the session, for the session's user.
+    pub(crate) fn made_names(&self) -> MadeNames {
+        self.places.folder.rules.made.clone()
     }
 
     /// Whether work is under way or waits to be done.
@@ -333,6 +346,8 @@ impl DiskStore {
             false => self.ledger.take_file(&self.writer, spec),
         };
         if held.is_whole {
+            self.places.folder.rules.note_early(spec);
+            self.in_place.insert(file);
             self.end(file, spec);
         } else if kind.is_bundle() {
             held.is_present = self.is_bundle_known(file, spec.digest);
@@ -365,6 +380,7 @@ impl DiskStore {
         // The file may have been given up while a thread was at work on the file.
         if self.end(file, &place.spec) {
             self.forget_file(file);
+            self.in_place.insert(file);
             if let Some(part) = &place.part {
                 return self.part_ended(part, true);
             }
@@ -406,12 +422,24 @@ impl Store for DiskStore {
 
     fn create_folder(&mut self, path: &RelativePath) -> Result<(), StoreError> {
         self.names.check_folder(path)?;
-        if !self.places.unpacking.selection.wants(path) {
+        let is_wanted = self.places.unpacking.selection.wants(path);
+        if !is_wanted || !self.places.folder.rules.kinds().empty {
             return Ok(());
         }
         self.places.folder.make_folder(path)?;
         self.folders.push(path.clone());
         Ok(())
+    }
+
+    fn describe_metadata(&mut self, metadata: SessionMetadata, faults: Vec<MetadataFault>) {
+        self.places.folder.rules.describe(metadata, faults);
+    }
+
+    fn finish_metadata(&mut self) -> Vec<(String, String)> {
+        match self.places.target {
+            Some(_) => Vec::new(),
+            None => self.places.finish_metadata(&self.in_place),
+        }
     }
 
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {

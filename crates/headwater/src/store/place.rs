@@ -244,7 +244,8 @@ impl Places {
         }
         self.open.get(FileKey::Content(place.index.0), || {
             place.check()?;
-            let file = self.folder.open_work(&place.content_name(), place.spec.mode)?;
+            let mode = self.folder.rules.mode(&place.spec);
+            let file = self.folder.open_work(&place.content_name(), mode)?;
             let attempt = || format!("make room for '{}'", place.spec.path);
             file.set_len(place.spec.bytes).map_err(|error| self.folder.failed(&attempt(), error))?;
             Ok(file)

@@ -106,6 +106,11 @@ impl Unpacking {
         }
     }
 
+    /// Returns the file with a name, or the bundle with the member.
+    pub(super) fn owner_of(&self, path: &RelativePath) -> Option<FileIndex> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).get(&key_of(path)).copied()
+    }
+
     fn wanted<'a>(
         &'a self,
         directory: &'a Directory,
@@ -216,8 +221,9 @@ fn write_member(
     }
     let work_name = format!("{:032x}.{index}.member", u128::from_be_bytes(file.key()));
     let attempt = |error| UnpackError::Failed(places.folder.failed("write a member of a bundle", error));
-    let work = places.folder.make_work(&work_name, member.mode).map_err(UnpackError::Failed)?;
     let written = MemberFile { work_name, spec: spec_of(member) };
+    let mode = places.folder.rules.mode(&written.spec);
+    let work = places.folder.make_work(&written.work_name, mode).map_err(UnpackError::Failed)?;
     let mut hasher = blake3::Hasher::new();
     let mut chunk = vec![0; CHUNK_BYTES.min(member.bytes as usize)];
     let (mut at, start) = (0, u64::from(layout.content_start(index)));

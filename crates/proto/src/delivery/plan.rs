@@ -12,6 +12,7 @@ use headwater_wire::fti::Ldpc;
 use headwater_wire::{Fti, fdt};
 
 use super::carousel::symbols_in_first_pass;
+use super::metadata::SessionMetadata;
 use super::name::RelativePath;
 use super::object::{Codecs, Digest, file_digest, short};
 use super::receiver::CODED_BLOCK_BYTES_MAX;
@@ -139,6 +140,7 @@ pub struct SessionPlan {
     parts: BTreeMap<usize, StreamPart>,
     /// Files that are bundles.
     bundles: BTreeSet<usize>,
+    metadata: SessionMetadata,
 }
 
 /// Largest source block of Reed-Solomon over GF(2^8), a code that does not scale: half of the 255 symbols
@@ -195,6 +197,7 @@ impl SessionPlan {
             repair: None,
             parts: BTreeMap::new(),
             bundles: BTreeSet::new(),
+            metadata: SessionMetadata::default(),
         };
         let mut codecs = Codecs::default();
         let size = u64::from(config.symbol_size);
@@ -282,6 +285,12 @@ impl SessionPlan {
         Self { bundles, ..self }
     }
 
+    /// Describes metadata beyond the attributes of files. Default: none.
+    #[must_use]
+    pub fn with_metadata(self, metadata: SessionMetadata) -> Self {
+        Self { metadata, ..self }
+    }
+
     /// Names servers of the files in the FDT. Default: none.
     #[must_use]
     pub fn with_repair(self, repair: Option<RepairServers>) -> Self {
@@ -354,6 +363,7 @@ impl SessionPlan {
                 .map(|(object, blocks)| self.mark_bundle(object, entry(file, part, object, digest, blocks)));
             instance.files.extend(entries);
         }
+        self.metadata.describe(&mut instance);
         if let Some(repair) = &self.repair {
             repair.describe(&mut instance);
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use headwater_fec::{BlockCodec, Partition};
 use headwater_wire::fdt::{FileTime, Withdrawal};
 
+use super::metadata::{MetadataFault, SessionMetadata};
 use super::name::RelativePath;
 use super::object::{Digest, ShortDigest};
 use super::plan::StreamPart;
@@ -318,6 +319,18 @@ pub trait Store {
     fn create_folder(&mut self, path: &RelativePath) -> Result<(), StoreError> {
         let _has_none = path;
         Ok(())
+    }
+
+    /// Takes the metadata of the session beyond the attributes of files, once. The files may be in place
+    /// already. By default does nothing.
+    fn describe_metadata(&mut self, metadata: SessionMetadata, faults: Vec<MetadataFault>) {
+        let _ignored = (metadata, faults);
+    }
+
+    /// Applies metadata that needs all files in place, at the end of a session without files in progress.
+    /// Returns names and reasons of failures. By default does nothing.
+    fn finish_metadata(&mut self) -> Vec<(String, String)> {
+        Vec::new()
     }
 
     /// Adds an object of a created file, and returns the blocks that the store already holds. `object` counts

@@ -9,6 +9,7 @@ use super::catalogue::{Admitted, Announced, FileOutcome, Refusal};
 use super::{DeliveryReceiver, ReceiverEvent, SessionEvent};
 use crate::control::ReceiverControl;
 use crate::delivery::fdt::FdtOutcome;
+use crate::delivery::metadata::SessionMetadata;
 use crate::delivery::name::RelativePath;
 use crate::delivery::repair::RepairServers;
 use crate::delivery::store::{Description, HeldBlock, ObjectIndex, Store};
@@ -118,6 +119,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             self.end(ReceiverEvent::ControlRefused { reason });
             return;
         }
+        self.describe_metadata(instance);
         for entry in &instance.files {
             let fti = instance.fti(entry);
             if !self.catalogue.agrees(entry, fti.clone().ok()) {
@@ -234,6 +236,14 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 self.refused += 1;
                 self.front.event(ReceiverEvent::FileRefused { location: location.clone(), reason });
             }
+        }
+    }
+
+    /// Passes on the metadata of the first instance that has any: later instances repeat the same metadata.
+    fn describe_metadata(&mut self, instance: &Instance) {
+        if SessionMetadata::is_in(instance) && !core::mem::replace(&mut self.has_metadata, true) {
+            let (metadata, faults) = SessionMetadata::of(instance);
+            self.store.describe_metadata(metadata, faults);
         }
     }
 
