@@ -41,7 +41,7 @@ pub use groups::GroupArgs;
 pub use input::InputArgs;
 pub use keys::{KeygenArgs, SignArgs, TrustArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
-pub use preserve::{AppliedMetadataArgs, KeptLinks, SentMetadataArgs, kinds};
+pub use preserve::{AppliedMetadataArgs, HolesName, KeptLinks, SentMetadataArgs, kinds};
 pub use relay::{QueueName, RelayArgs};
 pub use relay_sim::SimMarking;
 pub use repair::{Repair, RepairArgs, RepairServerArgs, ServingArgs};

@@ -1,6 +1,8 @@
 //! Options about metadata: modes, times, owners, links.
 
-use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
 use headwater::{PrepareOptions, Preserve};
 
 /// Treatment of symbolic links.
@@ -72,6 +74,18 @@ pub struct SentMetadataArgs {
     /// Metadata that travels; each receiver chooses what it applies
     #[arg(long, value_name = "KINDS", value_enum, value_delimiter = ',', default_values = ["modes", "times", "empty"])]
     pub preserve: Vec<PreserveName>,
+    /// Blocks that are holes of sparse files
+    #[arg(long, value_name = "WAY", value_enum, default_value_t = HolesName::Skip)]
+    pub holes: HolesName,
+}
+
+/// Treatment of holes of sparse files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HolesName {
+    /// Leave them out: receivers know blocks of zeros by their digests
+    Skip,
+    /// Send zeros, for receivers of other programs and of older versions
+    Send,
 }
 
 impl SentMetadataArgs {
@@ -100,11 +114,8 @@ pub struct AppliedMetadataArgs {
     /// Metadata that is applied, if the sender sends it
     #[arg(long, value_name = "KINDS", value_enum, value_delimiter = ',', default_values = ["modes", "times", "empty"])]
     pub preserve: Vec<PreserveName>,
-}
-
-impl Default for AppliedMetadataArgs {
-    fn default() -> Self {
-        let preserve = vec![PreserveName::Modes, PreserveName::Times, PreserveName::Empty];
-        Self { links: KeptLinks::Skip, preserve }
-    }
+    /// Take blocks with equal digests from this older file, at any multiple of their length, or from the files
+    /// of this folder with the same names; blocks at the same place of an older file in DIR are always taken
+    #[arg(long, value_name = "OLD", value_hint = ValueHint::AnyPath)]
+    pub base: Option<PathBuf>,
 }

@@ -79,7 +79,7 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
     let paths = Paths {
         folders,
         optional: bundle_cache(),
-        read: resolver_files(&args),
+        read: resolver_files(&args).into_iter().chain(args.metadata.base.clone()).collect(),
         listens: server.is_some(),
         ..Paths::default()
     };
@@ -180,6 +180,7 @@ fn listen(
         .map_err(|error| Failure::of(Exit::Usage, error))?;
     options.bundle_cache = bundle_cache();
     options.preserve = kinds(&args.metadata.preserve);
+    options.base = args.metadata.base.clone();
     options.keeps_links = args.metadata.links == KeptLinks::Keep;
     options.takes_other_senders = senders.is_told;
     options.serving = serving;
@@ -453,6 +454,7 @@ pub fn progress(received: &ReceiveProgress) -> Progress {
         symbols_total: received.symbols,
         useful: received.stats.useful,
         resumed: received.stats.resumed,
+        reused: received.stats.reused,
         duplicates: received.stats.duplicates,
         surplus: received.stats.surplus,
         dropped: received.stats.dropped.total(),

@@ -25,7 +25,7 @@ use headwater_proto::eventlog::{ControlState, Event, Progress, Role};
 
 use headwater_web::FileServer;
 
-use crate::args::SendArgs;
+use crate::args::{HolesName, SendArgs};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
@@ -169,6 +169,7 @@ fn open(
         scheme: args.fec.into(),
         order: args.order.into(),
         bundling: args.bundle.into(),
+        skips_holes: args.metadata.holes == HolesName::Skip,
         symbol_size: args.symbol_size,
         is_beside_requests: args.repair.sdp_rainbow.is_some(),
         tsi: args.tsi,

@@ -133,6 +133,7 @@ impl ReceiveSession {
             selection: options.selection,
             bundle_cache: options.bundle_cache,
             apply: ApplyOptions { preserve: options.preserve, links: options.keeps_links },
+            base: options.base,
         };
         let way = match (paths, ask, amt) {
             (Some(paths), ..) => SessionListener::Paths(PathListeners::open(listen, paths)?),
@@ -510,6 +511,9 @@ pub struct ReceiveOptions {
     /// Whether symbolic links that the sender keeps are made, if the target is relative and inside of the
     /// folder. Default: no.
     pub keeps_links: bool,
+    /// File, or folder of files with the same names, to take blocks from whose digests are equal. Default: an
+    /// older file under the same name, at the same offsets.
+    pub base: Option<PathBuf>,
     /// Whether unfinished files of the folder may be continued with another sender than the signer of the
     /// session that they came from. Default: no.
     pub takes_other_senders: bool,
@@ -565,6 +569,7 @@ impl ReceiveOptions {
             bundle_cache: None,
             preserve: Preserve::default(),
             keeps_links: false,
+            base: None,
             takes_other_senders: false,
             repair: RepairOptions::default(),
             serving: None,

@@ -15,6 +15,9 @@ use super::bundle::Bundle;
 use super::error::PrepareError;
 use super::metadata::{MetadataCollector, modified};
 
+/// Unit in which a file system reports the bytes on disk.
+const DISK_BLOCK_BYTES: u64 = 512;
+
 /// File to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreparedFile {
@@ -29,6 +32,8 @@ pub struct PreparedFile {
     /// Time of the last modification, if the file system reports a time.
     pub modified: Option<FileTime>,
     pub(super) stamp: Stamp,
+    /// Whether the file may have holes that are not sent.
+    pub(super) is_sparse: bool,
     /// Members, if the file is a bundle.
     pub(super) bundle: Option<Arc<Bundle>>,
 }
@@ -43,6 +48,7 @@ impl PreparedFile {
             mode: 0,
             modified: None,
             stamp: Stamp::of(&spool.metadata()?),
+            is_sparse: false,
             bundle: None,
         })
     }
@@ -346,6 +352,7 @@ impl Walk {
             mode: metadata.mode() & 0o777,
             modified: modified(metadata),
             stamp: Stamp::of(metadata),
+            is_sparse: metadata.blocks().saturating_mul(DISK_BLOCK_BYTES) < metadata.len(),
             bundle: None,
         };
         let identity = |stamp: Stamp| (stamp.device, stamp.inode);

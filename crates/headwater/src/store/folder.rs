@@ -23,6 +23,8 @@ use super::place::{content_name, key_of};
 
 /// Flags to open folders: never through a link.
 pub(super) const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Bits of a folder in which its user makes names.
+const FOLDER_WRITING: u32 = 0o300;
 /// All bits of a mode.
 const MODE_ALL: u32 = 0o7777;
 /// Permission bits of files without a mode from the sender, before the umask.
@@ -325,7 +327,7 @@ impl Folder {
             let folder = folder.map_or(self.out.as_fd(), OwnedFd::as_fd);
             let name = split(path).1;
             self.check_name(folder, path, name)?;
-            rustix::fs::renameat(&self.work, work_name, folder, name)
+            writing(folder, || rustix::fs::renameat(&self.work, work_name, folder, name))
                 .map_err(|errno| self.failed(&format!("name '{path}'"), errno))?;
         }
         sync()
@@ -341,7 +343,7 @@ impl Folder {
         let folder = self.make_parents(path, parents, true)?;
         let folder = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
         self.check_name(folder, path, name)?;
-        rustix::fs::renameat(&self.work, work_name, folder, name)
+        writing(folder, || rustix::fs::renameat(&self.work, work_name, folder, name))
             .map_err(|errno| failed("name", errno.into()))?;
         sync_folder(folder).map_err(|errno| failed("write the folder of", errno.into()))?;
         let stat = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno.into()))?;
@@ -377,7 +379,7 @@ impl Folder {
         let mut folder = None::<OwnedFd>;
         for component in parents {
             let parent = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
-            match rustix::fs::mkdirat(parent, component, Mode::from_raw_mode(MODE_MASK)) {
+            match writing(parent, || rustix::fs::mkdirat(parent, component, Mode::from_raw_mode(MODE_MASK))) {
                 Ok(()) if !syncs => {}
                 Ok(()) => sync_folder(parent)
                     .map_err(|errno| self.failed(&format!("write the folder of '{path}'"), errno))?,
@@ -440,6 +442,26 @@ pub(super) fn find_parent<'p>(
         folder = Some(rustix::fs::openat(parent, component, FOLDER, Mode::empty()).ok()?);
     }
     Some((folder, name))
+}
+
+/// Runs an operation that changes the names of a folder. A folder of this user may forbid the user's writes,
+/// since the sender's folder does: then the folder permits writes during the operation.
+pub(super) fn writing(
+    folder: BorrowedFd<'_>,
+    operation: impl Fn() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let refused = match operation() {
+        Err(Errno::ACCESS) => Err(Errno::ACCESS),
+        result => return result,
+    };
+    let mode = rustix::fs::fstat(folder)?.st_mode & MODE_ALL;
+    let is_open = mode & FOLDER_WRITING == FOLDER_WRITING;
+    if is_open || rustix::fs::fchmod(folder, Mode::from_raw_mode(mode | FOLDER_WRITING)).is_err() {
+        return refused;
+    }
+    let result = operation();
+    rustix::fs::fchmod(folder, Mode::from_raw_mode(mode))?;
+    result
 }
 
 /// Sets the time of the last modification, and leaves the time of the last access.

@@ -14,7 +14,7 @@ use headwater_proto::delivery::{
 use rustix::fs::{AtFlags, Gid, Mode, Uid};
 use rustix::io::Errno;
 
-use super::folder::{FOLDER, Folder, split};
+use super::folder::{FOLDER, Folder, split, writing};
 use super::metadata::{MODE_MASK, MadeName, cannot_own, timestamps};
 use super::place::Places;
 
@@ -116,7 +116,7 @@ impl Places {
             u32::try_from(stat.st_mtime_nsec).unwrap_or_default(),
         );
         let mode = Some(stat.st_mode & MODE_MASK);
-        let spec = FileSpec { path: path.clone(), bytes: stamp.bytes, mode, modified, md5: None, digest: None };
+        let spec = FileSpec { path: path.clone(), bytes: stamp.bytes, mode, modified, md5: None, digest: None, is_sparse: false };
         let failed = |error: StoreError| error.0;
         if let Some((old, old_stamp)) = old
             && old_stamp.bytes == stamp.bytes
@@ -185,7 +185,8 @@ impl Folder {
         let parent = parent.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
         self.check_name(parent, path, name).map_err(|error| error.0)?;
         self.discard(LINK).map_err(|error| error.0)?;
-        let made = make(self.work.as_fd()).and_then(|()| rustix::fs::renameat(&self.work, LINK, parent, name));
+        let made = make(self.work.as_fd())
+            .and_then(|()| writing(parent, || rustix::fs::renameat(&self.work, LINK, parent, name)));
         // A rename between two names of a file does nothing.
         self.discard(LINK).map_err(|error| error.0)?;
         made.map_err(|errno| self.failed(&format!("make the link '{path}'"), errno).0)

@@ -8,7 +8,7 @@ use std::path::Path;
 use headwater_proto::delivery::{FileTime, RelativePath};
 use rustix::fs::{AtFlags, FileType};
 
-use super::folder::find_parent;
+use super::folder::{find_parent, writing};
 use super::metadata::timestamps;
 
 /// Kind of entries to remove.
@@ -66,7 +66,7 @@ fn remove_entry(out: &OwnedFd, path: &RelativePath, kind: ReceivedKind) -> bool 
 /// Removes an entry, and restores the time of the folder.
 fn unlink(parent: BorrowedFd<'_>, name: &str, flags: AtFlags) -> bool {
     let before = rustix::fs::fstat(parent);
-    let is_gone = rustix::fs::unlinkat(parent, name, flags).is_ok();
+    let is_gone = writing(parent, || rustix::fs::unlinkat(parent, name, flags)).is_ok();
     let time = before.ok().and_then(|stat| {
         FileTime::new(stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or_default())
     });

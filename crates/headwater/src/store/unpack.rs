@@ -17,7 +17,7 @@ use super::bundle_cache::BundleCache;
 use super::finish::{CHUNK_BYTES, Outcome};
 use super::folder::{MemberFile, Parents};
 use super::journal::{Key, Stamp};
-use super::place::{FilePlace, Places, key_of};
+use super::place::{FilePlace, Places, key_of, next_run};
 use super::selection::Selection;
 use crate::system::read_at;
 
@@ -232,9 +232,10 @@ fn write_member(
         let length = chunk.len().min(rest);
         read(start + at, &mut chunk[..length])?;
         hasher.update(&chunk[..length]);
-        std::os::unix::fs::FileExt::write_all_at(&work, &chunk[..length], at).map_err(attempt)?;
+        write_around_holes(&work, &chunk[..length], at).map_err(attempt)?;
         at += length as u64;
     }
+    work.set_len(member.bytes.into()).map_err(attempt)?;
     let is_right = hasher.finalize().as_bytes().starts_with(&check.digest);
     if is_right {
         places.folder.set_metadata(&work, &written.spec).map_err(UnpackError::Failed)?;
@@ -242,6 +243,20 @@ fn write_member(
     }
     places.folder.discard(&written.work_name).map_err(UnpackError::Failed)?;
     Err(BundleError::Content(member.path.clone()).into())
+}
+
+/// Writes bytes to a new file, except pages of zeros.
+fn write_around_holes(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+    let (mut rest, mut at) = (bytes, offset);
+    while !rest.is_empty() {
+        let (is_zero, length) = next_run(rest, at);
+        let (run, behind) = rest.split_at(length);
+        if !is_zero {
+            std::os::unix::fs::FileExt::write_all_at(file, run, at)?;
+        }
+        (rest, at) = (behind, at + length as u64);
+    }
+    Ok(())
 }
 
 fn spec_of(member: &BundleMember) -> FileSpec {
@@ -252,6 +267,7 @@ fn spec_of(member: &BundleMember) -> FileSpec {
         modified: Some(member.modified),
         md5: None,
         digest: None,
+        is_sparse: false,
     }
 }
 

@@ -140,6 +140,8 @@ pub struct SessionPlan {
     parts: BTreeMap<usize, StreamPart>,
     /// Files that are bundles.
     bundles: BTreeSet<usize>,
+    /// Files with holes that are not sent.
+    sparse: BTreeSet<usize>,
     metadata: SessionMetadata,
 }
 
@@ -197,6 +199,7 @@ impl SessionPlan {
             repair: None,
             parts: BTreeMap::new(),
             bundles: BTreeSet::new(),
+            sparse: BTreeSet::new(),
             metadata: SessionMetadata::default(),
         };
         let mut codecs = Codecs::default();
@@ -285,6 +288,13 @@ impl SessionPlan {
         Self { bundles, ..self }
     }
 
+    /// Announces files, by index, as sparse: holes are not sent, and receivers know blocks of zeros by their
+    /// digests. Default: none.
+    #[must_use]
+    pub fn with_sparse(self, sparse: BTreeSet<usize>) -> Self {
+        Self { sparse, ..self }
+    }
+
     /// Describes metadata beyond the attributes of files. Default: none.
     #[must_use]
     pub fn with_metadata(self, metadata: SessionMetadata) -> Self {
@@ -360,7 +370,7 @@ impl SessionPlan {
             let part = self.objects.get(range.start).and_then(|object| self.parts.get(&object.file));
             let objects = self.objects[range.clone()].iter().zip(&digests[range]);
             let entries = objects
-                .map(|(object, blocks)| self.mark_bundle(object, entry(file, part, object, digest, blocks)));
+                .map(|(object, blocks)| self.mark_kind(object, entry(file, part, object, digest, blocks)));
             instance.files.extend(entries);
         }
         self.metadata.describe(&mut instance);
@@ -372,12 +382,13 @@ impl SessionPlan {
 }
 
 impl SessionPlan {
-    /// Marks the entry of a bundle, which other receivers keep as a zip.
-    fn mark_bundle(&self, object: &PlannedObject, mut entry: File) -> File {
+    /// Marks the entry of a bundle, which other receivers keep as a zip, and of a sparse file.
+    fn mark_kind(&self, object: &PlannedObject, mut entry: File) -> File {
         if self.bundles.contains(&object.file) {
             entry.content_type = Some(BUNDLE_TYPE.into());
             entry.headwater.is_bundle = true;
         }
+        entry.headwater.is_sparse = self.sparse.contains(&object.file);
         entry
     }
 

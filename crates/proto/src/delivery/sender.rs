@@ -9,7 +9,7 @@ mod inventory;
 mod parts;
 pub(in crate::delivery) mod roster;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use headwater_fec::BlockCodec;
 use headwater_wire::PayloadId;
@@ -150,6 +150,8 @@ pub struct DeliverySender<C, S> {
     source: S,
     objects: Vec<ObjectHeader>,
     blocks: Vec<(u32, u32)>,
+    /// Blocks that are holes, and are not sent.
+    holes: BTreeSet<u32>,
     orders: Orders,
     content: Content,
     inventory: Inventory,
@@ -219,12 +221,16 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         let mut blocks = Vec::new();
         let mut of_content = Vec::new();
         let mut orders = Orders::default();
+        let mut holes = BTreeSet::new();
         // A single pass sends as many symbols as the content has: in ESI order, exactly the source symbols.
         let is_shuffled = !matches!(config.end, End::Passes(0 | 1));
         let start = if is_shuffled { config.start } else { Start::First };
         for (index, object) in (0..).zip(plan.objects()) {
             for sbn in 0..object.partition.blocks() {
                 let symbols = object.partition.block(sbn).expect("below the number of blocks").symbols;
+                if source.is_hole(index as usize, sbn) {
+                    holes.insert(u32::try_from(blocks.len()).expect("block numbers have 32 bits"));
+                }
                 blocks.push((index, sbn));
                 let limit = source.encoding_symbols(index as usize, sbn);
                 let block = carousel_block(&*object.codec, symbols, limit);
@@ -240,14 +246,22 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         let blocks_known: usize = digests.iter().map(Vec::len).sum();
         let digests_missing = (blocks.len() - blocks_known) as u64;
         let fdt = Description::new(instance, first_id, symbol_size, control.levels(), digests_missing)?;
-        let content = match control.responder().is_some() {
+        if holes.len() == blocks.len() {
+            // The FDT takes its share of the packets of content, so some content is sent.
+            holes.pop_first();
+        }
+        let mut content = match control.responder().is_some() {
             true => Content::requested(of_content, Seed(config.tsi.into()).stream("turns", 0), start),
             false => Content::new(of_content, control.layering().is_some(), plan.order(), start),
         };
+        if !holes.is_empty() {
+            content.retain(|block| !holes.contains(&block));
+        }
         Ok(Self {
             config,
             control,
             source,
+            holes,
             objects: plan.objects().iter().map(ObjectHeader::new).collect(),
             blocks,
             orders,
@@ -329,8 +343,9 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         self.fdt.withdraw(self.inventory.objects(file), why);
         self.fdt.set_complete(self.inventory.is_complete());
         self.update_content();
-        let Self { content, inventory, blocks, .. } = self;
-        let sent = content.retain(|block| !inventory.is_withdrawn(blocks[block as usize].0 as usize));
+        let Self { content, inventory, blocks, holes, .. } = self;
+        let is_live = |block: u32| !inventory.is_withdrawn(blocks[block as usize].0 as usize);
+        let sent = content.retain(|block| is_live(block) && !holes.contains(&block));
         self.symbols_of_passes = self.symbols_of_passes.saturating_sub(sent);
         if self.inventory.is_empty() {
             self.fail(error);

@@ -160,6 +160,9 @@ pub struct Headwater {
     pub modified: Option<FileTime>,
     /// `hw:Bundle`: the file is a bundle, a stored zip whose members receivers unpack.
     pub is_bundle: bool,
+    /// `hw:Sparse`: the file has holes, and the sender may leave out blocks of zeros, which receivers know by
+    /// their digests.
+    pub is_sparse: bool,
 }
 
 /// Reason for which a sender withdraws a file that it has announced.

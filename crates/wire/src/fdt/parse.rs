@@ -359,6 +359,7 @@ fn headwater_attribute(
         "Mode" => headwater.mode = Some(value.mode()?),
         "Mtime" => headwater.modified = Some(value.time()?),
         "Bundle" => headwater.is_bundle = value.boolean()?,
+        "Sparse" => headwater.is_sparse = value.boolean()?,
         _ => {}
     }
     Ok(())

@@ -148,6 +148,7 @@ fn headwater(out: &mut String, headwater: &Headwater) {
     optional(out, "hw:Mode", headwater.mode.map(|mode| format!("{mode:04o}")).as_deref());
     optional(out, "hw:Mtime", headwater.modified.map(|time| time.to_string()).as_deref());
     optional(out, "hw:Bundle", headwater.is_bundle.then_some("true"));
+    optional(out, "hw:Sparse", headwater.is_sparse.then_some("true"));
 }
 
 const fn withdrawal(reason: Withdrawal) -> &'static str {

@@ -192,6 +192,7 @@ impl OpenBundle {
             modified: self.files.iter().filter_map(|file| file.modified).max(),
             mode: 0o644,
             stamp: first.stamp,
+            is_sparse: false,
             name,
             bundle: Some(Arc::new(Bundle { layout, files: self.files, snapshots: self.snapshots })),
         })

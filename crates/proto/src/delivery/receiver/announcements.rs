@@ -157,6 +157,10 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 self.learn(object, &entry.headwater);
             }
         }
+        // The digests of all blocks are known now, as far as this instance has the digests.
+        for file in core::mem::take(&mut self.described) {
+            self.compare_file_if_present(file);
+        }
         self.drop_released_parts(&instance.files);
         self.make_folders(instance);
         self.complete |= instance.complete;
@@ -189,7 +193,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 Ok(held) if held.is_whole => return self.end_file(file, FileOutcome::Done),
                 Ok(held) => {
                     self.catalogue.files[file.0].is_present |= held.is_present;
-                    self.compare_file_if_present(file);
+                    self.described.insert(file);
                 }
                 Err(error) => return self.fail(error),
             }

@@ -91,6 +91,8 @@ pub struct DeliveryReceiver<C, S> {
     unproven: BTreeSet<BlockId>,
     /// Files that already exist at the destination, each queued once for the store to compare.
     to_compare: VecDeque<FileIndex>,
+    /// Files whose digest the present instance has brought.
+    described: BTreeSet<FileIndex>,
     /// Number of blocks of files in progress that need symbols.
     open_blocks: u64,
     /// Number of files in progress.
@@ -133,6 +135,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             ready: VecDeque::new(),
             unproven: BTreeSet::new(),
             to_compare: VecDeque::new(),
+            described: BTreeSet::new(),
             open_blocks: 0,
             open_files: 0,
             refused: 0,
