@@ -93,10 +93,10 @@ pub use receive::{
 };
 pub use send::{
     Bundling, ContestedName, EXPECTED_MAX, FILES_PATH, FileSet, LinkOptions, Links, MissingReceiver,
-    OutsideLink, PeerOptions, PrepareError, PrepareOptions, PreparedFile, PublishedFile, PublishedFiles, RateLimit,
-    RepairPlace, RosterEnd, RosterOptions, RosterProgress, RosterSummary, SLOWEST_MAX, SOURCE_PORT, SendEnd,
-    SendError, SendInput, SendOptions, SendOrder, SendOutcome, SendProgress, SendSession, SendStarted,
-    SendSummary, SendUpdate, Skipped, prepare, prepare_tree, prepare_with,
+    OutsideLink, PeerOptions, PrepareError, PrepareOptions, PreparedFile, PublishedFile, PublishedFiles,
+    RateLimit, RepairPlace, RosterEnd, RosterOptions, RosterProgress, RosterSummary, SLOWEST_MAX,
+    SOURCE_PORT, SendEnd, SendError, SendInput, SendOptions, SendOrder, SendOutcome, SendProgress,
+    SendSession, SendStarted, SendSummary, SendUpdate, Skipped, prepare, prepare_tree, prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
 pub use store::{PatternError, ReceivedKind, Selection, Target, remove_received};

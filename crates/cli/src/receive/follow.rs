@@ -252,9 +252,8 @@ impl Brought {
             !announced.contains(name) && !folders.contains(name) && self.selection.wants(name)
         };
         let gone: Vec<_> = self.names.iter().filter(is_gone).cloned().collect();
-        let is_gone = |name: &&RelativePath| {
-            self.keeps_links && !links.contains(name) && self.selection.wants(name)
-        };
+        let is_gone =
+            |name: &&RelativePath| self.keeps_links && !links.contains(name) && self.selection.wants(name);
         let gone_links: Vec<_> = self.links.iter().filter(is_gone).cloned().collect();
         let mut deleted = Vec::new();
         // Below a folder that is gone, links and files go before the folder.
@@ -359,7 +358,9 @@ mod tests {
         }
         follower.on_update(&completed("was-there", true));
         let brought = follower.brought.as_mut().unwrap();
-        brought.replace((&set(&["a", "deep/b", "log", "was-there"]), &set(&[])), &set(&["deep/empty"])).unwrap();
+        brought
+            .replace((&set(&["a", "deep/b", "log", "was-there"]), &set(&[])), &set(&["deep/empty"]))
+            .unwrap();
         drop(follower);
         // The next process does not want logs any more, and hears nothing of logs in bundles.
         let mut brought = record(folder.path(), &["log"]);

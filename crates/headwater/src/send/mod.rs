@@ -26,7 +26,9 @@ pub use budget::RepairPlace;
 pub use bundle::Bundling;
 pub use error::{PrepareError, SendError};
 pub(crate) use files::Stamp;
-pub use files::{FileSet, Links, OutsideLink, PrepareOptions, PreparedFile, Skipped, prepare, prepare_tree, prepare_with};
+pub use files::{
+    FileSet, Links, OutsideLink, PrepareOptions, PreparedFile, Skipped, prepare, prepare_tree, prepare_with,
+};
 pub(crate) use link::Link;
 pub use link::{LinkOptions, SOURCE_PORT};
 pub use options::{SendEnd, SendOptions, SendOrder};

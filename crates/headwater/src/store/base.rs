@@ -41,7 +41,9 @@ impl Base {
         });
         opened.map_err(|error| {
             let path = path.display();
-            StoreError(format!("cannot take blocks from '{path}': {error}; name a file or a folder as the base"))
+            StoreError(format!(
+                "cannot take blocks from '{path}': {error}; name a file or a folder as the base"
+            ))
         })
     }
 
@@ -58,7 +60,8 @@ impl Base {
         };
         let stat = rustix::fs::fstat(&file).ok()?;
         let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        let bytes = u64::try_from(stat.st_size).ok().filter(|bytes| is_regular && *bytes >= BASE_BYTES_MIN)?;
+        let bytes =
+            u64::try_from(stat.st_size).ok().filter(|bytes| is_regular && *bytes >= BASE_BYTES_MIN)?;
         Some(BaseFile { file, bytes, has_moved_blocks: true })
     }
 }

@@ -149,7 +149,8 @@ fn a_named_file_gives_blocks_that_have_moved() {
     for base in [elsewhere.path().join("image"), elsewhere.path().to_owned()] {
         let _ = fs::remove_file(folder.path().join("image"));
         fs::write(elsewhere.path().join("image"), &old).unwrap();
-        let mut session = open_with(folder.path(), StoreOptions { base: Some(base), ..StoreOptions::default() });
+        let mut session =
+            open_with(folder.path(), StoreOptions { base: Some(base), ..StoreOptions::default() });
         let (is_present, mut found, is_same) = search(&mut session, &content(), false);
         assert_eq!((is_present, is_same), (true, false));
         found.sort_unstable();

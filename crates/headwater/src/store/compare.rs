@@ -71,7 +71,10 @@ enum Phase {
     /// Search of each block at its own offset.
     InPlace,
     /// Search of the blocks of a length at the multiples of this length: bases and lengths to go, and offset.
-    Moved { searches: Vec<(usize, u64)>, at: u64 },
+    Moved {
+        searches: Vec<(usize, u64)>,
+        at: u64,
+    },
 }
 
 /// Result of comparing one part.
@@ -133,7 +136,9 @@ impl Comparison {
                     }
                 }
                 Phase::InPlace => self.search_in_place(places, &mut left, &mut found)?,
-                Phase::Moved { searches, .. } if searches.is_empty() => return Ok(ComparisonStep::Done(found)),
+                Phase::Moved { searches, .. } if searches.is_empty() => {
+                    return Ok(ComparisonStep::Done(found));
+                }
                 Phase::Moved { .. } => self.search_moved(places, &mut left, &mut found)?,
             }
             if left == 0 {
@@ -217,7 +222,8 @@ impl Comparison {
         found: &mut Vec<FoundBlock>,
     ) -> Result<(), StoreError> {
         if self.next == 0 {
-            self.is_cloned = self.bases.first().is_some_and(|base| places.clone_into_content(&self.file, base));
+            self.is_cloned =
+                self.bases.first().is_some_and(|base| places.clone_into_content(&self.file, base));
         }
         let mut room = Vec::new();
         while *left > 0 {
@@ -329,7 +335,9 @@ impl Comparison {
     fn missing_of(&self, bytes: u64) -> BTreeMap<ShortDigest, Vec<usize>> {
         let mut missing: BTreeMap<ShortDigest, Vec<usize>> = BTreeMap::new();
         for (number, promised) in self.promised.iter().enumerate() {
-            if !self.found.contains(&number) && self.block(number).is_some_and(|(_, _, block)| block.bytes == bytes) {
+            if !self.found.contains(&number)
+                && self.block(number).is_some_and(|(_, _, block)| block.bytes == bytes)
+            {
                 missing.entry(*promised).or_default().push(number);
             }
         }

@@ -11,9 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use headwater_proto::Size;
 use headwater_proto::delivery::{FileSpec, FileTime, RESERVED_PREFIX, RelativePath, StoreError};
-use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat,
-};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use tracing::warn;
 
@@ -22,7 +20,8 @@ use super::metadata::{ApplyOptions, MODE_MASK, MetadataRules, timestamps};
 use super::place::{content_name, key_of};
 
 /// Flags to open folders: never through a link.
-pub(super) const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+pub(super) const FOLDER: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Bits of a folder in which its user makes names.
 const FOLDER_WRITING: u32 = 0o300;
 /// All bits of a mode.
@@ -404,7 +403,9 @@ impl Folder {
         match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Ok(true),
             // A rename replaces the link itself.
-            Ok(stat) if self.rules.options.links && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
+            Ok(stat)
+                if self.rules.options.links && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink =>
+            {
                 Ok(false)
             }
             Ok(_) => Err(StoreError(format!(

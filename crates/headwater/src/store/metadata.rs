@@ -140,7 +140,11 @@ impl MetadataRules {
     /// bits among those of the sender.
     pub(super) fn bits(&self, path: &RelativePath, mode: u32, allowed: u32) -> Mode {
         let special = self.entry(path).and_then(|entry| entry.mode).unwrap_or(0) & SPECIAL_BITS;
-        Mode::from_raw_mode(if self.kinds().owner { mode & MODE_MASK | special } else { allowed & mode & MODE_MASK })
+        Mode::from_raw_mode(if self.kinds().owner {
+            mode & MODE_MASK | special
+        } else {
+            allowed & mode & MODE_MASK
+        })
     }
 
     pub(super) fn owner(&self, path: &RelativePath) -> Option<Owner> {
@@ -157,7 +161,8 @@ impl MetadataRules {
         }
         if let Some(Owner { user, group }) = self.owner(path)
             && rustix::fs::fstat(file).is_ok_and(|stat| (stat.st_uid, stat.st_gid) != (user, group))
-            && let Err(errno) = rustix::fs::fchown(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))
+            && let Err(errno) =
+                rustix::fs::fchown(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))
         {
             self.fail(path.as_str(), &cannot_own(user, group, errno));
         }

@@ -53,7 +53,8 @@ use std::time::{Duration, Instant};
 use headwater_proto::auth::PublicKey;
 use headwater_proto::delivery::{
     BlockJob, BlockVerdict, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, MetadataFault,
-    ObjectIndex, ObjectSpec, RelativePath, SessionMetadata, ShortDigest, Store, StoreError, StoreReport, StoredRepair, StreamPart,
+    ObjectIndex, ObjectSpec, RelativePath, SessionMetadata, ShortDigest, Store, StoreError, StoreReport,
+    StoredRepair, StreamPart,
 };
 use tracing::warn;
 

@@ -93,9 +93,8 @@ impl Places {
             return Err(format!("it is a hard link to '{target}', which was not received"));
         };
         let folder = &self.folder;
-        let made = |is_present| {
-            Ok(MadeName { path: path.clone(), file: Some((file, stamp.bytes)), is_present })
-        };
+        let made =
+            |is_present| Ok(MadeName { path: path.clone(), file: Some((file, stamp.bytes)), is_present });
         let old = folder.find(path);
         if folder.rules.kinds().hardlinks {
             if old.is_some_and(|(_, old)| (old.device, old.inode) == (stamp.device, stamp.inode)) {
@@ -106,7 +105,11 @@ impl Places {
                 let parent = parent.as_ref().map_or(folder.out.as_fd(), OwnedFd::as_fd);
                 rustix::fs::linkat(parent, name, work, LINK, AtFlags::empty())?;
                 let linked = rustix::fs::statat(work, LINK, AtFlags::SYMLINK_NOFOLLOW)?;
-                if (linked.st_dev, linked.st_ino) == (stamp.device, stamp.inode) { Ok(()) } else { Err(Errno::AGAIN) }
+                if (linked.st_dev, linked.st_ino) == (stamp.device, stamp.inode) {
+                    Ok(())
+                } else {
+                    Err(Errno::AGAIN)
+                }
             })?;
             return made(false);
         }
@@ -116,7 +119,15 @@ impl Places {
             u32::try_from(stat.st_mtime_nsec).unwrap_or_default(),
         );
         let mode = Some(stat.st_mode & MODE_MASK);
-        let spec = FileSpec { path: path.clone(), bytes: stamp.bytes, mode, modified, md5: None, digest: None, is_sparse: false };
+        let spec = FileSpec {
+            path: path.clone(),
+            bytes: stamp.bytes,
+            mode,
+            modified,
+            md5: None,
+            digest: None,
+            is_sparse: false,
+        };
         let failed = |error: StoreError| error.0;
         if let Some((old, old_stamp)) = old
             && old_stamp.bytes == stamp.bytes

@@ -65,14 +65,16 @@ fn is_root() -> bool {
 fn links_are_made_last_and_nothing_is_written_through_one() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    let entries = vec![link("d/to file", "file"), link("up", "d"), link("d/file", "../x"), link("up/below", "d")];
+    let entries =
+        vec![link("d/to file", "file"), link("up", "d"), link("d/file", "../x"), link("up/below", "d")];
     let mut first = session(&out, with(Preserve::default(), true), Preserve::default(), entries);
     let faults = first.store.finish_metadata();
     let names: Vec<_> = faults.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["d/file", "up/below"], "{faults:?}");
     assert_eq!(fs::read_link(out.join("up")).unwrap(), Path::new("d"));
     assert_eq!(fs::read_link(out.join("d/to file")).unwrap(), Path::new("file"));
-    let made: Vec<_> = first.store.made_names().take().into_iter().map(|made| made.path.to_string()).collect();
+    let made: Vec<_> =
+        first.store.made_names().take().into_iter().map(|made| made.path.to_string()).collect();
     assert_eq!(made, ["d/to file", "up"]);
     drop(first);
     // A later session puts a file below the link, and one in the place of a link.
@@ -110,8 +112,7 @@ fn a_folder_is_never_replaced_by_a_link() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("own")).unwrap();
     let entries = vec![link("own", "d"), link("d", "own")];
-    let mut session =
-        session(folder.path(), with(Preserve::default(), true), Preserve::default(), entries);
+    let mut session = session(folder.path(), with(Preserve::default(), true), Preserve::default(), entries);
     assert_eq!(session.store.finish_metadata().len(), 2);
     assert!(folder.path().join("own").is_dir() && !folder.path().join("own").is_symlink());
 }
@@ -120,7 +121,8 @@ fn a_folder_is_never_replaced_by_a_link() {
 fn hard_links_are_linked_where_asked_and_copied_elsewhere() {
     for (preserve, links) in [(Preserve::ALL, 2), (Preserve::default(), 1)] {
         let folder = tempfile::tempdir().unwrap();
-        let entries = vec![hard_link("again/file", "d/file"), hard_link("bad", "d/nothing"), hard_link("own", "mine")];
+        let entries =
+            vec![hard_link("again/file", "d/file"), hard_link("bad", "d/nothing"), hard_link("own", "mine")];
         fs::write(folder.path().join("mine"), "of the user").unwrap();
         let travels = Preserve { owner: false, ..Preserve::ALL };
         let mut session = session(folder.path(), with(preserve, false), travels, entries);
@@ -163,7 +165,10 @@ fn owners_attributes_and_special_bits_need_the_receivers_option() {
             assert_eq!((file.uid(), file.gid(), file.mode() & 0o7777), (1_234, 5_678, 0o6640));
             assert_eq!(above.mode() & 0o7777, 0o1711);
         } else {
-            assert!(faults.iter().any(|(name, why)| name == "d/file" && why.contains("only root")), "{faults:?}");
+            assert!(
+                faults.iter().any(|(name, why)| name == "d/file" && why.contains("only root")),
+                "{faults:?}"
+            );
         }
         assert_eq!(file.mtime(), 1_000, "attributes change no time");
     }

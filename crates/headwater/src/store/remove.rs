@@ -67,9 +67,9 @@ fn remove_entry(out: &OwnedFd, path: &RelativePath, kind: ReceivedKind) -> bool 
 fn unlink(parent: BorrowedFd<'_>, name: &str, flags: AtFlags) -> bool {
     let before = rustix::fs::fstat(parent);
     let is_gone = writing(parent, || rustix::fs::unlinkat(parent, name, flags)).is_ok();
-    let time = before.ok().and_then(|stat| {
-        FileTime::new(stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or_default())
-    });
+    let time = before
+        .ok()
+        .and_then(|stat| FileTime::new(stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or_default()));
     if let Some(time) = time.filter(|_| is_gone) {
         let _only_a_time = rustix::fs::futimens(parent, &timestamps(time));
     }
@@ -105,7 +105,8 @@ mod tests {
         let time = |name: &str| fs::metadata(out.join(name)).unwrap().modified().unwrap();
         let before = time("a");
         let gone = [path("a/b/c/gone"), path("d/e/gone"), path("f/gone"), path("g/never")];
-        let removed = remove_received((&out, ReceivedKind::Content), &gone, &BTreeSet::from([path("f")])).unwrap();
+        let removed =
+            remove_received((&out, ReceivedKind::Content), &gone, &BTreeSet::from([path("f")])).unwrap();
         assert_eq!(removed.len(), 3);
         assert!(out.join("a/stays").exists() && !out.join("a/b").exists());
         assert!(!out.join("d").exists());

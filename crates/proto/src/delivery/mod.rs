@@ -39,7 +39,8 @@ pub use headwater_wire::fdt::{FileTime, Withdrawal};
 pub use memory::{MemorySource, MemoryStore};
 pub use metadata::{
     ACL_XATTRS, EntryKind, MetadataEntry, MetadataError, MetadataFault, Owner, Preserve, SessionMetadata,
-    TARGET_BYTES_MAX, USER_XATTRS, XATTR_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTRS_MAX, Xattr, check_link_target,
+    TARGET_BYTES_MAX, USER_XATTRS, XATTR_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTRS_MAX, Xattr,
+    check_link_target,
 };
 pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, RelativePath};
 pub use object::{BlockHasher, Digest, ShortDigest, block_digest, content_digest, file_digest, hex};

@@ -46,7 +46,7 @@ pub const DEPTH_MAX: usize = 32;
 /// Most entries of metadata in one instance.
 pub const ENTRIES_MAX: usize = 1 << 17;
 /// Longest list of extended attributes of an entry in bytes, as written in the document.
-pub const XATTRS_LEN_MAX: usize = 128 << 10;
+pub const XATTRS_LEN_MAX: usize = 256 << 10;
 /// Largest permission bits: `0o7777`.
 pub const MODE_MAX: u32 = 0o7777;
 

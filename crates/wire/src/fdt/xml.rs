@@ -5,7 +5,8 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::attributes::{ENCODING_ID, INSTANCE_ID, MAX_BLOCK, MAX_SYMBOLS, SCHEME_SPECIFIC, SYMBOL_SIZE};
 use super::{
-    Entry, FDT_NAMESPACE, File, HEADWATER_NAMESPACE, Headwater, Instance, MBMS_NAMESPACE, OtiAttributes, Withdrawal,
+    Entry, FDT_NAMESPACE, File, HEADWATER_NAMESPACE, Headwater, Instance, MBMS_NAMESPACE, OtiAttributes,
+    Withdrawal,
 };
 
 pub(super) fn instance(instance: &Instance) -> String {

@@ -187,7 +187,9 @@ impl MetadataEntry {
     /// Whether the entry says more than its name.
     pub fn is_of_use(&self) -> bool {
         let has_more = self.mode.is_some() || self.modified.is_some() || self.owner.is_some();
-        has_more || !self.xattrs.is_empty() || matches!(self.kind, EntryKind::Link(_) | EntryKind::HardLink(_))
+        has_more
+            || !self.xattrs.is_empty()
+            || matches!(self.kind, EntryKind::Link(_) | EntryKind::HardLink(_))
     }
 
     fn to_fdt(&self) -> Entry {
@@ -231,6 +233,13 @@ impl SessionMetadata {
     /// Whether an instance has metadata beside the attributes of files.
     pub fn is_in(instance: &Instance) -> bool {
         instance.preserve.is_some() || instance.owner.is_some() || !instance.entries.is_empty()
+    }
+
+    /// Returns an instance that has nothing but the metadata.
+    pub fn to_instance(&self) -> Instance {
+        let mut instance = Instance::default();
+        self.describe(&mut instance);
+        instance
     }
 
     /// Writes the metadata into an instance.

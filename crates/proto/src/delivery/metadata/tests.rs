@@ -37,12 +37,9 @@ fn written_metadata_is_read_again() {
             MetadataEntry::new(path("m"), EntryKind::HardLink(path("a b/c"))),
         ],
     };
-    let mut instance = Instance { expires: 1, ..Instance::default() };
-    metadata.describe(&mut instance);
-    let instance = Instance::parse(instance.to_xml().as_bytes()).unwrap();
+    let instance = Instance::parse(metadata.to_instance().to_xml().as_bytes()).unwrap();
     assert_eq!(SessionMetadata::of(&instance), (metadata, Vec::new()));
-    let mut plain = Instance::default();
-    SessionMetadata::default().describe(&mut plain);
+    let plain = SessionMetadata::default().to_instance();
     assert!(!SessionMetadata::is_in(&plain), "the default needs no attribute");
 }
 
@@ -75,7 +72,8 @@ fn a_bad_attribute_costs_itself_and_a_bad_name_the_entry() {
         xattrs: Some("user.a=00 security.capability=00 trusted.x=00 system.posix_acl_access=00".into()),
         ..entry("d", "folder")
     };
-    let (kept, faults) = read(vec![bad, entry("../up", "folder"), entry("/abs", "file"), entry("x", "device")]);
+    let (kept, faults) =
+        read(vec![bad, entry("../up", "folder"), entry("/abs", "file"), entry("x", "device")]);
     assert_eq!(kept.len(), 1);
     assert_eq!((kept[0].mode, kept[0].modified, kept[0].owner), (None, None, None));
     let names: Vec<_> = kept[0].xattrs.iter().map(|xattr| xattr.name.as_str()).collect();
@@ -122,7 +120,12 @@ fn names_that_come_twice_are_refused_and_reports_are_bounded() {
 
 /// Follows a path from a folder through links, as a kernel does. Returns the folders below the root, or
 /// nothing once the root was left.
-fn resolve(links: &[(Vec<String>, String)], start: &[String], path: &str, hops: &mut u32) -> Option<Vec<String>> {
+fn resolve(
+    links: &[(Vec<String>, String)],
+    start: &[String],
+    path: &str,
+    hops: &mut u32,
+) -> Option<Vec<String>> {
     *hops += 1;
     let mut at = start.to_vec();
     for component in path.split('/') {

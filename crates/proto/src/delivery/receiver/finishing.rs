@@ -89,7 +89,9 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         let state = &mut self.catalogue.objects[object.0];
         let file = &mut self.catalogue.files[state.file.0];
         let is_right = state.promised.get(sbn as usize) == Some(&short(&digest));
-        let Some(block) = state.blocks.get_mut(sbn as usize).filter(|block| block.is_waiting()) else { return };
+        let Some(block) = state.blocks.get_mut(sbn as usize).filter(|block| block.is_waiting()) else {
+            return;
+        };
         if !is_right || !file.is_compared || file.outcome.is_some() {
             return;
         }
