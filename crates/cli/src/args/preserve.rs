@@ -114,8 +114,8 @@ pub struct AppliedMetadataArgs {
     /// Metadata that is applied, if the sender sends it
     #[arg(long, value_name = "KINDS", value_enum, value_delimiter = ',', default_values = ["modes", "times", "empty"])]
     pub preserve: Vec<PreserveName>,
-    /// Take blocks with equal digests from this older file, at any multiple of their length, or from the files
-    /// of this folder with the same names; blocks at the same place of an older file in DIR are always taken
+    /// Take blocks with equal digests from this older file, at any multiple of their length, or from the
+    /// files of this folder with the same names; an older file in DIR always gives blocks at the same place
     #[arg(long, value_name = "OLD", value_hint = ValueHint::AnyPath)]
     pub base: Option<PathBuf>,
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use headwater_proto::delivery::{RelativePath, StoreError};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -64,9 +64,4 @@ impl Base {
             u64::try_from(stat.st_size).ok().filter(|bytes| is_regular && *bytes >= BASE_BYTES_MIN)?;
         Some(BaseFile { file, bytes, has_moved_blocks: true })
     }
-}
-
-/// Opens the base of a store, if the user names a base.
-pub(super) fn open_base(path: Option<PathBuf>) -> Result<Option<Base>, StoreError> {
-    path.as_deref().map(Base::open).transpose()
 }

@@ -162,8 +162,8 @@ impl Comparison {
         self.bases.extend(places.base.as_ref().and_then(|base| base.find(path)));
     }
 
-    /// Compares blocks of the existing file. Returns the stamp if the whole file is equal; begins the search of
-    /// single blocks at the first difference.
+    /// Compares blocks of the existing file. Returns the stamp if the whole file is equal; begins the search
+    /// of single blocks at the first difference.
     fn compare_whole(&mut self, places: &Places, left: &mut u64) -> Result<Option<Stamp>, StoreError> {
         let Phase::Whole(file, stamp) = &self.phase else { return Ok(None) };
         let mut chunk = vec![0; CHUNK_BYTES];

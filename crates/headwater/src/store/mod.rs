@@ -58,7 +58,7 @@ use headwater_proto::delivery::{
 };
 use tracing::warn;
 
-use self::base::{BASE_BYTES_MIN, open_base};
+use self::base::{BASE_BYTES_MIN, Base};
 use self::bundle_cache::BundleCache;
 use self::compare::{Comparison, FoundBlock, IndexedObject};
 use self::finish::{Job, Outcome};
@@ -137,7 +137,7 @@ impl DiskStore {
         let cache = bundle_cache.map(BundleCache::new);
         let unpacking = Unpacking::new(cache, selection);
         let places = Places::new(Folder::open(folder, apply)?, target, unpacking);
-        let places = Arc::new(places.with_base(open_base(base)?));
+        let places = Arc::new(places.with_base(base.as_deref().map(Base::open).transpose()?));
         let (ledger, log) = StoreIndex::open(Arc::clone(&places))?;
         let workers = Workers::start(Arc::clone(&places), waker)?;
         let gather = Gather::new();
@@ -374,9 +374,9 @@ impl DiskStore {
         Ok(held)
     }
 
-    /// Whether blocks of a file may be on disk: as holes, in an older file of the same name, or in a file that
-    /// the user names. The older file is used without a request: reading costs less than receiving nearly
-    /// everywhere, and a follower of an image takes the changed blocks alone.
+    /// Whether blocks of a file may be on disk: as holes, in an older file of the same name, or in a file
+    /// that the user names. The older file is used without a request: reading costs less than receiving
+    /// nearly everywhere, and a follower of an image takes the changed blocks alone.
     fn may_be_on_disk(&self, spec: &FileSpec) -> bool {
         let is_long = |bytes: u64| bytes >= BASE_BYTES_MIN;
         let old = self.places.folder.stamp(&spec.path).filter(|_| self.places.target.is_none());

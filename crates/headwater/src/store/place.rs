@@ -468,7 +468,7 @@ pub(super) fn write_sparse(file: &File, bytes: &[u8], offset: u64) -> io::Result
 /// Returns whether the bytes begin with pages of zeros, and the length up to the first page of the other
 /// kind. Pages begin at multiples of [`PAGE_BYTES`] in the file.
 pub(super) fn next_run(bytes: &[u8], offset: u64) -> (bool, usize) {
-    let to_page = PAGE_BYTES - (offset % PAGE_BYTES as u64) as usize;
+    let to_page = usize::try_from(PAGE_BYTES as u64 - offset % PAGE_BYTES as u64).unwrap_or(PAGE_BYTES);
     let mut end = to_page.min(bytes.len());
     let is_zero = is_zeros(&bytes[..end]);
     while end < bytes.len() {

@@ -221,16 +221,12 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         let mut blocks = Vec::new();
         let mut of_content = Vec::new();
         let mut orders = Orders::default();
-        let mut holes = BTreeSet::new();
         // A single pass sends as many symbols as the content has: in ESI order, exactly the source symbols.
         let is_shuffled = !matches!(config.end, End::Passes(0 | 1));
         let start = if is_shuffled { config.start } else { Start::First };
         for (index, object) in (0..).zip(plan.objects()) {
             for sbn in 0..object.partition.blocks() {
                 let symbols = object.partition.block(sbn).expect("below the number of blocks").symbols;
-                if source.is_hole(index as usize, sbn) {
-                    holes.insert(u32::try_from(blocks.len()).expect("block numbers have 32 bits"));
-                }
                 blocks.push((index, sbn));
                 let limit = source.encoding_symbols(index as usize, sbn);
                 let block = carousel_block(&*object.codec, symbols, limit);
@@ -246,10 +242,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         let blocks_known: usize = digests.iter().map(Vec::len).sum();
         let digests_missing = (blocks.len() - blocks_known) as u64;
         let fdt = Description::new(instance, first_id, symbol_size, control.levels(), digests_missing)?;
-        if holes.len() == blocks.len() {
-            // The FDT takes its share of the packets of content, so some content is sent.
-            holes.pop_first();
-        }
+        let holes = inventory::holes(&source, &blocks);
         let mut content = match control.responder().is_some() {
             true => Content::requested(of_content, Seed(config.tsi.into()).stream("turns", 0), start),
             false => Content::new(of_content, control.layering().is_some(), plan.order(), start),

@@ -35,8 +35,8 @@ pub trait Source {
         None
     }
 
-    /// Whether a block is a hole of a sparse file: zeros that the sender does not send, since receivers know the
-    /// block by its digest. Default: no.
+    /// Whether a block is a hole of a sparse file: zeros that the sender does not send, since receivers know
+    /// the block by its digest. Default: no.
     ///
     /// The sender calls this method once for each block, at the start of a session.
     fn is_hole(&self, _object: usize, _sbn: u32) -> bool {
@@ -137,8 +137,8 @@ pub struct HeldFile {
     /// Whether the file is whole, verified, and under its final name: no block is needed.
     pub is_whole: bool,
     /// Whether blocks may be on disk: in a file of the same name, from any origin, in another file that the
-    /// user named, or as holes. Once the digest is known, the store can compare. For a bundle: whether the members of the bundle
-    /// with this digest are known, and can be compared.
+    /// user named, or as holes. Once the digest is known, the store can compare. For a bundle: whether the
+    /// members of the bundle with this digest are known, and can be compared.
     pub is_present: bool,
     /// Whether the file is not wanted: nothing of the file is received.
     pub is_unwanted: bool,
@@ -400,8 +400,8 @@ pub trait Store {
     fn finish_file(&mut self, file: FileIndex);
 
     /// Starts to compare the file that exists at the destination with the announced file: with the digest
-    /// and, as far as known, with the digests of the blocks in order. Blocks that are found on disk are put in
-    /// place and reported (`BlockFound`). Ends in `FileCompared`.
+    /// and, as far as known, with the digests of the blocks in order. Blocks that are found on disk are put
+    /// in place and reported (`BlockFound`). Ends in `FileCompared`.
     ///
     /// The receiver calls this method only for files that were [present](HeldFile::is_present) and only after
     /// all objects of the file were announced. Meanwhile nothing of the file is written. By default does

@@ -90,8 +90,8 @@ pub struct Instance {
     pub entries: Vec<Entry>,
 }
 
-/// Metadata of a folder, a link or a file, as written in the document: nothing is checked, so that a bad entry
-/// spoils no other. An attribute that is too long, or no XML, reads as empty text.
+/// Metadata of a folder, a link or a file, as written in the document: nothing is checked, so that a bad
+/// entry spoils no other. An attribute that is too long, or no XML, reads as empty text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entry {
     /// Name, a URI reference.
