@@ -38,12 +38,14 @@ pub(super) type IndexedObject = (ObjectIndex, Arc<ObjectPlace>);
 /// Block whose content was put in place.
 pub(super) type FoundBlock = (ObjectIndex, u32, Digest);
 
-/// Comparison in progress. Memory: 80 bytes for each block of the file, and a block of at most 32 MiB.
+/// Comparison in progress. Memory: 100 bytes for each block of the file, and a block of at most 32 MiB.
 #[derive(Debug)]
 pub(super) struct Comparison {
     pub(super) file: Arc<FilePlace>,
     /// Objects of the file, in order.
     objects: Vec<IndexedObject>,
+    /// Index of the object and number of the block there, by number in the file.
+    blocks: Vec<(usize, u32)>,
     digest: Digest,
     /// Known digests of blocks.
     promised: Vec<ShortDigest>,
@@ -96,8 +98,12 @@ impl Comparison {
         promised: Vec<ShortDigest>,
     ) -> Self {
         objects.sort_by_key(|(_, object)| object.spec.offset);
+        let of_object = |(index, (_, object)): (usize, &IndexedObject)| {
+            (0..object.spec.partition.blocks()).map(move |sbn| (index, sbn))
+        };
         Self {
             file,
+            blocks: objects.iter().enumerate().flat_map(of_object).collect(),
             objects,
             digest,
             promised,
@@ -204,15 +210,9 @@ impl Comparison {
 
     /// Returns the object and the block with this number in the file.
     fn block(&self, number: usize) -> Option<(ObjectIndex, &Arc<ObjectPlace>, Block)> {
-        let mut number = u32::try_from(number).ok()?;
-        for (index, object) in &self.objects {
-            let blocks = object.spec.partition.blocks();
-            if number < blocks {
-                return Some((*index, object, object.spec.partition.block(number)?));
-            }
-            number -= blocks;
-        }
-        None
+        let &(index, sbn) = self.blocks.get(number)?;
+        let (object, place) = &self.objects[index];
+        Some((*object, place, place.spec.partition.block(sbn)?))
     }
 
     fn search_in_place(

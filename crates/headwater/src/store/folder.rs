@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use tracing::warn;
 
 use super::journal::Stamp;
-use super::metadata::{ApplyOptions, MODE_MASK, MetadataRules, timestamps};
+use super::metadata::{ApplyOptions, MODE_MASK, MetadataRules, timestamps, timestamps_beside};
 use super::place::{content_name, key_of};
 
 /// Flags to open folders: never through a link.
@@ -248,7 +248,8 @@ impl Folder {
             (stat.st_mtime, i128::from(stat.st_mtime_nsec)) == (time.seconds(), time.nanoseconds().into())
         };
         match self.rules.modified(spec).filter(|time| !is_of(*time)) {
-            Some(time) => set_modified(file, time).map_err(|errno| failed("set the time of", errno)),
+            Some(time) => rustix::fs::futimens(file, &timestamps_beside(&stat, time))
+                .map_err(|errno| failed("set the time of", errno)),
             None => Ok(()),
         }
     }
@@ -376,9 +377,12 @@ impl Folder {
         syncs: bool,
     ) -> Result<Option<OwnedFd>, StoreError> {
         let mut folder = None::<OwnedFd>;
+        let mut made = String::new();
         for component in parents {
             let parent = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
-            match writing(parent, || rustix::fs::mkdirat(parent, component, Mode::from_raw_mode(MODE_MASK))) {
+            made = if made.is_empty() { component.to_owned() } else { format!("{made}/{component}") };
+            let bits = Mode::from_raw_mode(self.rules.new_folder_bits(&made));
+            match writing(parent, || rustix::fs::mkdirat(parent, component, bits)) {
                 Ok(()) if !syncs => {}
                 Ok(()) => sync_folder(parent)
                     .map_err(|errno| self.failed(&format!("write the folder of '{path}'"), errno))?,

@@ -9,16 +9,19 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use headwater_proto::delivery::{
-    FileIndex, FileSpec, FileTime, MetadataEntry, MetadataFault, Owner, Preserve, RelativePath,
-    SessionMetadata, Xattr,
+    EntryKind, FileIndex, FileSpec, FileTime, MetadataEntry, MetadataError, MetadataFault, Owner, Preserve,
+    RelativePath, SessionMetadata, Xattr,
 };
-use rustix::fs::{Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
+use rustix::fs::{Gid, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
 use rustix::io::Errno;
+use tracing::debug;
 
 /// Bits that need the receiver's request: set-user-ID, set-group-ID, sticky.
 const SPECIAL_BITS: u32 = 0o7000;
 /// Permission bits that a sender may set.
 pub(super) const MODE_MASK: u32 = 0o777;
+/// Bits of a folder that the receiver needs during a session.
+const FOLDER_WORKING: u32 = 0o700;
 /// Most failures that are reported by name.
 const FAULTS_MAX: usize = 64;
 /// Longest list of names of extended attributes, in bytes.
@@ -79,10 +82,25 @@ impl MetadataRules {
         Self { options, ..Self::default() }
     }
 
-    /// Takes the metadata of the session. Refused entries count if the receiver applies metadata of the kind.
+    /// Takes the metadata of the session. Refused entries count if the receiver applies metadata of the kind;
+    /// a later version may have other kinds.
     pub(super) fn describe(&self, metadata: SessionMetadata, faults: Vec<MetadataFault>) {
+        let Preserve { modes, times, owner, xattrs, .. } = self.options.preserve;
         for MetadataFault { name, reason } in faults {
-            self.fail(&name, &reason.to_string());
+            let counts = match reason {
+                MetadataError::Kind => false,
+                MetadataError::LinkOut(_) | MetadataError::Target => self.options.links,
+                MetadataError::Mode => modes,
+                MetadataError::Time => times,
+                MetadataError::Owner => owner,
+                MetadataError::Xattrs | MetadataError::XattrName(_) => xattrs,
+                MetadataError::Name(_) | MetadataError::Twice | MetadataError::HardLinkTarget => true,
+            };
+            if counts {
+                self.fail(&name, &reason.to_string());
+            } else {
+                debug!("metadata of {name:?} is ignored: {reason}");
+            }
         }
         self.session.get_or_init(|| metadata);
     }
@@ -129,6 +147,14 @@ impl MetadataRules {
     /// Returns the time that a file gets.
     pub(super) fn modified(&self, spec: &FileSpec) -> Option<FileTime> {
         spec.modified.filter(|time| self.kinds().times && time.is_within_calendar())
+    }
+
+    /// Returns the permission bits of a new folder: until the end of the session nobody gets more rights than
+    /// at the end, and the receiver can write.
+    pub(super) fn new_folder_bits(&self, name: &str) -> u32 {
+        let path = RelativePath::new(name).ok().filter(|_| self.kinds().modes);
+        let entry = path.and_then(|path| self.entry(&path)).filter(|entry| entry.kind == EntryKind::Folder);
+        entry.and_then(|entry| entry.mode).map_or(MODE_MASK, |mode| mode & MODE_MASK | FOLDER_WORKING)
     }
 
     fn entry(&self, path: &RelativePath) -> Option<&MetadataEntry> {
@@ -211,6 +237,14 @@ fn user_xattrs(file: BorrowedFd<'_>) -> Vec<String> {
     let length = rustix::fs::flistxattr(file, &mut names[..]).unwrap_or(0);
     let names = names[..length].split(|byte| *byte == 0).filter_map(|name| std::str::from_utf8(name).ok());
     names.filter(|name| Xattr::may_travel(name) && !Xattr::is_acl(name)).map(str::to_owned).collect()
+}
+
+/// Returns times that set the last modification, and set the last access to what it is: a change of one time
+/// alone shows to watchers as a change of content.
+pub(super) fn timestamps_beside(stat: &Stat, time: FileTime) -> Timestamps {
+    let accessed =
+        Timespec { tv_sec: stat.st_atime, tv_nsec: i64::try_from(stat.st_atime_nsec).unwrap_or_default() };
+    Timestamps { last_access: accessed, ..timestamps(time) }
 }
 
 /// Returns times that set the last modification, and leave the last access.

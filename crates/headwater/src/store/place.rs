@@ -443,7 +443,7 @@ impl Places {
 /// Bytes that are cleared at once where no hole can be made.
 const CLEARED_BYTES: usize = 256 << 10;
 /// Unit in which file systems keep content: a hole has at least this length.
-pub(super) const PAGE_BYTES: usize = 4 << 10;
+const PAGE_BYTES: usize = 4 << 10;
 
 /// Makes a hole, which reads as zeros. Returns false if the file system cannot.
 fn punch(file: &File, offset: u64, bytes: u64) -> bool {
@@ -465,9 +465,23 @@ pub(super) fn write_sparse(file: &File, bytes: &[u8], offset: u64) -> io::Result
     Ok(())
 }
 
+/// Writes bytes to a new file, except pages of zeros.
+pub(super) fn write_around_holes(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let (mut rest, mut at) = (bytes, offset);
+    while !rest.is_empty() {
+        let (is_zero, length) = next_run(rest, at);
+        let (run, behind) = rest.split_at(length);
+        if !is_zero {
+            file.write_all_at(run, at)?;
+        }
+        (rest, at) = (behind, at + length as u64);
+    }
+    Ok(())
+}
+
 /// Returns whether the bytes begin with pages of zeros, and the length up to the first page of the other
 /// kind. Pages begin at multiples of [`PAGE_BYTES`] in the file.
-pub(super) fn next_run(bytes: &[u8], offset: u64) -> (bool, usize) {
+fn next_run(bytes: &[u8], offset: u64) -> (bool, usize) {
     let to_page = usize::try_from(PAGE_BYTES as u64 - offset % PAGE_BYTES as u64).unwrap_or(PAGE_BYTES);
     let mut end = to_page.min(bytes.len());
     let is_zero = is_zeros(&bytes[..end]);

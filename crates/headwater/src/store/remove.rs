@@ -9,7 +9,7 @@ use headwater_proto::delivery::{FileTime, RelativePath};
 use rustix::fs::{AtFlags, FileType};
 
 use super::folder::{find_parent, writing};
-use super::metadata::timestamps;
+use super::metadata::timestamps_beside;
 
 /// Kind of entries to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,11 +67,11 @@ fn remove_entry(out: &OwnedFd, path: &RelativePath, kind: ReceivedKind) -> bool 
 fn unlink(parent: BorrowedFd<'_>, name: &str, flags: AtFlags) -> bool {
     let before = rustix::fs::fstat(parent);
     let is_gone = writing(parent, || rustix::fs::unlinkat(parent, name, flags)).is_ok();
-    let time = before
-        .ok()
-        .and_then(|stat| FileTime::new(stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or_default()));
-    if let Some(time) = time.filter(|_| is_gone) {
-        let _only_a_time = rustix::fs::futimens(parent, &timestamps(time));
+    let time = before.ok().and_then(|stat| {
+        Some((stat, FileTime::new(stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or_default())?))
+    });
+    if let Some((stat, time)) = time.filter(|_| is_gone) {
+        let _only_a_time = rustix::fs::futimens(parent, &timestamps_beside(&stat, time));
     }
     is_gone
 }

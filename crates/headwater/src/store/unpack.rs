@@ -17,7 +17,7 @@ use super::bundle_cache::BundleCache;
 use super::finish::{CHUNK_BYTES, Outcome};
 use super::folder::{MemberFile, Parents};
 use super::journal::{Key, Stamp};
-use super::place::{FilePlace, Places, key_of, next_run};
+use super::place::{FilePlace, Places, key_of, write_around_holes};
 use super::selection::Selection;
 use crate::system::read_at;
 
@@ -243,20 +243,6 @@ fn write_member(
     }
     places.folder.discard(&written.work_name).map_err(UnpackError::Failed)?;
     Err(BundleError::Content(member.path.clone()).into())
-}
-
-/// Writes bytes to a new file, except pages of zeros.
-fn write_around_holes(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
-    let (mut rest, mut at) = (bytes, offset);
-    while !rest.is_empty() {
-        let (is_zero, length) = next_run(rest, at);
-        let (run, behind) = rest.split_at(length);
-        if !is_zero {
-            std::os::unix::fs::FileExt::write_all_at(file, run, at)?;
-        }
-        (rest, at) = (behind, at + length as u64);
-    }
-    Ok(())
 }
 
 fn spec_of(member: &BundleMember) -> FileSpec {
