@@ -7,6 +7,7 @@ mod groups;
 mod input;
 mod keys;
 mod pgm;
+mod preserve;
 mod relay;
 mod relay_amt;
 mod relay_sim;
@@ -40,6 +41,7 @@ pub use groups::GroupArgs;
 pub use input::InputArgs;
 pub use keys::{KeygenArgs, SignArgs, TrustArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
+pub use preserve::{AppliedMetadataArgs, HolesName, KeptLinks, SentMetadataArgs, kinds};
 pub use relay::{QueueName, RelayArgs};
 pub use relay_sim::SimMarking;
 pub use repair::{Repair, RepairArgs, RepairServerArgs, ServingArgs};
@@ -191,9 +193,8 @@ pub struct SendArgs {
     /// Files and folders to send; - alone is standard input, whose length need not be known
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
-    /// Treatment of symbolic links inside folders; a PATH that is a link is always followed
-    #[arg(long, value_name = "WAY", value_enum, default_value_t = LinksName::Follow)]
-    pub links: LinksName,
+    #[command(flatten)]
+    pub metadata: SentMetadataArgs,
     /// Small files that travel in bundles, stored zips that receivers unpack
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = BundleName::Auto)]
     pub bundle: BundleName,
@@ -292,6 +293,8 @@ pub struct ReceiveArgs {
     pub to: Option<PathBuf>,
     #[command(flatten)]
     pub select: SelectArgs,
+    #[command(flatten)]
+    pub metadata: AppliedMetadataArgs,
     #[command(flatten)]
     pub network: NetworkArgs,
     #[command(flatten)]
@@ -574,24 +577,6 @@ pub struct ConfineArgs {
     pub user: Option<String>,
 }
 
-/// Treatment of symbolic links.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LinksName {
-    /// Send the file that a link refers to, under the link's name; leave links to folders out
-    Follow,
-    /// Leave links out
-    Skip,
-}
-
-impl From<LinksName> for headwater::Links {
-    fn from(links: LinksName) -> Self {
-        match links {
-            LinksName::Follow => Self::Follow,
-            LinksName::Skip => Self::Skip,
-        }
-    }
-}
-
 /// Erasure code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Fec {
@@ -678,7 +663,7 @@ mod tests {
         assert_eq!(headwater::FAST_RATE_DEFAULT.as_bits(), 1_000_000_000);
         assert_eq!((headwater::IDLE_RATE_DEFAULT.as_bits(), send.demand), (1_200_000, None));
         assert_eq!(headwater::BASE_RATE_DEFAULT.as_bits(), 120_000);
-        assert_eq!((send.order, send.links), (Order::Auto, LinksName::Follow));
+        assert_eq!((send.order, send.metadata.links), (Order::Auto, preserve::LinksName::Follow));
         assert!(send.passes.is_none() && send.duration.is_none() && send.network.interface.is_none());
     }
 }

@@ -5,6 +5,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use headwater_proto::delivery::{BlockHasher, Digest};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::net::OpenError;
@@ -73,6 +76,28 @@ fn frames_dropped(text: &str, interface: &str) -> Option<u64> {
 fn counter_line(text: &str, counter: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_whitespace);
     lines.find_map(|mut words| (words.next()? == counter).then(|| words.next()?.parse().ok())?)
+}
+
+/// Returns the digest of a block of zeros.
+pub(crate) fn zero_digest(bytes: u64) -> Digest {
+    let zeros = [0; 64 << 10];
+    let mut hasher = BlockHasher::default();
+    let mut left = bytes;
+    while left > 0 {
+        let length = usize::try_from(left).map_or(zeros.len(), |left| left.min(zeros.len()));
+        hasher.update(&zeros[..length]);
+        left -= length as u64;
+    }
+    hasher.finish()
+}
+
+/// Whether `bytes` of a file from `offset` on are a hole.
+pub(crate) fn is_hole(file: &File, offset: u64, bytes: u64) -> bool {
+    match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+        Ok(data) => data >= offset.saturating_add(bytes),
+        // No data up to the end of the file.
+        Err(errno) => errno == Errno::NXIO,
+    }
 }
 
 /// Maximum open files of a session: a fraction of the usual limit of 1024 descriptors.

@@ -6,8 +6,8 @@ mod pair;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    DeliveryReceiver, DeliveryReceiverConfig, DeliverySenderConfig, MemoryStore, PlanConfig, ReceiverEvent,
-    ReceiverStats, RelativePath, SessionEvent, Start,
+    DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, FileToSend, MemorySource,
+    MemoryStore, PlanConfig, ReceiverEvent, ReceiverStats, RelativePath, SessionEvent, SessionPlan, Start,
 };
 use headwater_proto::{Duration, Instant, Rate, Seed, fixed};
 use pair::{Link, Pair, content, sender};
@@ -26,6 +26,22 @@ fn pair(contents: &[Vec<u8>], scheme: Scheme, symbol_size: u16, order: Order, lo
 fn pair_of(contents: &[Vec<u8>], plan: PlanConfig, config: DeliverySenderConfig, loss: f64) -> Pair {
     let link = Link { loss, ..Link::default() };
     Pair::new(Seed(3), sender(contents, plan, config, RATE), &[link])
+}
+
+/// A sender of one sparse file that leaves its holes out.
+fn pair_of_sparse(contents: &[Vec<u8>], loss: f64) -> Pair {
+    let file = FileToSend {
+        path: RelativePath::new("dir/file0").unwrap(),
+        bytes: contents[0].len() as u64,
+        mode: Some(0o644),
+        modified: None,
+    };
+    let plan = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: SYMBOL_SIZE, order: spread() };
+    let plan = SessionPlan::new(vec![file], plan).unwrap().with_sparse([0].into());
+    let source = MemorySource::new(&plan, &[&contents[0]]).with_holes();
+    let (digests, control) = (source.digests(), fixed::FixedSender::new(RATE, Instant::ZERO));
+    let sender = DeliverySender::new(DeliverySenderConfig::new(1), &plan, &digests, control, source).unwrap();
+    Pair::new(Seed(3), sender, &[Link { loss, ..Link::default() }])
 }
 
 fn spread() -> Order {
@@ -365,4 +381,39 @@ fn a_receiver_that_has_all_takes_nothing_but_the_fdt() {
     pair.receivers[0].assert_received(&contents);
     assert_eq!(pair.receivers[0].machine.stats().useful, 0);
     assert!(pair.receivers[0].machine.is_ended());
+}
+
+#[test]
+fn an_older_version_costs_its_changed_blocks() {
+    let contents = [content(26, 30_000_000), content(27, 50_000)];
+    let mut present = contents[0].clone();
+    present[29_999_999] ^= 1;
+    let mut store = MemoryStore::new(u64::MAX);
+    store.put_present(RelativePath::new("dir/file0").unwrap(), present);
+    let mut pair = pair(&contents, Scheme::RaptorQ, SYMBOL_SIZE, spread(), 0.05);
+    start(&mut pair, store);
+    pair.run(LIMIT);
+    pair.receivers[0].assert_received(&contents);
+    let stats = pair.receivers[0].machine.stats();
+    let total = 30_000 + 50;
+    assert!(stats.reused >= 20_000 && stats.reused < total, "{stats:?}");
+    // Each symbol is in one counter: found on disk, or needed.
+    assert!((total..=total + 8).contains(&(stats.reused + stats.useful)), "{stats:?}");
+    assert_eq!(stats.accounted(), stats.packets, "{stats:?}");
+}
+
+#[test]
+fn holes_are_neither_sent_nor_awaited() {
+    let mut sparse = vec![0; 30_000_000];
+    sparse[..1_000_000].copy_from_slice(&content(28, 1_000_000));
+    for (contents, is_all_zero) in [([sparse], false), ([vec![0; 30_000_000]], true)] {
+        let mut pair = pair_of_sparse(&contents, 0.05);
+        start(&mut pair, MemoryStore::new(u64::MAX));
+        pair.run(LIMIT);
+        pair.receivers[0].assert_received(&contents);
+        let stats = pair.receivers[0].machine.stats();
+        assert!(is_all_zero || stats.reused >= 20_000, "{stats:?}");
+        let sent = pair.sender.stats().symbols;
+        assert!(sent < 15_000, "{sent} symbols, all zero: {is_all_zero}");
+    }
 }

@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueHint};
 use headwater_proto::Rate;
 
-use super::{ConfineArgs, FollowArgs, OutputArgs, SelectArgs, TrustArgs, values};
+use super::{AppliedMetadataArgs, ConfineArgs, FollowArgs, OutputArgs, SelectArgs, TrustArgs, values};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -27,6 +27,8 @@ pub struct GetArgs {
     pub out: PathBuf,
     #[command(flatten)]
     pub select: SelectArgs,
+    #[command(flatten)]
+    pub metadata: AppliedMetadataArgs,
     /// Network interface for multicast, by name or address; default: the interface of the route to the group
     #[arg(long, value_name = "IF", value_parser = NonEmptyStringValueParser::new())]
     pub interface: Option<String>,

@@ -67,6 +67,7 @@ fn receive_args(args: &GetArgs) -> Result<ReceiveArgs, Failure> {
         out: Some(args.out.clone()),
         to: None,
         select: args.select.clone(),
+        metadata: args.metadata.clone(),
         network: NetworkArgs { group, interface: args.interface.clone() },
         listen: ListenArgs { source: None, drop: None, seed: 1 },
         tsi: None,

@@ -6,10 +6,10 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headwater::{ReceiveSummary, ReceiveUpdate, Selection, remove_received};
+use headwater::{ReceiveSummary, ReceiveUpdate, ReceivedKind, Selection, remove_received};
 use headwater_proto::delivery::RelativePath;
 
-use crate::args::{GROUP_DEFAULT, ReceiveArgs};
+use crate::args::{GROUP_DEFAULT, KeptLinks, ReceiveArgs};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::state_folder;
 use crate::screen::Screen;
@@ -29,6 +29,8 @@ pub struct Follower {
     tsi: Option<u64>,
     /// Names in the present session.
     announced: BTreeSet<RelativePath>,
+    /// Symbolic links of the present session.
+    links: BTreeSet<RelativePath>,
     is_complete: bool,
     /// Whether the present session has nothing more for this receiver.
     is_over: bool,
@@ -40,7 +42,10 @@ struct Brought {
     file: File,
     folder: PathBuf,
     names: BTreeSet<RelativePath>,
+    /// Symbolic links, whose lines begin with a slash.
+    links: BTreeSet<RelativePath>,
     selection: Selection,
+    keeps_links: bool,
 }
 
 /// Step after a session.
@@ -66,7 +71,8 @@ impl Follower {
         }
         let select = Selection::new(&args.select.include, &args.select.exclude);
         let select = select.map_err(|error| Failure::of(Exit::Usage, error))?;
-        let open = || Brought::open(&args.folder(), url.unwrap_or(&group), select);
+        let keeps_links = args.metadata.links == KeptLinks::Keep;
+        let open = || Brought::open(&args.folder(), url.unwrap_or(&group), (select, keeps_links));
         let brought = args.follow.delete.then(open).transpose()?;
         Ok(Self { is_following, brought, ..Self::default() })
     }
@@ -75,6 +81,7 @@ impl Follower {
     pub fn on_description(&mut self, tsi: Option<u64>) {
         self.tsi = tsi;
         self.announced.clear();
+        self.links.clear();
         (self.is_complete, self.is_over) = (false, false);
     }
 
@@ -92,6 +99,14 @@ impl Follower {
                     brought.add(path);
                 }
             }
+            ReceiveUpdate::LinkMade { path, is_present } => {
+                if let Some(brought) = &mut self.brought {
+                    self.links.insert(path.clone());
+                    if !is_present {
+                        brought.add_link(path);
+                    }
+                }
+            }
             ReceiveUpdate::SessionCompleted { refused } => {
                 (self.is_complete, self.is_over) = (*refused == 0, true);
             }
@@ -107,12 +122,12 @@ impl Follower {
 
     /// Deletes the files that are gone with a complete session.
     pub fn on_summary(&mut self, summary: &ReceiveSummary, screen: &Screen) -> Result<(), Failure> {
-        let announced = std::mem::take(&mut self.announced);
+        let (announced, links) = (std::mem::take(&mut self.announced), std::mem::take(&mut self.links));
         // A part of the FDT says nothing of files that it lacks.
         let is_complete = self.is_complete && summary.is_described;
         if let Some(brought) = self.brought.as_mut().filter(|_| is_complete) {
             let folders = summary.folders.iter().cloned().collect();
-            let deleted = brought.replace(&announced, &folders)?;
+            let deleted = brought.replace((&announced, &links), &folders)?;
             deleted.iter().for_each(|path| screen.say(&format!("{path}: deleted, the session lacks it")));
         }
         Ok(())
@@ -166,7 +181,7 @@ pub fn pause(is_asked: &dyn Fn() -> bool) {
 
 impl Brought {
     /// Opens the record of the names that sessions from here brought into a folder.
-    fn open(folder: &Path, from: &str, selection: Selection) -> Result<Self, Failure> {
+    fn open(folder: &Path, from: &str, wanted: (Selection, bool)) -> Result<Self, Failure> {
         let attempt = || format!("cannot keep a record of the files in '{}'", folder.display());
         let Some(state) = state_folder() else {
             let why = format!("{}: there is no home folder; set HOME or XDG_STATE_HOME", attempt());
@@ -185,10 +200,14 @@ impl Brought {
                 format!("another receiver with --delete follows the same sender into '{}'", folder.display());
             return Err(Failure::new(Exit::Usage, why));
         }
-        Self::read(file, folder, selection).or_exit(Exit::Disk, attempt())
+        Self::read(file, folder, wanted).or_exit(Exit::Disk, attempt())
     }
 
-    fn read(mut file: File, folder: PathBuf, selection: Selection) -> io::Result<Self> {
+    fn read(
+        mut file: File,
+        folder: PathBuf,
+        (selection, keeps_links): (Selection, bool),
+    ) -> io::Result<Self> {
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
         // The last line of a process that was killed may be cut off.
@@ -198,14 +217,26 @@ impl Brought {
         }
         let text = String::from_utf8_lossy(&text[..whole]);
         let names = text.lines().filter_map(|line| RelativePath::new(line).ok()).collect();
-        Ok(Self { file, folder, names, selection })
+        let links = text.lines().filter_map(|line| RelativePath::new(line.strip_prefix('/')?).ok()).collect();
+        Ok(Self { file, folder, names, links, selection, keeps_links })
     }
 
     /// Records a file that was received.
     fn add(&mut self, path: &RelativePath) {
-        if self.names.insert(path.clone())
-            && let Err(error) = self.file.write_all(format!("{path}\n").as_bytes())
-        {
+        if self.names.insert(path.clone()) {
+            self.write(path, &format!("{path}\n"));
+        }
+    }
+
+    /// Records a symbolic link that was made.
+    fn add_link(&mut self, path: &RelativePath) {
+        if self.links.insert(path.clone()) {
+            self.write(path, &format!("/{path}\n"));
+        }
+    }
+
+    fn write(&mut self, path: &RelativePath, line: &str) {
+        if let Err(error) = self.file.write_all(line.as_bytes()) {
             tracing::warn!("'{path}' is not recorded as received, and will never be deleted: {error}");
         }
     }
@@ -214,26 +245,32 @@ impl Brought {
     /// the session may have these. Returns the deleted names.
     fn replace(
         &mut self,
-        announced: &BTreeSet<RelativePath>,
+        (announced, links): (&BTreeSet<RelativePath>, &BTreeSet<RelativePath>),
         folders: &BTreeSet<RelativePath>,
     ) -> Result<Vec<RelativePath>, Failure> {
         let is_gone = |name: &&RelativePath| {
             !announced.contains(name) && !folders.contains(name) && self.selection.wants(name)
         };
         let gone: Vec<_> = self.names.iter().filter(is_gone).cloned().collect();
-        let tried = || format!("cannot delete files in '{}'", self.folder.display());
+        let is_gone =
+            |name: &&RelativePath| self.keeps_links && !links.contains(name) && self.selection.wants(name);
+        let gone_links: Vec<_> = self.links.iter().filter(is_gone).cloned().collect();
         let mut deleted = Vec::new();
-        if !gone.is_empty() {
-            // Below a folder that is gone, files go before the folder.
-            let removed =
-                remove_received(&self.folder, gone.iter().rev(), folders).or_exit(Exit::Disk, tried())?;
-            deleted.extend(removed.into_iter().cloned());
+        // Below a folder that is gone, links and files go before the folder.
+        for (kind, gone) in [(ReceivedKind::Links, &gone_links), (ReceivedKind::Content, &gone)] {
+            if !gone.is_empty() {
+                let removed = remove_received((&self.folder, kind), gone.iter().rev(), folders);
+                let tried = || format!("cannot delete files in '{}'", self.folder.display());
+                deleted.extend(removed.or_exit(Exit::Disk, tried())?.into_iter().cloned());
+            }
         }
-        let before = self.names.clone();
+        let before = (self.names.clone(), self.links.clone());
         self.names.retain(|name| !gone.contains(name));
+        self.links.retain(|name| !gone_links.contains(name));
         self.names.extend(folders.iter().cloned());
-        if self.names != before {
-            let text: String = self.names.iter().flat_map(|name| [name.as_str(), "\n"]).collect();
+        if (&self.names, &self.links) != (&before.0, &before.1) {
+            let names = self.names.iter().map(|name| format!("{name}\n"));
+            let text: String = names.chain(self.links.iter().map(|name| format!("/{name}\n"))).collect();
             let written = self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes()));
             written.or_exit(Exit::Disk, "cannot write the record of received files")?;
         }
@@ -292,7 +329,8 @@ mod tests {
         let file =
             OpenOptions::new().read(true).append(true).create(true).open(folder.join("record")).unwrap();
         let exclude: Vec<_> = exclude.iter().map(ToString::to_string).collect();
-        Brought::read(file, folder.join("out"), Selection::new(&[], &exclude).unwrap()).unwrap()
+        let wanted = (Selection::new(&[], &exclude).unwrap(), true);
+        Brought::read(file, folder.join("out"), wanted).unwrap()
     }
 
     fn completed(name: &str, is_present: bool) -> ReceiveUpdate {
@@ -320,12 +358,14 @@ mod tests {
         }
         follower.on_update(&completed("was-there", true));
         let brought = follower.brought.as_mut().unwrap();
-        brought.replace(&set(&["a", "deep/b", "log", "was-there"]), &set(&["deep/empty"])).unwrap();
+        brought
+            .replace((&set(&["a", "deep/b", "log", "was-there"]), &set(&[])), &set(&["deep/empty"]))
+            .unwrap();
         drop(follower);
         // The next process does not want logs any more, and hears nothing of logs in bundles.
         let mut brought = record(folder.path(), &["log"]);
         assert_eq!(brought.names, set(&["a", "deep/b", "deep/empty", "log"]));
-        let deleted = brought.replace(&set(&["a"]), &set(&[])).unwrap();
+        let deleted = brought.replace((&set(&["a"]), &set(&[])), &set(&[])).unwrap();
         assert_eq!(deleted.into_iter().collect::<BTreeSet<_>>(), set(&["deep/b", "deep/empty"]));
         for (name, is_there) in
             [("own", true), ("was-there", true), ("a", true), ("log", true), ("deep", false)]

@@ -22,7 +22,7 @@ use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
 
-use crate::args::{AmtRelayName, GetArgs, ReceiveArgs, Repair};
+use crate::args::{AmtRelayName, GetArgs, KeptLinks, ReceiveArgs, Repair, kinds};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
@@ -79,7 +79,7 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
     let paths = Paths {
         folders,
         optional: bundle_cache(),
-        read: resolver_files(&args),
+        read: resolver_files(&args).into_iter().chain(args.metadata.base.clone()).collect(),
         listens: server.is_some(),
         ..Paths::default()
     };
@@ -179,6 +179,9 @@ fn listen(
     options.selection = Selection::new(&args.select.include, &args.select.exclude)
         .map_err(|error| Failure::of(Exit::Usage, error))?;
     options.bundle_cache = bundle_cache();
+    options.preserve = kinds(&args.metadata.preserve);
+    options.base = args.metadata.base.clone();
+    options.keeps_links = args.metadata.links == KeptLinks::Keep;
     options.takes_other_senders = senders.is_told;
     options.serving = serving;
     if let Some(described) = args.described.as_ref().filter(|_| args.amt.is_none() && args.ask.is_none()) {
@@ -452,6 +455,7 @@ pub fn progress(received: &ReceiveProgress) -> Progress {
         symbols_total: received.symbols,
         useful: received.stats.useful,
         resumed: received.stats.resumed,
+        reused: received.stats.reused,
         duplicates: received.stats.duplicates,
         surplus: received.stats.surplus,
         dropped: received.stats.dropped.total(),

@@ -17,7 +17,7 @@ use headwater::net::OpenError;
 use headwater::{
     CongestionControl, FileSet, GroupKeys, PrepareError, RateLimit, RosterOptions, SendEnd, SendError,
     SendInput, SendOptions, SendOutcome, SendProgress, SendSession, SendSummary, SendUpdate, SenderKey,
-    Session, prepare_with,
+    Session, prepare_tree,
 };
 use headwater_proto::control::{Counters, DemandStatus};
 use headwater_proto::controls::Network;
@@ -25,7 +25,7 @@ use headwater_proto::eventlog::{ControlState, Event, Progress, Role};
 
 use headwater_web::FileServer;
 
-use crate::args::SendArgs;
+use crate::args::{HolesName, SendArgs};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
@@ -50,7 +50,7 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let input = input::chosen(args)?;
     let files = match &input {
         Some(_) => FileSet::default(),
-        None => prepare_with(&args.paths, args.links.into()).map_err(preparation_failed)?,
+        None => prepare_tree(&args.paths, args.metadata.prepare_options()).map_err(preparation_failed)?,
     };
     warn_of_selection(&files);
     keep_sources(&files, [&args.output.pcap, &args.output.events, &args.roster.receipts])?;
@@ -169,6 +169,7 @@ fn open(
         scheme: args.fec.into(),
         order: args.order.into(),
         bundling: args.bundle.into(),
+        skips_holes: args.metadata.holes == HolesName::Skip,
         symbol_size: args.symbol_size,
         is_beside_requests: args.repair.sdp_rainbow.is_some(),
         tsi: args.tsi,
@@ -211,7 +212,7 @@ fn open_unconfined(
     args: &SendArgs,
     receivers: Option<RosterOptions>,
 ) -> Result<(SendSession, Option<FdtFile>, Option<FileServer>), Failure> {
-    let files = prepare_with(&args.paths, args.links.into()).map_err(preparation_failed)?;
+    let files = prepare_tree(&args.paths, args.metadata.prepare_options()).map_err(preparation_failed)?;
     let control = control::chosen(args)?;
     let key = keys::signing_key(&args.keys, false)?;
     let next_key = keys::next_key(args.keys.next_key.as_ref())?;

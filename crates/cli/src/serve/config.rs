@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, CommandFactory, Parser};
+use headwater::PrepareOptions;
 use toml::de::{DeTable, DeValue};
 
 use super::hours::Hours;
@@ -83,6 +84,8 @@ pub struct Service {
     pub words: Vec<String>,
     /// Paths whose changes begin a new session.
     pub watched: Vec<PathBuf>,
+    /// Options for finding files there.
+    pub prepare: PrepareOptions,
     /// Time without a change before a new session begins.
     pub settle: Duration,
     /// Local times at which the service runs; `None` for always.
@@ -168,23 +171,30 @@ fn service(kind: ServiceKind, table: &DeTable<'_>) -> Result<Service, String> {
         words.push("--".to_owned());
         words.extend(positional.clone());
     }
-    let watched = checked(kind, &words, &positional).map_err(within)?;
+    let (watched, prepare) = checked(kind, &words, &positional).map_err(within)?;
     let settle = text("settle").map_err(within)?;
     let settle = settle.map_or(Ok(SETTLE), |text| values::duration(&text));
     let settle = settle.map_err(|why| within(format!("'settle': {why}")))?;
     let hours = text("hours").map_err(within)?.map(|text| text.parse::<Hours>()).transpose();
     let hours = hours.map_err(|why| within(format!("'hours': {why}")))?;
-    Ok(Service { name, kind, words, watched, settle, hours })
+    Ok(Service { name, kind, words, watched, prepare, settle, hours })
 }
 
-/// Checks arguments by the definition of the command line. Returns the paths to watch.
-fn checked(kind: ServiceKind, words: &[String], paths: &[String]) -> Result<Vec<PathBuf>, String> {
+/// Checks arguments by the definition of the command line. Returns the paths to watch, and the options for
+/// finding files there.
+fn checked(
+    kind: ServiceKind,
+    words: &[String],
+    paths: &[String],
+) -> Result<(Vec<PathBuf>, PrepareOptions), String> {
     let words = std::iter::once("headwater").chain(words.iter().map(String::as_str));
     let cli = Cli::try_parse_from(words).map_err(|error| error_lines(&error))?;
     match cli.command {
         Command::Send(args) if is_input(&args) => Err("'path' names files and folders, not '-'".into()),
-        _ if kind == ServiceKind::Carousel => Ok(paths.iter().map(PathBuf::from).collect()),
-        _ => Ok(Vec::new()),
+        Command::Send(args) if kind == ServiceKind::Carousel => {
+            Ok((paths.iter().map(PathBuf::from).collect(), args.metadata.prepare_options()))
+        }
+        _ => Ok((Vec::new(), PrepareOptions::default())),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use headwater::Links;
+use headwater::PrepareOptions;
 
 use super::child::{ChildEnd, RunningChild};
 use super::config::{Service, ServiceKind};
@@ -179,11 +179,12 @@ impl Supervised {
         if self.watcher.is_none() {
             self.watcher = FolderWatcher::open().ok().map(Arc::new);
         }
-        let (watcher, paths, links) = (self.watcher.clone(), self.service.watched.clone(), self.links());
+        let (watcher, paths) = (self.watcher.clone(), self.service.watched.clone());
+        let options = self.service.prepare;
         let (sender, result) = channel();
         let look = move || {
             // Nobody waits for the look of a service that has left.
-            sender.send(look_at(watcher.as_deref(), &paths, links)).ok();
+            sender.send(look_at(watcher.as_deref(), &paths, options)).ok();
         };
         match std::thread::Builder::new().name("look".into()).spawn(look) {
             Ok(_thread) => self.looking = Some(Looking { result, is_settled }),
@@ -216,12 +217,6 @@ impl Supervised {
                 self.report(&format!("nothing is sent: {why}"));
             }
         }
-    }
-
-    /// Treatment of links, as in the command.
-    fn links(&self) -> Links {
-        let skips = self.service.words.iter().any(|word| word == "--links=skip");
-        if skips { Links::Skip } else { Links::Follow }
     }
 
     fn start(&mut self, now: Instant) {
@@ -268,12 +263,12 @@ impl Supervised {
 }
 
 /// Watches the folders, then looks at the content: a change during the look is an event.
-fn look_at(watcher: Option<&FolderWatcher>, paths: &[PathBuf], links: Links) -> Look {
+fn look_at(watcher: Option<&FolderWatcher>, paths: &[PathBuf], options: PrepareOptions) -> Look {
     let watched = match watcher {
         Some(watcher) => watcher.watch(paths),
         None => Err(std::io::Error::other("inotify is not available")),
     };
-    (fingerprint(paths, links), watched.err())
+    (fingerprint(paths, options), watched.err())
 }
 
 #[cfg(test)]

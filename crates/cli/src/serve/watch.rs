@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use headwater::{Links, prepare_with};
+use headwater::{PrepareOptions, prepare_tree};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 /// Changes of an entry or of the content of a file.
@@ -76,12 +76,13 @@ impl FolderWatcher {
     }
 }
 
-/// Returns a digest of the content to send, by names, lengths, times and modes.
+/// Returns a digest of the content to send, by names, lengths, times and modes, and of metadata that travels
+/// except the times of folders, which change with each file that a folder gets.
 ///
 /// # Errors
 /// If a path cannot be read, or receivers would refuse a name.
-pub fn fingerprint(paths: &[PathBuf], links: Links) -> Result<blake3::Hash, String> {
-    let files = prepare_with(paths, links).map_err(|error| chain(&error))?;
+pub fn fingerprint(paths: &[PathBuf], options: PrepareOptions) -> Result<blake3::Hash, String> {
+    let files = prepare_tree(paths, options).map_err(|error| chain(&error))?;
     let mut hasher = blake3::Hasher::new();
     for file in files.files() {
         let modified = file.modified.map(|time| (time.seconds(), time.nanoseconds()));
@@ -90,6 +91,10 @@ pub fn fingerprint(paths: &[PathBuf], links: Links) -> Result<blake3::Hash, Stri
     }
     for folder in files.folders() {
         hasher.update(format!("{:?}\n", folder.as_str()).as_bytes());
+    }
+    for entry in &files.metadata().entries {
+        let entry = (&entry.path, &entry.kind, entry.mode, entry.owner, &entry.xattrs);
+        hasher.update(format!("{entry:?}\n").as_bytes());
     }
     Ok(hasher.finalize())
 }
@@ -134,7 +139,7 @@ mod tests {
         let root = folder.path().join("root");
         fs::create_dir(&root).unwrap();
         let paths = [root.clone()];
-        let now = || fingerprint(&paths, Links::Skip);
+        let now = || fingerprint(&paths, PrepareOptions::default());
         assert!(now().is_err(), "there is nothing to send");
         fs::write(root.join("file"), "content").unwrap();
         let first = now().unwrap();

@@ -6,6 +6,7 @@ mod command;
 mod demo;
 mod disk_full;
 mod doctor;
+mod folders;
 mod follow;
 mod get;
 mod groups;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_proto::control::ReceiverControl;
-use headwater_proto::delivery::{DeliveryReceiver, DeliveryReceiverConfig, StoreError};
+use headwater_proto::delivery::{DeliveryReceiver, DeliveryReceiverConfig, Preserve, StoreError};
 use headwater_wire::sdp::RequestSource;
 
 use super::asker::{self, AskingPort};
@@ -25,7 +25,7 @@ use crate::driver::{DriverError, Port};
 use crate::net::{AmtSocket, ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, Waker};
 use crate::send::PublishedFiles;
 use crate::session::Session;
-use crate::store::{DiskStore, Selection, StoreOptions, Target};
+use crate::store::{ApplyOptions, DiskStore, Selection, StoreOptions, Target};
 use crate::system::{self, InputLosses};
 use crate::threads::StopHandle;
 
@@ -132,6 +132,8 @@ impl ReceiveSession {
             target: options.target.map(Arc::new),
             selection: options.selection,
             bundle_cache: options.bundle_cache,
+            apply: ApplyOptions { preserve: options.preserve, links: options.keeps_links },
+            base: options.base,
         };
         let way = match (paths, ask, amt) {
             (Some(paths), ..) => SessionListener::Paths(PathListeners::open(listen, paths)?),
@@ -326,7 +328,7 @@ fn run_machine<P: ContentPort>(
         None => DiskStore::open(&folder.out, folder.store_options.clone(), listener.poller.waker())?,
     };
     folder.receiver = store.receiver_id(folder.receiver);
-    watch.set_unpacked(store.unpacked());
+    watch.set_unpacked(store.unpacked(), store.made_names());
     let options = &listener.options;
     let config = DeliveryReceiverConfig::default()
         .with_tsi(options.tsi)
@@ -503,6 +505,15 @@ pub struct ReceiveOptions {
     /// bundle in place. At most 64 MiB; other receivers may use the folder. Default: bundles are received
     /// again.
     pub bundle_cache: Option<PathBuf>,
+    /// Metadata that is applied, as far as the sender sends the metadata. Default: modes within the umask,
+    /// times, folders without files.
+    pub preserve: Preserve,
+    /// Whether symbolic links that the sender keeps are made, if the target is relative and inside of the
+    /// folder. Default: no.
+    pub keeps_links: bool,
+    /// File, or folder of files with the same names, to take blocks from whose digests are equal. Default: an
+    /// older file under the same name, at the same offsets.
+    pub base: Option<PathBuf>,
     /// Whether unfinished files of the folder may be continued with another sender than the signer of the
     /// session that they came from. Default: no.
     pub takes_other_senders: bool,
@@ -556,6 +567,9 @@ impl ReceiveOptions {
             target: None,
             selection: Selection::default(),
             bundle_cache: None,
+            preserve: Preserve::default(),
+            keeps_links: false,
+            base: None,
             takes_other_senders: false,
             repair: RepairOptions::default(),
             serving: None,

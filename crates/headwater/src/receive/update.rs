@@ -158,6 +158,13 @@ pub enum ReceiveUpdate {
         /// Whether the file was already present and nothing had to be received.
         is_present: bool,
     },
+    /// A symbolic link of the sender was made.
+    LinkMade {
+        /// Name below the folder.
+        path: RelativePath,
+        /// Whether the link was there before.
+        is_present: bool,
+    },
     /// An announced file is not selected, and is not received.
     FileUnwanted {
         /// Number of the file.

@@ -26,7 +26,7 @@ use super::update::{
 use crate::clock::{Progress, elapsed};
 use crate::driver::Application;
 use crate::net::{LinkChange, Waker};
-use crate::store::{DiskStore, UnpackedBundle, UnpackedBundles, UnpackedMember};
+use crate::store::{DiskStore, MadeName, MadeNames, UnpackedBundle, UnpackedBundles, UnpackedMember};
 use crate::system::InputLosses;
 use crate::threads::StopHandle;
 
@@ -94,6 +94,8 @@ pub(super) struct Watch<'a> {
     completed: BTreeSet<RelativePath>,
     /// Members of bundles that are in place.
     unpacked: UnpackedBundles,
+    /// Names made at the end of the session.
+    made: MadeNames,
     serving: Option<Serving>,
     /// Whether the session has several paths.
     has_paths: bool,
@@ -161,6 +163,7 @@ impl<'a> Watch<'a> {
             meter: PathMeter::default(),
             completed: BTreeSet::new(),
             unpacked: UnpackedBundles::default(),
+            made: MadeNames::default(),
             serving: None,
             has_paths: false,
             symbol_size_before: None,
@@ -206,9 +209,9 @@ impl<'a> Watch<'a> {
         self.repairer.iter_mut().for_each(|repairer| repairer.set_waker(waker.clone()));
     }
 
-    /// Sets the bundles of the session's next machine.
-    pub(super) fn set_unpacked(&mut self, unpacked: UnpackedBundles) {
-        self.unpacked = unpacked;
+    /// Sets the bundles and links of the session's next machine.
+    pub(super) fn set_unpacked(&mut self, unpacked: UnpackedBundles, made: MadeNames) {
+        (self.unpacked, self.made) = (unpacked, made);
     }
 
     /// Whether the end of the session is known.
@@ -425,6 +428,18 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Reports links and other names of files.
+    fn report_names(&mut self) {
+        for MadeName { path, file, is_present } in self.made.take() {
+            match file {
+                Some((file, bytes)) => {
+                    self.file_completed(file.0, (path, bytes), (None, true), is_present);
+                }
+                None => (self.observer)(ReceiveUpdate::LinkMade { path, is_present }),
+            }
+        }
+    }
+
     /// Counts and reports a file that is in place.
     fn file_completed(
         &mut self,
@@ -566,6 +581,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 return self.repairer.iter_mut().for_each(|repairer| repairer.on_mismatch(blamed, path));
             }
             ReceiverEvent::SessionCompleted { refused } => {
+                self.report_names();
                 self.end = Some(EndReason::Completed);
                 ReceiveUpdate::SessionCompleted { refused }
             }

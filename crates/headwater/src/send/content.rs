@@ -3,10 +3,11 @@
 //! `FileWatcher` detects files that change while a session sends from memory, where no read detects the
 //! change.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use headwater_proto::delivery::{BlockHasher, Digest, SessionPlan, SourceError, W
 
 use super::bundle::{BundleReader, MemberCache, MemberFault};
 use super::files::{PreparedFile, Stamp};
-use crate::system::{OPEN_FILES_MAX, OpenFiles, read_at};
+use crate::system::{OPEN_FILES_MAX, OpenFiles, is_hole, read_at, zero_digest};
 use crate::threads::yield_to_session;
 
 /// Bytes of a file that are read and hashed at once, which fit in a processor's cache.
@@ -45,6 +46,8 @@ pub(super) struct Content {
     faults: Vec<OnceLock<SourceError>>,
     /// By block: digest of the first read.
     digests: Vec<OnceLock<Digest>>,
+    /// Digests of holes, by length.
+    zeros: Mutex<BTreeMap<u64, Digest>>,
 }
 
 /// Object of the plan.
@@ -86,6 +89,7 @@ impl Content {
             spool: None,
             faults: vec![OnceLock::new(); files.len()],
             digests: vec![OnceLock::new(); blocks],
+            zeros: Mutex::default(),
             files: files.to_vec(),
         }
     }
@@ -177,6 +181,24 @@ impl Content {
         if Stamp::of(&metadata) == self.files[index].stamp { Ok(()) } else { Err(self.changed(index)) }
     }
 
+    /// Whether a block is a hole of a sparse file.
+    pub(super) fn is_hole(&self, object: usize, sbn: u32) -> bool {
+        let place = &self.objects[object];
+        let Block { offset, bytes, .. } = place.block(sbn);
+        match self.file(place.file) {
+            Ok(OpenContent::File(file)) if self.files[place.file].is_sparse => {
+                is_hole(&file, place.offset + offset, bytes)
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the digest of a hole, which is computed once for each length of a block.
+    fn hole_digest(&self, bytes: u64) -> Digest {
+        let mut zeros = self.zeros.lock().unwrap_or_else(PoisonError::into_inner);
+        *zeros.entry(bytes).or_insert_with(|| zero_digest(bytes))
+    }
+
     /// Hashes a block piece by piece in the buffer `room`. Returns `None` once `is_cancelled` returns true.
     pub(super) fn hash_block(
         &self,
@@ -190,6 +212,12 @@ impl Content {
         let Block { offset, bytes, .. } = place.block(sbn);
         let file = self.file(place.file)?;
         let mut hasher = BlockHasher::default();
+        if self.is_hole(object, sbn) {
+            self.check(place.file, &file)?;
+            let digest = self.hole_digest(bytes);
+            self.check_digest(object, sbn, digest)?;
+            return Ok(Some(digest));
+        }
         let (mut at, end) = (place.offset + offset, place.offset + offset + bytes);
         while at < end {
             if is_cancelled() {

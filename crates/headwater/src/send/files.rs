@@ -7,10 +7,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use headwater_proto::delivery::{FileTime, FileToSend, RelativePath};
+use headwater_proto::delivery::{
+    FileTime, FileToSend, Preserve, RelativePath, SessionMetadata, check_link_target,
+};
 
 use super::bundle::Bundle;
 use super::error::PrepareError;
+use super::metadata::{MetadataCollector, modified};
+
+/// Unit in which a file system reports the bytes on disk.
+const DISK_BLOCK_BYTES: u64 = 512;
 
 /// File to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +32,8 @@ pub struct PreparedFile {
     /// Time of the last modification, if the file system reports a time.
     pub modified: Option<FileTime>,
     pub(super) stamp: Stamp,
+    /// Whether the file may have holes that are not sent.
+    pub(super) is_sparse: bool,
     /// Members, if the file is a bundle.
     pub(super) bundle: Option<Arc<Bundle>>,
 }
@@ -40,6 +48,7 @@ impl PreparedFile {
             mode: 0,
             modified: None,
             stamp: Stamp::of(&spool.metadata()?),
+            is_sparse: false,
             bundle: None,
         })
     }
@@ -63,6 +72,17 @@ pub enum Links {
     Follow,
     /// Every link is left out.
     Skip,
+    /// Links travel as links, if the target is relative and inside of the given folder.
+    Keep,
+}
+
+/// Treatment of links, and metadata that travels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrepareOptions {
+    /// Treatment of symbolic links inside folders.
+    pub links: Links,
+    /// Metadata that travels.
+    pub preserve: Preserve,
 }
 
 /// Path that is not sent.
@@ -90,6 +110,7 @@ pub struct FileSet {
     folders: Vec<RelativePath>,
     skipped: Vec<Skipped>,
     outside: Vec<OutsideLink>,
+    metadata: SessionMetadata,
 }
 
 impl FileSet {
@@ -101,6 +122,11 @@ impl FileSet {
     /// Returns the sorted names of the folders without files. A folder with subfolders is not included.
     pub fn folders(&self) -> &[RelativePath] {
         &self.folders
+    }
+
+    /// Returns the metadata beyond the modes and times of files.
+    pub fn metadata(&self) -> &SessionMetadata {
+        &self.metadata
     }
 
     /// Returns the skipped paths: devices, sockets, pipes, and symbolic links that are not followed.
@@ -163,7 +189,21 @@ pub fn prepare_with<P: AsRef<Path>>(
     paths: impl IntoIterator<Item = P>,
     links: Links,
 ) -> Result<FileSet, PrepareError> {
-    let mut walk = Walk { links, ..Walk::default() };
+    prepare_tree(paths, PrepareOptions { links, ..PrepareOptions::default() })
+}
+
+/// Finds files and metadata, as [`prepare_with`] finds files. Of a file with several names, the first name
+/// is a file of the session if hard links are preserved; other names are metadata.
+///
+/// # Errors
+/// As [`prepare_with`].
+pub fn prepare_tree<P: AsRef<Path>>(
+    paths: impl IntoIterator<Item = P>,
+    options: PrepareOptions,
+) -> Result<FileSet, PrepareError> {
+    let PrepareOptions { links, preserve } = options;
+    let metadata = MetadataCollector::new(preserve);
+    let mut walk = Walk { links, preserve, metadata, ..Walk::default() };
     for path in paths {
         walk.start(path.as_ref())?;
     }
@@ -173,6 +213,8 @@ pub fn prepare_with<P: AsRef<Path>>(
 #[derive(Debug, Default)]
 struct Walk {
     links: Links,
+    preserve: Preserve,
+    metadata: MetadataCollector,
     files: BTreeMap<RelativePath, PreparedFile>,
     /// Paths of the folders without any content to send.
     folders: BTreeMap<RelativePath, PathBuf>,
@@ -201,6 +243,12 @@ impl Walk {
             self.skipped.extend(self.folders.into_values().map(|path| Skipped { path, kind }));
             return Err(PrepareError::Empty { skipped: self.skipped });
         }
+        for name in self.metadata.hard_links(|name| self.files.contains_key(name)) {
+            self.files.remove(&name);
+        }
+        if !self.preserve.empty {
+            self.folders.clear();
+        }
         let roots = &self.roots;
         self.followed.retain(|_, target| !roots.iter().any(|root| target.starts_with(root)));
         let set = FileSet {
@@ -208,6 +256,7 @@ impl Walk {
             folders: self.folders.into_keys().collect(),
             skipped: self.skipped,
             outside: self.followed.into_iter().map(|(path, target)| OutsideLink { path, target }).collect(),
+            metadata: self.metadata.finish(),
         };
         let names = set.files.iter().map(|file| &file.name);
         names.chain(&set.folders).try_for_each(|name| refuse_file_above(&set.files, name))?;
@@ -218,9 +267,15 @@ impl Walk {
     /// Returns whether any part of `path` is kept.
     fn visit(&mut self, path: &Path, name: &str, metadata: &Metadata) -> Result<bool, PrepareError> {
         if metadata.is_dir() {
+            if let Ok(name) = RelativePath::new(name) {
+                self.metadata.add(path, &name, metadata, false);
+            }
             self.folder(path, name)
         } else if metadata.is_file() {
+            self.metadata.add(path, &sendable(path, name)?, metadata, false);
             self.file(path, name, metadata).map(|()| true)
+        } else if metadata.is_symlink() && self.links == Links::Keep {
+            self.keep_link(path, name, metadata)
         } else if metadata.is_symlink() {
             self.link(path, name)
         } else {
@@ -264,11 +319,28 @@ impl Walk {
         match fs::metadata(path).and_then(|metadata| Ok((metadata, fs::canonicalize(path)?))) {
             Ok((metadata, target)) if metadata.is_file() => {
                 self.followed.insert(path.to_owned(), target);
+                self.metadata.add(path, &sendable(path, name)?, &metadata, true);
                 self.file(path, name, &metadata).map(|()| true)
             }
             Ok((metadata, _)) => Ok(self.skip(path, kind_of_target(&metadata))),
             Err(error) => Ok(self.skip(path, kind_of_failure(&error))),
         }
+    }
+
+    /// Keeps a link as metadata. A folder of links alone counts as a folder without files.
+    fn keep_link(&mut self, path: &Path, name: &str, metadata: &Metadata) -> Result<bool, PrepareError> {
+        let name = sendable(path, name)?;
+        let target = reading(path, fs::read_link(path))?;
+        let Some(target) = target.to_str() else {
+            return Ok(self.skip(path, "a symbolic link whose target is no UTF-8"));
+        };
+        if check_link_target(&name, target).is_err() {
+            let kind = "a symbolic link that may lead out of the folder: only relative targets with `..` at the \
+                        beginning alone are kept";
+            return Ok(self.skip(path, kind));
+        }
+        self.metadata.add_link(path, &name, metadata, target.to_owned());
+        Ok(false)
     }
 
     fn file(&mut self, path: &Path, name: &str, metadata: &Metadata) -> Result<(), PrepareError> {
@@ -280,6 +352,7 @@ impl Walk {
             mode: metadata.mode() & 0o777,
             modified: modified(metadata),
             stamp: Stamp::of(metadata),
+            is_sparse: metadata.blocks().saturating_mul(DISK_BLOCK_BYTES) < metadata.len(),
             bundle: None,
         };
         let identity = |stamp: Stamp| (stamp.device, stamp.inode);
@@ -297,10 +370,6 @@ impl Walk {
 fn refuse_file_above(files: &[PreparedFile], name: &RelativePath) -> Result<(), PrepareError> {
     let slashes = name.as_str().match_indices('/');
     slashes.map(|(slash, _)| &name.as_str()[..slash]).try_for_each(|above| refuse_file_at(files, above, name))
-}
-
-fn modified(metadata: &Metadata) -> Option<FileTime> {
-    FileTime::new(metadata.mtime(), u32::try_from(metadata.mtime_nsec()).ok()?)
 }
 
 /// Refuses a file with the name `folder`, which is, or holds, `below`. The files must be sorted.

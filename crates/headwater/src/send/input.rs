@@ -44,6 +44,13 @@ impl Source for ContentSource {
         }
     }
 
+    fn is_hole(&self, object: usize, sbn: u32) -> bool {
+        match self {
+            Self::Files(source) => source.is_hole(object, sbn),
+            Self::Parts(_) => false,
+        }
+    }
+
     fn is_ready(&mut self, object: usize, sbn: u32, esi: u32) -> Result<bool, SourceError> {
         match self {
             Self::Files(source) => source.is_ready(object, sbn, esi),

@@ -11,6 +11,7 @@ mod hashing;
 mod input;
 mod layout;
 mod link;
+mod metadata;
 mod options;
 mod packets;
 mod published;
@@ -26,7 +27,9 @@ pub use bundle::Bundling;
 pub(crate) use bundle::{Bundle, BundleReader, MemberCache, MemberFault};
 pub use error::{PrepareError, SendError};
 pub(crate) use files::Stamp;
-pub use files::{FileSet, Links, OutsideLink, PreparedFile, Skipped, prepare, prepare_with};
+pub use files::{
+    FileSet, Links, OutsideLink, PrepareOptions, PreparedFile, Skipped, prepare, prepare_tree, prepare_with,
+};
 pub(crate) use link::Link;
 pub use link::{LinkOptions, SOURCE_PORT};
 pub use options::{SendEnd, SendOptions, SendOrder};

@@ -67,6 +67,9 @@ pub struct SendOptions {
     pub order: Option<SendOrder>,
     /// Small files that travel in bundles, which receivers unpack. Default: [`Bundling::Auto`].
     pub bundling: Bundling,
+    /// Whether blocks that are holes of sparse files are left out: receivers know blocks of zeros by their
+    /// digests. Receivers of other programs, and of Headwater before holes, need all blocks. Default: yes.
+    pub skips_holes: bool,
     /// Bytes of a symbol: each packet carries one symbol and at most 92 bytes of headers. Default: 1408,
     /// which fits an MTU of 1500, or the largest multiple of 64 that fits a smaller MTU of the interface.
     pub symbol_size: Option<u16>,
@@ -115,6 +118,7 @@ impl SendOptions {
             scheme: Scheme::RaptorQ,
             order: None,
             bundling: Bundling::Auto,
+            skips_holes: true,
             symbol_size: None,
             is_beside_requests: false,
             tsi: None,

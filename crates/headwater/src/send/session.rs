@@ -94,14 +94,19 @@ impl SendSession {
         options.congestion_control.set_interface_speed(|| options.link.interface()?.speed());
         let (PacketPlan { tsi, symbol_size, packet_bytes, .. }, way) = open(&options)?;
         let memory = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
-        let items = arrange(files.files(), options.bundling, symbol_size);
+        let mut items = arrange(files.files(), options.bundling, symbol_size);
+        items.iter_mut().for_each(|item| item.is_sparse &= options.skips_holes);
+        let is_sparse = |(index, item): (usize, &PreparedFile)| item.is_sparse.then_some(index);
+        let sparse: BTreeSet<usize> = items.iter().enumerate().filter_map(is_sparse).collect();
         let is_bundle = |(index, item): (usize, &PreparedFile)| item.bundle.is_some().then_some(index);
         let bundles: BTreeSet<usize> = items.iter().enumerate().filter_map(is_bundle).collect();
         let planned = |order| -> Result<(SessionPlan, Budget), SendError> {
             let config = PlanConfig { scheme: options.scheme, symbol_size, order };
             let plan = SessionPlan::within(to_send(&items), config, memory)?
                 .with_bundles(bundles.clone())
-                .with_folders(files.folders().to_vec())?;
+                .with_sparse(sparse.clone())
+                .with_folders(files.folders().to_vec())?
+                .with_metadata(files.metadata().clone());
             let budget = Budget::new(&plan, &options, worker_count())?;
             Ok((plan, budget))
         };

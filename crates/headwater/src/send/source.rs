@@ -122,6 +122,10 @@ impl Source for FileSource {
         }
     }
 
+    fn is_hole(&self, object: usize, sbn: u32) -> bool {
+        self.content.is_hole(object, sbn)
+    }
+
     fn is_ready(&mut self, object: usize, sbn: u32, esi: u32) -> Result<bool, SourceError> {
         let is_source = self.is_source(object, sbn, esi);
         match &mut self.repair {

@@ -113,7 +113,15 @@ fn file_of(journal: &Journal) -> Arc<fs::File> {
 fn announce(session: &mut Session) -> Vec<u64> {
     let bytes = 200 * u64::from(T);
     let path = RelativePath::new("file").unwrap();
-    let spec = FileSpec { path, bytes, mode: None, modified: None, md5: None, digest: Some([1; 32]) };
+    let spec = FileSpec {
+        path,
+        bytes,
+        mode: None,
+        modified: None,
+        md5: None,
+        digest: Some([1; 32]),
+        is_sparse: false,
+    };
     session.store.create_file(FILE, &spec).unwrap();
     let object = ObjectSpec {
         file: FILE,

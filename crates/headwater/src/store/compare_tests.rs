@@ -34,6 +34,7 @@ fn announce(session: &mut Session, content: &[u8]) -> (HeldFile, Digest, Vec<Sho
         modified: FileTime::new(1_000_000, 5),
         md5: None,
         digest: Some(digest),
+        is_sparse: false,
     };
     let held = session.store.create_file(FILE, &spec).unwrap();
     let object = ObjectSpec {
@@ -66,7 +67,12 @@ fn compared(folder: &Path, present: &[u8]) -> StoreReport {
     let (held, digest, promised) = announce(&mut session, &content());
     assert_eq!(held, HeldFile { is_present: true, ..HeldFile::default() });
     session.store.compare_file(FILE, digest, promised);
-    report(&mut session)
+    loop {
+        match report(&mut session) {
+            StoreReport::BlockFound { .. } => {}
+            end => return end,
+        }
+    }
 }
 
 #[test]
@@ -129,6 +135,7 @@ fn a_file_that_was_found_to_be_there_counts_in_the_next_session() {
         modified: None,
         md5: None,
         digest: Some([3; 32]),
+        is_sparse: false,
     };
     session.store.create_file(FileIndex(1), &other).unwrap();
     session.store.compare_file(FILE, digest, promised);
@@ -152,6 +159,7 @@ fn symbols_gathered_of_a_file_that_is_there_spoil_no_other_file() {
         modified: None,
         md5: None,
         digest: Some([3; 32]),
+        is_sparse: false,
     };
     let object = |file| ObjectSpec {
         file,

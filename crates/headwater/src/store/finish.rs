@@ -13,7 +13,7 @@ use headwater_proto::delivery::{
 };
 use md5::{Digest as _, Md5};
 
-use super::compare::{Comparison, ComparisonStep};
+use super::compare::{Comparison, ComparisonStep, FoundBlock};
 use super::journal::{self, Journal, Stamp};
 use super::kept::BLOCKS_BYTES_MAX;
 use super::ledger::JOURNAL_NEW;
@@ -51,8 +51,10 @@ pub(super) enum Outcome {
     Placed(FileIndex, Stamp),
     /// The file already in place is identical to the announced file.
     Present(FileIndex, Stamp),
-    /// A comparison to continue.
-    Comparing(Box<Comparison>),
+    /// Blocks found on disk, and a comparison to continue.
+    Comparing(Vec<FoundBlock>, Box<Comparison>),
+    /// Blocks found on disk, and the end of the comparison of a file.
+    Compared(Vec<FoundBlock>, FileIndex),
     /// Files and journal are synced to disk.
     Synced,
     /// Files are synced to disk, and the journal is compacted up to this length, or the error.
@@ -74,6 +76,7 @@ impl Job {
                 decoding + CHUNK_BYTES as u64
             }
             Self::Compact(..) => 2 * BLOCKS_BYTES_MAX as u64,
+            Self::Compare(comparison) => comparison.bytes(),
             Self::CompareBundle(_) => unpack::BYTES_MAX,
             Self::File(file) if file.is_bundle => unpack::BYTES_MAX,
             _ => CHUNK_BYTES as u64,
@@ -98,7 +101,14 @@ impl Job {
             Self::Stream(last, is_whole) => {
                 Ok(Outcome::Placed(last.index, places.publish_stream(&last, is_whole)?))
             }
-            Self::Compare(comparison) => compare(places, comparison),
+            Self::Compare(comparison) => {
+                let file = Arc::clone(&comparison.file);
+                match compare(places, comparison) {
+                    // The file was given up meanwhile.
+                    Err(_) if file.is_over() => Ok(Outcome::Compared(Vec::new(), file.index)),
+                    compared => compared,
+                }
+            }
             Self::CompareBundle(file) => unpack::compare(places, &file),
             Self::Sync(files, journal, end) => {
                 files.iter().try_for_each(|file| places.sync(file))?;
@@ -117,9 +127,9 @@ impl Job {
 fn compare(places: &Places, mut comparison: Box<Comparison>) -> Result<Outcome, StoreError> {
     let file = comparison.file.index;
     Ok(match comparison.go_on(places)? {
-        ComparisonStep::Same => Outcome::Comparing(comparison),
+        ComparisonStep::More(found) => Outcome::Comparing(found, comparison),
         ComparisonStep::Whole(stamp) => Outcome::Present(file, stamp),
-        ComparisonStep::Differs => Outcome::Report(StoreReport::FileCompared { file, is_same: false }),
+        ComparisonStep::Done(found) => Outcome::Compared(found, file),
     })
 }
 

@@ -11,19 +11,21 @@ use std::time::{Duration, SystemTime};
 
 use headwater_proto::Size;
 use headwater_proto::delivery::{FileSpec, FileTime, RESERVED_PREFIX, RelativePath, StoreError};
-use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
-};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use tracing::warn;
 
 use super::journal::Stamp;
+use super::metadata::{ApplyOptions, MODE_MASK, MetadataRules, timestamps, timestamps_beside};
 use super::place::{content_name, key_of};
 
 /// Flags to open folders: never through a link.
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Permission bits that a sender may set: no set-user-ID, set-group-ID or sticky bit.
-const MODE_MASK: u32 = 0o777;
+pub(super) const FOLDER: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Bits of a folder in which its user makes names.
+const FOLDER_WRITING: u32 = 0o300;
+/// All bits of a mode.
+const MODE_ALL: u32 = 0o7777;
 /// Permission bits of files without a mode from the sender, before the umask.
 const MODE_DEFAULT: u32 = 0o666;
 /// Permission bits that the receiver needs for writing.
@@ -95,9 +97,10 @@ pub(super) struct MemberFile {
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    out: OwnedFd,
-    work: OwnedFd,
+    pub(super) out: OwnedFd,
+    pub(super) work: OwnedFd,
     work_name: String,
+    pub(super) rules: MetadataRules,
     /// Locked for the lifetime of the `Folder`.
     _lock: OwnedFd,
 }
@@ -105,7 +108,7 @@ pub(super) struct Folder {
 impl Folder {
     /// Opens the folder, created if need be, and the first unused working folder inside, which may hold
     /// content of an earlier session.
-    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(path: &Path, options: ApplyOptions) -> Result<Self, StoreError> {
         let failed = |error: io::Error| {
             StoreError(format!(
                 "cannot receive into '{}': {error}; choose a folder that can be written to",
@@ -121,7 +124,8 @@ impl Folder {
             let opened = open_work(out.as_fd(), &work_name).map_err(|errno| failed(errno.into()))?;
             if let Some((work, lock)) = opened {
                 remove_forgotten(out.as_fd(), number);
-                return Ok(Self { path: path.to_owned(), out, work, work_name, _lock: lock });
+                let rules = MetadataRules::new(options);
+                return Ok(Self { path: path.to_owned(), out, work, work_name, rules, _lock: lock });
             }
         }
         Err(StoreError(format!(
@@ -152,8 +156,8 @@ impl Folder {
     }
 
     /// Makes a working file, empty, with its final permission bits.
-    pub(super) fn make_work(&self, name: &str, mode: u32) -> Result<File, StoreError> {
-        let bits = mode & MODE_MASK | MODE_WORKING;
+    pub(super) fn make_work(&self, name: &str, mode: Option<u32>) -> Result<File, StoreError> {
+        let bits = mode.unwrap_or(MODE_DEFAULT) & MODE_MASK | MODE_WORKING;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.work, name, flags, Mode::from_raw_mode(bits));
         file.map(File::from).map_err(|errno| self.failed("make a working file", errno))
@@ -219,33 +223,44 @@ impl Folder {
 
     /// Opens the parent folder of a file, `None` for the destination folder itself. Returns the folder and
     /// the file name.
-    fn find_parent<'p>(&self, path: &'p RelativePath) -> Option<(Option<OwnedFd>, &'p str)> {
+    pub(super) fn find_parent<'p>(&self, path: &'p RelativePath) -> Option<(Option<OwnedFd>, &'p str)> {
         find_parent(self.out.as_fd(), path)
     }
 
-    /// Gives a file already in place the permission bits and the time that publishing would have set.
+    /// Gives a file already in place the metadata that publishing would have set.
     pub(super) fn adopt(&self, file: &File, spec: &FileSpec) -> Result<(), StoreError> {
         let failed = |attempt: &str, error: Errno| self.failed(&format!("{attempt} '{}'", spec.path), error);
+        self.rules.note_early(spec);
+        self.rules.apply_owner_and_xattrs(file.as_fd(), &spec.path);
         let stat = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno))?;
-        if let Some(mode) = spec.mode.filter(|mode| stat.st_mode & MODE_MASK != mode & MODE_MASK) {
-            // The umask shows in a newly made file.
-            let probe = format!("{}.mode", content_name(&key_of(&spec.path)));
-            let made = self.open_work(&probe, Some(mode))?;
-            let allowed = rustix::fs::fstat(&made).map_err(|errno| failed("inspect", errno))?.st_mode;
-            self.discard(&probe)?;
-            let bits = allowed & mode & MODE_MASK;
-            if stat.st_mode & MODE_MASK != bits {
-                rustix::fs::fchmod(file, Mode::from_raw_mode(bits))
-                    .map_err(|errno| failed("set the permissions of", errno))?;
+        if let Some(mode) = self.rules.mode(spec) {
+            let mask = if self.rules.kinds().owner { MODE_ALL } else { MODE_MASK };
+            let mut bits = self.rules.bits(&spec.path, mode, MODE_MASK);
+            if stat.st_mode & mask != bits.as_raw_mode() {
+                bits = self.rules.bits(&spec.path, mode, self.allowed_bits(&spec.path, mode)?);
+            }
+            if stat.st_mode & mask != bits.as_raw_mode() {
+                rustix::fs::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno))?;
             }
         }
+        self.rules.apply_acls(file.as_fd(), &spec.path);
         let is_of = |time: FileTime| {
             (stat.st_mtime, i128::from(stat.st_mtime_nsec)) == (time.seconds(), time.nanoseconds().into())
         };
-        match spec.modified.filter(|time| !is_of(*time)) {
-            Some(time) => set_modified(file, time).map_err(|errno| failed("set the time of", errno)),
+        match self.rules.modified(spec).filter(|time| !is_of(*time)) {
+            Some(time) => rustix::fs::futimens(file, &timestamps_beside(&stat, time))
+                .map_err(|errno| failed("set the time of", errno)),
             None => Ok(()),
         }
+    }
+
+    /// Returns the bits of a mode that the umask allows, which shows in a newly made file.
+    pub(super) fn allowed_bits(&self, path: &RelativePath, mode: u32) -> Result<u32, StoreError> {
+        let probe = format!("{}.mode", content_name(&key_of(path)));
+        let made = self.open_work(&probe, Some(mode))?;
+        let stat = rustix::fs::fstat(&made).map_err(|errno| self.failed("inspect a working file", errno));
+        self.discard(&probe)?;
+        Ok(stat?.st_mode & MODE_MASK)
     }
 
     /// Removes all entries of the working folder except the names accepted by `keeps`.
@@ -273,14 +288,20 @@ impl Folder {
 
     /// Gives a working file the permission bits and the time of the final file.
     pub(super) fn set_metadata(&self, file: &File, spec: &FileSpec) -> Result<(), StoreError> {
-        let FileSpec { path, mode, modified, .. } = spec;
+        let path = &spec.path;
         let failed = |attempt: &str, error: io::Error| self.failed(&format!("{attempt} '{path}'"), error);
+        self.rules.note_early(spec);
+        self.rules.apply_owner_and_xattrs(file.as_fd(), path);
         // Bits allowed by both the sender and the umask, which took effect when the file was made.
         let allowed = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno.into()))?.st_mode;
-        let bits = Mode::from_raw_mode(allowed & mode.unwrap_or(MODE_DEFAULT) & MODE_MASK);
+        let bits = match self.rules.mode(spec) {
+            Some(mode) => self.rules.bits(path, mode, allowed),
+            None => Mode::from_raw_mode(allowed & MODE_DEFAULT),
+        };
         rustix::fs::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno.into()))?;
-        if let Some(time) = modified {
-            set_modified(file, *time).map_err(|errno| failed("set the time of", errno.into()))?;
+        self.rules.apply_acls(file.as_fd(), path);
+        if let Some(time) = self.rules.modified(spec) {
+            set_modified(file, time).map_err(|errno| failed("set the time of", errno.into()))?;
         }
         Ok(())
     }
@@ -306,7 +327,7 @@ impl Folder {
             let folder = folder.map_or(self.out.as_fd(), OwnedFd::as_fd);
             let name = split(path).1;
             self.check_name(folder, path, name)?;
-            rustix::fs::renameat(&self.work, work_name, folder, name)
+            writing(folder, || rustix::fs::renameat(&self.work, work_name, folder, name))
                 .map_err(|errno| self.failed(&format!("name '{path}'"), errno))?;
         }
         sync()
@@ -322,7 +343,7 @@ impl Folder {
         let folder = self.make_parents(path, parents, true)?;
         let folder = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
         self.check_name(folder, path, name)?;
-        rustix::fs::renameat(&self.work, work_name, folder, name)
+        writing(folder, || rustix::fs::renameat(&self.work, work_name, folder, name))
             .map_err(|errno| failed("name", errno.into()))?;
         sync_folder(folder).map_err(|errno| failed("write the folder of", errno.into()))?;
         let stat = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno.into()))?;
@@ -349,16 +370,19 @@ impl Folder {
 
     /// Opens the parent folder of a file, created as far as need be; `None` for the destination folder
     /// itself. With `syncs`, new names are synced to disk.
-    fn make_parents<'p>(
+    pub(super) fn make_parents<'p>(
         &self,
         path: &RelativePath,
         parents: impl Iterator<Item = &'p str>,
         syncs: bool,
     ) -> Result<Option<OwnedFd>, StoreError> {
         let mut folder = None::<OwnedFd>;
+        let mut made = String::new();
         for component in parents {
             let parent = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
-            match rustix::fs::mkdirat(parent, component, Mode::from_raw_mode(MODE_MASK)) {
+            made = if made.is_empty() { component.to_owned() } else { format!("{made}/{component}") };
+            let bits = Mode::from_raw_mode(self.rules.new_folder_bits(&made));
+            match writing(parent, || rustix::fs::mkdirat(parent, component, bits)) {
                 Ok(()) if !syncs => {}
                 Ok(()) => sync_folder(parent)
                     .map_err(|errno| self.failed(&format!("write the folder of '{path}'"), errno))?,
@@ -374,7 +398,7 @@ impl Folder {
     }
 
     /// Checks that no entry but a regular file would be replaced. Returns whether such a file is there.
-    fn check_name(
+    pub(super) fn check_name(
         &self,
         folder: BorrowedFd<'_>,
         path: &RelativePath,
@@ -382,6 +406,12 @@ impl Folder {
     ) -> Result<bool, StoreError> {
         match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Ok(true),
+            // A rename replaces the link itself.
+            Ok(stat)
+                if self.rules.options.links && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink =>
+            {
+                Ok(false)
+            }
             Ok(_) => Err(StoreError(format!(
                 "cannot receive '{path}' into '{}': something that is no regular file has this name; move it away",
                 self.path.display()
@@ -419,11 +449,29 @@ pub(super) fn find_parent<'p>(
     Some((folder, name))
 }
 
+/// Runs an operation that changes the names of a folder. A folder of this user may forbid the user's writes,
+/// since the sender's folder does: then the folder permits writes during the operation.
+pub(super) fn writing(
+    folder: BorrowedFd<'_>,
+    operation: impl Fn() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let refused = match operation() {
+        Err(Errno::ACCESS) => Err(Errno::ACCESS),
+        result => return result,
+    };
+    let mode = rustix::fs::fstat(folder)?.st_mode & MODE_ALL;
+    let is_open = mode & FOLDER_WRITING == FOLDER_WRITING;
+    if is_open || rustix::fs::fchmod(folder, Mode::from_raw_mode(mode | FOLDER_WRITING)).is_err() {
+        return refused;
+    }
+    let result = operation();
+    rustix::fs::fchmod(folder, Mode::from_raw_mode(mode))?;
+    result
+}
+
 /// Sets the time of the last modification, and leaves the time of the last access.
 fn set_modified(file: &File, time: FileTime) -> Result<(), Errno> {
-    let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    let modified = Timespec { tv_sec: time.seconds(), tv_nsec: time.nanoseconds().into() };
-    rustix::fs::futimens(file, &Timestamps { last_access: omitted, last_modification: modified })
+    rustix::fs::futimens(file, &timestamps(time))
 }
 
 /// Opens a working folder, created if need be; `None` if another receiver uses the folder.
@@ -533,7 +581,7 @@ fn sync_folder(folder: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
-fn split(path: &RelativePath) -> (impl Iterator<Item = &str>, &str) {
+pub(super) fn split(path: &RelativePath) -> (impl Iterator<Item = &str>, &str) {
     let (parents, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
     (parents.split('/').filter(|component| !component.is_empty()), name)
 }

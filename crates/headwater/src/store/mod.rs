@@ -11,6 +11,9 @@
 //! The next receiver of the folder removes an abandoned working folder 14 days after the last write, unless
 //! another receiver uses the folder.
 
+mod base;
+#[cfg(test)]
+mod base_tests;
 mod bundle_cache;
 #[cfg(test)]
 mod compact_tests;
@@ -23,6 +26,10 @@ mod gather;
 mod journal;
 mod kept;
 mod ledger;
+mod metadata;
+mod names;
+#[cfg(test)]
+mod names_tests;
 mod place;
 mod remove;
 #[cfg(test)]
@@ -38,28 +45,31 @@ mod unpack_tests;
 mod work;
 mod writer;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headwater_proto::auth::PublicKey;
 use headwater_proto::delivery::{
-    BlockJob, BlockVerdict, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex,
-    ObjectSpec, RelativePath, ShortDigest, Store, StoreError, StoreReport, StoredRepair, StreamPart,
+    BlockJob, BlockVerdict, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, MetadataFault,
+    ObjectIndex, ObjectSpec, RelativePath, SessionMetadata, ShortDigest, Store, StoreError, StoreReport,
+    StoredRepair, StreamPart,
 };
 use tracing::warn;
 
+use self::base::{BASE_BYTES_MIN, Base};
 use self::bundle_cache::BundleCache;
-use self::compare::Comparison;
+use self::compare::{Comparison, FoundBlock, IndexedObject};
 use self::finish::{Job, Outcome};
 use self::folder::{Folder, no_space};
 use self::gather::{Gather, Key};
 use self::journal::Stamp;
 use self::kept::ResumedBlock;
 use self::ledger::StoreIndex;
+pub(crate) use self::metadata::{ApplyOptions, MadeName, MadeNames};
 use self::place::{FilePlace, ObjectPlace, Places};
-pub use self::remove::remove_received;
+pub use self::remove::{ReceivedKind, remove_received};
 pub use self::selection::{PatternError, Selection};
 use self::stream::JoinedStream;
 pub use self::target::Target;
@@ -81,6 +91,10 @@ pub(crate) struct StoreOptions {
     pub(crate) selection: Selection,
     /// Folder for the directories of bundles.
     pub(crate) bundle_cache: Option<PathBuf>,
+    /// Metadata that is applied.
+    pub(crate) apply: ApplyOptions,
+    /// File or folder to take blocks from.
+    pub(crate) base: Option<PathBuf>,
 }
 
 /// Receives into a folder. Unfinished content is kept on drop if the session can be resumed.
@@ -93,8 +107,10 @@ pub(crate) struct DiskStore {
     /// By index; `None` for refused files.
     files: Vec<Option<Arc<FilePlace>>>,
     objects: Vec<Option<Arc<ObjectPlace>>>,
-    /// Objects of files already in place, by file, until the comparison starts.
-    present: BTreeMap<FileIndex, Vec<Arc<ObjectPlace>>>,
+    /// Objects of files that may be on disk, by file, until the comparison starts.
+    present: BTreeMap<FileIndex, Vec<IndexedObject>>,
+    /// Reports of a comparison that the receiver has not read: at most the blocks of a part of a file.
+    found: VecDeque<StoreReport>,
     names: Names,
     gather: Gather,
     /// Time at which all gathered symbols are written, unless written before.
@@ -107,6 +123,8 @@ pub(crate) struct DiskStore {
     open_files: usize,
     /// Accepted files in place or given up.
     ended: BTreeSet<FileIndex>,
+    /// Files in place.
+    in_place: BTreeSet<FileIndex>,
     /// Folders without files.
     folders: Vec<RelativePath>,
     stream: Option<JoinedStream>,
@@ -115,10 +133,11 @@ pub(crate) struct DiskStore {
 impl DiskStore {
     /// Opens the folder, created if need be. `waker` is used for every new report.
     pub(crate) fn open(folder: &Path, options: StoreOptions, waker: Waker) -> Result<Self, StoreError> {
-        let StoreOptions { target, selection, bundle_cache } = options;
+        let StoreOptions { target, selection, bundle_cache, apply, base } = options;
         let cache = bundle_cache.map(BundleCache::new);
         let unpacking = Unpacking::new(cache, selection);
-        let places = Arc::new(Places::new(Folder::open(folder)?, target, unpacking));
+        let places = Places::new(Folder::open(folder, apply)?, target, unpacking);
+        let places = Arc::new(places.with_base(base.as_deref().map(Base::open).transpose()?));
         let (ledger, log) = StoreIndex::open(Arc::clone(&places))?;
         let workers = Workers::start(Arc::clone(&places), waker)?;
         let gather = Gather::new();
@@ -131,6 +150,7 @@ impl DiskStore {
             files: Vec::new(),
             objects: Vec::new(),
             present: BTreeMap::new(),
+            found: VecDeque::new(),
             names: Names::default(),
             gather,
             write_at: Instant::now(),
@@ -138,6 +158,7 @@ impl DiskStore {
             out_of_space: None,
             open_files: 0,
             ended: BTreeSet::new(),
+            in_place: BTreeSet::new(),
             folders: Vec::new(),
             stream: None,
         })
@@ -146,6 +167,11 @@ impl DiskStore {
     /// Returns the members of bundles that are in place, for the session's user.
     pub(crate) fn unpacked(&self) -> UnpackedBundles {
         self.places.unpacking.unpacked.clone()
+    }
+
+    /// Returns the names made at the end of the session, for the session's user.
+    pub(crate) fn made_names(&self) -> MadeNames {
+        self.places.folder.rules.made.clone()
     }
 
     /// Whether work is under way or waits to be done.
@@ -333,12 +359,12 @@ impl DiskStore {
             false => self.ledger.take_file(&self.writer, spec),
         };
         if held.is_whole {
+            self.places.folder.rules.note_early(spec);
+            self.in_place.insert(file);
             self.end(file, spec);
         } else if kind.is_bundle() {
             held.is_present = self.is_bundle_known(file, spec.digest);
-        } else if part.is_none()
-            && self.places.folder.stamp(&spec.path).is_some_and(|stamp| stamp.bytes == spec.bytes)
-        {
+        } else if part.is_none() && self.may_be_on_disk(spec) {
             held.is_present = true;
             self.present.insert(file, Vec::new());
         }
@@ -346,6 +372,26 @@ impl DiskStore {
         let place = place.with_bundle(kind.is_bundle());
         self.files[file.0] = Some(Arc::new(place));
         Ok(held)
+    }
+
+    /// Whether blocks of a file may be on disk: as holes, in an older file of the same name, or in a file
+    /// that the user names. The older file is used without a request: reading costs less than receiving
+    /// nearly everywhere, and a follower of an image takes the changed blocks alone.
+    fn may_be_on_disk(&self, spec: &FileSpec) -> bool {
+        let is_long = |bytes: u64| bytes >= BASE_BYTES_MIN;
+        let old = self.places.folder.stamp(&spec.path).filter(|_| self.places.target.is_none());
+        let has_old = |old: Stamp| old.bytes == spec.bytes || (is_long(old.bytes) && is_long(spec.bytes));
+        let base = self.places.base.as_ref().filter(|_| is_long(spec.bytes));
+        spec.is_sparse || old.is_some_and(has_old) || base.is_some_and(|base| base.find(&spec.path).is_some())
+    }
+
+    /// Takes the result of a part of a comparison.
+    fn take_found(&mut self, found: Vec<FoundBlock>) {
+        for (object, sbn, digest) in found {
+            let place = self.object(object);
+            self.ledger.began(&place.file);
+            self.found.push_back(StoreReport::BlockFound { object, sbn, digest });
+        }
     }
 
     /// Whether the directory of a bundle with this digest is known, so that the members in place can be
@@ -365,6 +411,7 @@ impl DiskStore {
         // The file may have been given up while a thread was at work on the file.
         if self.end(file, &place.spec) {
             self.forget_file(file);
+            self.in_place.insert(file);
             if let Some(part) = &place.part {
                 return self.part_ended(part, true);
             }
@@ -406,12 +453,24 @@ impl Store for DiskStore {
 
     fn create_folder(&mut self, path: &RelativePath) -> Result<(), StoreError> {
         self.names.check_folder(path)?;
-        if !self.places.unpacking.selection.wants(path) {
+        let is_wanted = self.places.unpacking.selection.wants(path);
+        if !is_wanted || !self.places.folder.rules.kinds().empty {
             return Ok(());
         }
         self.places.folder.make_folder(path)?;
         self.folders.push(path.clone());
         Ok(())
+    }
+
+    fn describe_metadata(&mut self, metadata: SessionMetadata, faults: Vec<MetadataFault>) {
+        self.places.folder.rules.describe(metadata, faults);
+    }
+
+    fn finish_metadata(&mut self) -> Vec<(String, String)> {
+        match self.places.target {
+            Some(_) => Vec::new(),
+            None => self.places.finish_metadata(&self.in_place),
+        }
     }
 
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
@@ -427,7 +486,7 @@ impl Store for DiskStore {
         let place = Arc::new(ObjectPlace { spec: spec.clone(), file, number });
         self.objects[object.0] = Some(Arc::clone(&place));
         if let Some(objects) = self.present.get_mut(&spec.file) {
-            objects.push(Arc::clone(&place));
+            objects.push((object, Arc::clone(&place)));
         }
         kept.into_iter().filter_map(|(sbn, kept)| self.held_block(&place, sbn, kept)).collect()
     }
@@ -493,8 +552,10 @@ impl Store for DiskStore {
         if place.is_bundle {
             return self.workers.jobs().push(Job::CompareBundle(place));
         }
+        // Symbols on the way to disk must not replace content that is found.
+        self.write_all();
         let comparison = Comparison::new(place, objects, digest, promised);
-        self.workers.jobs().push(Job::Compare(Box::new(comparison)));
+        self.writer.push(Write::Job(Job::Compare(Box::new(comparison))));
     }
 
     fn discard_file(&mut self, file: FileIndex) -> Result<(), StoreError> {
@@ -529,6 +590,9 @@ impl Store for DiskStore {
     fn poll_report(&mut self) -> Option<StoreReport> {
         self.write_when_due();
         loop {
+            if let Some(report) = self.found.pop_front() {
+                return Some(report);
+            }
             match self.workers.poll()? {
                 Outcome::Report(report) => return Some(report),
                 Outcome::Placed(file, stamp) => {
@@ -539,7 +603,14 @@ impl Store for DiskStore {
                     self.placed(file, stamp);
                     return Some(StoreReport::FileCompared { file, is_same: true });
                 }
-                Outcome::Comparing(comparison) => self.workers.jobs().push(Job::Compare(comparison)),
+                Outcome::Comparing(found, comparison) => {
+                    self.take_found(found);
+                    self.workers.jobs().push(Job::Compare(comparison));
+                }
+                Outcome::Compared(found, file) => {
+                    self.take_found(found);
+                    self.found.push_back(StoreReport::FileCompared { file, is_same: false });
+                }
                 Outcome::Synced => self.writer.push(Write::Synced),
                 Outcome::Compacted(journal, from) => self.writer.push(Write::Compacted(journal, from)),
             }

@@ -1,6 +1,7 @@
 //! Places of symbols and blocks on disk.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,6 +12,7 @@ use headwater_proto::delivery::{
 };
 use rustix::fs::FallocateFlags;
 
+use super::base::Base;
 use super::folder::Folder;
 use super::journal::{Key, Stamp};
 use super::target::{Device, Target};
@@ -24,6 +26,8 @@ pub(super) struct Places {
     /// Place of a single file's content outside of the folder.
     pub(super) target: Option<Arc<Target>>,
     pub(super) unpacking: Unpacking,
+    /// Older versions of files.
+    pub(super) base: Option<Base>,
     open: OpenFiles<FileKey>,
     /// Length of the working file of a stream, once known.
     stream_bytes: Mutex<u64>,
@@ -173,7 +177,13 @@ impl ObjectPlace {
 
 impl Places {
     pub(super) fn new(folder: Folder, target: Option<Arc<Target>>, unpacking: Unpacking) -> Self {
-        Self { folder, target, unpacking, open: OpenFiles::new(OPEN_FILES_MAX), stream_bytes: Mutex::new(0) }
+        let open = OpenFiles::new(OPEN_FILES_MAX);
+        Self { folder, target, unpacking, base: None, open, stream_bytes: Mutex::new(0) }
+    }
+
+    /// Sets the older versions of files.
+    pub(super) fn with_base(self, base: Option<Base>) -> Self {
+        Self { base, ..self }
     }
 
     /// Returns the device that takes the content in place of a working file.
@@ -225,7 +235,8 @@ impl Places {
         let path = if is_whole { part.stream.to_string() } else { format!("{}{INCOMPLETE}", part.stream) };
         let path = RelativePath::new(&path).map_err(|error| StoreError(error.to_string()))?;
         let FileSpec { mode, modified, .. } = last.spec;
-        let spec = FileSpec { path, bytes: part.offset, mode, modified, md5: None, digest: None };
+        let spec =
+            FileSpec { path, bytes: part.offset, mode, modified, md5: None, digest: None, is_sparse: false };
         self.folder.publish(STREAM, &content, &spec)
     }
 
@@ -244,7 +255,8 @@ impl Places {
         }
         self.open.get(FileKey::Content(place.index.0), || {
             place.check()?;
-            let file = self.folder.open_work(&place.content_name(), place.spec.mode)?;
+            let mode = self.folder.rules.mode(&place.spec);
+            let file = self.folder.open_work(&place.content_name(), mode)?;
             let attempt = || format!("make room for '{}'", place.spec.path);
             file.set_len(place.spec.bytes).map_err(|error| self.folder.failed(&attempt(), error))?;
             Ok(file)
@@ -338,9 +350,26 @@ impl Places {
         let offset = place.start() + offset;
         let written = match self.device() {
             Some(device) => device.write(bytes, offset, place.start() + place.spec.bytes),
-            None => content.write_all_at(bytes, offset),
+            None if place.part.is_some() => content.write_all_at(bytes, offset),
+            None => write_sparse(&content, bytes, offset),
         };
         written.map_err(|error| self.folder.failed(&format!("write '{}'", place.spec.path), error))
+    }
+
+    /// Makes bytes of the content of a file zeros, as a hole where the file system can.
+    pub(super) fn clear(&self, place: &FilePlace, offset: u64, bytes: u64) -> Result<(), StoreError> {
+        let content = self.content(place)?;
+        if self.device().is_none() && place.part.is_none() && punch(&content, offset, bytes) {
+            return Ok(());
+        }
+        let zeros = vec![0; CLEARED_BYTES];
+        let (mut at, end) = (offset, offset + bytes);
+        while at < end {
+            let length = usize::try_from(end - at).map_or(zeros.len(), |rest| rest.min(zeros.len()));
+            self.write(place, at, &zeros[..length])?;
+            at += length as u64;
+        }
+        Ok(())
     }
 
     /// Reads the content of a file at an offset.
@@ -409,6 +438,66 @@ impl Places {
             self.folder.open_work(&place.repair_name(), None)
         })
     }
+}
+
+/// Bytes that are cleared at once where no hole can be made.
+const CLEARED_BYTES: usize = 256 << 10;
+/// Unit in which file systems keep content: a hole has at least this length.
+const PAGE_BYTES: usize = 4 << 10;
+
+/// Makes a hole, which reads as zeros. Returns false if the file system cannot.
+fn punch(file: &File, offset: u64, bytes: u64) -> bool {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    bytes == 0 || rustix::fs::fallocate(file, flags, offset, bytes).is_ok()
+}
+
+/// Writes bytes, and makes holes of zeros: of whole pages, and of zeros alone.
+pub(super) fn write_sparse(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let (mut rest, mut at) = (bytes, offset);
+    while !rest.is_empty() {
+        let (is_zero, length) = next_run(rest, at);
+        let (run, behind) = rest.split_at(length);
+        if !is_zero || !punch(file, at, length as u64) {
+            file.write_all_at(run, at)?;
+        }
+        (rest, at) = (behind, at + length as u64);
+    }
+    Ok(())
+}
+
+/// Writes bytes to a new file, except pages of zeros.
+pub(super) fn write_around_holes(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let (mut rest, mut at) = (bytes, offset);
+    while !rest.is_empty() {
+        let (is_zero, length) = next_run(rest, at);
+        let (run, behind) = rest.split_at(length);
+        if !is_zero {
+            file.write_all_at(run, at)?;
+        }
+        (rest, at) = (behind, at + length as u64);
+    }
+    Ok(())
+}
+
+/// Returns whether the bytes begin with pages of zeros, and the length up to the first page of the other
+/// kind. Pages begin at multiples of [`PAGE_BYTES`] in the file.
+fn next_run(bytes: &[u8], offset: u64) -> (bool, usize) {
+    let to_page = usize::try_from(PAGE_BYTES as u64 - offset % PAGE_BYTES as u64).unwrap_or(PAGE_BYTES);
+    let mut end = to_page.min(bytes.len());
+    let is_zero = is_zeros(&bytes[..end]);
+    while end < bytes.len() {
+        let next = (end + PAGE_BYTES).min(bytes.len());
+        if is_zeros(&bytes[end..next]) != is_zero {
+            break;
+        }
+        end = next;
+    }
+    (is_zero, end)
+}
+
+fn is_zeros(bytes: &[u8]) -> bool {
+    // Content mostly differs in the first byte.
+    bytes.first().is_none_or(|first| *first == 0) && bytes.iter().all(|byte| *byte == 0)
 }
 
 /// Region of a block's repair symbols in the sparse repair file: first the numbers of all slots, then the

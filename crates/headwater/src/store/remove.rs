@@ -2,29 +2,39 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use headwater_proto::delivery::RelativePath;
+use headwater_proto::delivery::{FileTime, RelativePath};
 use rustix::fs::{AtFlags, FileType};
 
-use super::folder::find_parent;
+use super::folder::{find_parent, writing};
+use super::metadata::timestamps_beside;
 
-/// Removes regular files and folders below a folder, then the folders that became empty. A folder that
-/// is not empty stays, and so does anything that is neither a file nor a folder. No link is followed.
-/// Returns the names that were removed.
+/// Kind of entries to remove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceivedKind {
+    /// Regular files and folders.
+    Content,
+    /// Symbolic links.
+    Links,
+}
+
+/// Removes entries of a kind below a folder, then the folders that became empty. A folder that
+/// is not empty stays, and so does an entry of another kind. No link is followed. Folders that stay keep the
+/// time of their last modification, which is the sender's. Returns the names that were removed.
 ///
 /// # Errors
 /// If the folder cannot be opened.
 pub fn remove_received<'p>(
-    out: &Path,
+    (out, kind): (&Path, ReceivedKind),
     gone: impl IntoIterator<Item = &'p RelativePath>,
     kept: &BTreeSet<RelativePath>,
 ) -> std::io::Result<Vec<&'p RelativePath>> {
     let out = OwnedFd::from(File::open(out)?);
     let mut removed = Vec::new();
     for path in gone {
-        if remove_entry(&out, path) {
+        if remove_entry(&out, path, kind) {
             removed.push(path);
         }
         let mut name = path.as_str();
@@ -39,22 +49,37 @@ pub fn remove_received<'p>(
     Ok(removed)
 }
 
-fn remove_entry(out: &OwnedFd, path: &RelativePath) -> bool {
+fn remove_entry(out: &OwnedFd, path: &RelativePath, kind: ReceivedKind) -> bool {
     let Some((parent, name)) = find_parent(out.as_fd(), path) else { return false };
     let parent = parent.as_ref().map_or(out.as_fd(), OwnedFd::as_fd);
     let Ok(stat) = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
-    let flags = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => AtFlags::empty(),
-        FileType::Directory => AtFlags::REMOVEDIR,
+    let flags = match (FileType::from_raw_mode(stat.st_mode), kind) {
+        (FileType::RegularFile, ReceivedKind::Content) | (FileType::Symlink, ReceivedKind::Links) => {
+            AtFlags::empty()
+        }
+        (FileType::Directory, ReceivedKind::Content) => AtFlags::REMOVEDIR,
         _ => return false,
     };
-    rustix::fs::unlinkat(parent, name, flags).is_ok()
+    unlink(parent, name, flags)
+}
+
+/// Removes an entry, and restores the time of the folder.
+fn unlink(parent: BorrowedFd<'_>, name: &str, flags: AtFlags) -> bool {
+    let before = rustix::fs::fstat(parent);
+    let is_gone = writing(parent, || rustix::fs::unlinkat(parent, name, flags)).is_ok();
+    let time = before.ok().and_then(|stat| {
+        Some((stat, FileTime::new(stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or_default())?))
+    });
+    if let Some((stat, time)) = time.filter(|_| is_gone) {
+        let _only_a_time = rustix::fs::futimens(parent, &timestamps_beside(&stat, time));
+    }
+    is_gone
 }
 
 fn remove_folder(out: &OwnedFd, path: &RelativePath) -> bool {
     let Some((parent, name)) = find_parent(out.as_fd(), path) else { return false };
     let parent = parent.as_ref().map_or(out.as_fd(), OwnedFd::as_fd);
-    rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR).is_ok()
+    unlink(parent, name, AtFlags::REMOVEDIR)
 }
 
 #[cfg(test)]
@@ -77,11 +102,15 @@ mod tests {
         for name in ["a/b/c/gone", "a/stays", "d/e/gone", "f/gone"] {
             fs::write(out.join(name), "content").unwrap();
         }
+        let time = |name: &str| fs::metadata(out.join(name)).unwrap().modified().unwrap();
+        let before = time("a");
         let gone = [path("a/b/c/gone"), path("d/e/gone"), path("f/gone"), path("g/never")];
-        let removed = remove_received(&out, &gone, &BTreeSet::from([path("f")])).unwrap();
+        let removed =
+            remove_received((&out, ReceivedKind::Content), &gone, &BTreeSet::from([path("f")])).unwrap();
         assert_eq!(removed.len(), 3);
         assert!(out.join("a/stays").exists() && !out.join("a/b").exists());
         assert!(!out.join("d").exists());
+        assert_eq!(time("a"), before, "the time of a folder is the sender's");
         assert!(out.join("f").is_dir(), "the session has this folder, without files");
     }
 
@@ -96,8 +125,11 @@ mod tests {
         std::os::unix::fs::symlink("../outside", out.join("link")).unwrap();
         std::os::unix::fs::symlink("../outside/file", out.join("other")).unwrap();
         let gone = [path("link/file"), path("link"), path("other"), path("full")];
-        assert!(remove_received(&out, &gone, &BTreeSet::new()).unwrap().is_empty());
+        assert!(remove_received((&out, ReceivedKind::Content), &gone, &BTreeSet::new()).unwrap().is_empty());
         assert!(folder.path().join("outside/file").exists() && out.join("full/file").exists());
         assert!(out.join("link").is_symlink() && out.join("other").is_symlink());
+        let links = remove_received((&out, ReceivedKind::Links), &gone, &BTreeSet::new()).unwrap();
+        assert_eq!(links, [&path("link"), &path("other")]);
+        assert!(folder.path().join("outside/file").exists() && out.join("full/file").exists());
     }
 }

@@ -27,7 +27,7 @@ fn announce_version(
 ) -> (HeldFile, Vec<HeldBlock>) {
     let path = RelativePath::new("folder/file").unwrap();
     let FileVersion { digest, modified } = version;
-    let spec = FileSpec { path, bytes: 6_400, mode: None, modified, md5: None, digest };
+    let spec = FileSpec { path, bytes: 6_400, mode: None, modified, md5: None, digest, is_sparse: false };
     let held = session.store.create_file(FILE, &spec).unwrap();
     let object = ObjectSpec {
         file: FILE,
@@ -278,6 +278,7 @@ fn a_file_in_place_counts_while_others_are_missing_and_nobody_touched_it() {
             modified: None,
             md5: None,
             digest: Some([3; 32]),
+            is_sparse: false,
         };
         session.store.create_file(FileIndex(1), &other).unwrap();
         session.store.finish_file(FILE);

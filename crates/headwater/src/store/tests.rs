@@ -26,11 +26,12 @@ pub(super) struct Session {
 }
 
 pub(super) fn open(folder: &Path) -> Session {
+    open_with(folder, StoreOptions::default())
+}
+
+pub(super) fn open_with(folder: &Path, options: StoreOptions) -> Session {
     let poller = Poller::new().unwrap();
-    Session {
-        store: DiskStore::open(folder, StoreOptions::default(), poller.waker()).unwrap(),
-        _poller: poller,
-    }
+    Session { store: DiskStore::open(folder, options, poller.waker()).unwrap(), _poller: poller }
 }
 
 struct Fixture {
@@ -50,6 +51,7 @@ fn spec(path: &str, bytes: u64) -> FileSpec {
         modified: None,
         md5: None,
         digest: None,
+        is_sparse: false,
     }
 }
 

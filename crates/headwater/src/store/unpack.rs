@@ -17,7 +17,7 @@ use super::bundle_cache::BundleCache;
 use super::finish::{CHUNK_BYTES, Outcome};
 use super::folder::{MemberFile, Parents};
 use super::journal::{Key, Stamp};
-use super::place::{FilePlace, Places, key_of};
+use super::place::{FilePlace, Places, key_of, write_around_holes};
 use super::selection::Selection;
 use crate::system::read_at;
 
@@ -115,6 +115,11 @@ impl Unpacking {
                 Ok(())
             }
         }
+    }
+
+    /// Returns the file with a name, or the bundle with the member.
+    pub(super) fn owner_of(&self, path: &RelativePath) -> Option<FileIndex> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).get(&key_of(path)).copied()
     }
 
     fn wanted<'a>(
@@ -227,8 +232,9 @@ fn write_member(
     }
     let work_name = format!("{:032x}.{index}.member", u128::from_be_bytes(file.key()));
     let attempt = |error| UnpackError::Failed(places.folder.failed("write a member of a bundle", error));
-    let work = places.folder.make_work(&work_name, member.mode).map_err(UnpackError::Failed)?;
     let written = MemberFile { work_name, spec: spec_of(member) };
+    let mode = places.folder.rules.mode(&written.spec);
+    let work = places.folder.make_work(&written.work_name, mode).map_err(UnpackError::Failed)?;
     let mut hasher = blake3::Hasher::new();
     let mut chunk = vec![0; CHUNK_BYTES.min(member.bytes as usize)];
     let (mut at, start) = (0, u64::from(layout.content_start(index)));
@@ -237,9 +243,10 @@ fn write_member(
         let length = chunk.len().min(rest);
         read(start + at, &mut chunk[..length])?;
         hasher.update(&chunk[..length]);
-        std::os::unix::fs::FileExt::write_all_at(&work, &chunk[..length], at).map_err(attempt)?;
+        write_around_holes(&work, &chunk[..length], at).map_err(attempt)?;
         at += length as u64;
     }
+    work.set_len(member.bytes.into()).map_err(attempt)?;
     let is_right = hasher.finalize().as_bytes().starts_with(&check.digest);
     if is_right {
         places.folder.set_metadata(&work, &written.spec).map_err(UnpackError::Failed)?;
@@ -257,6 +264,7 @@ fn spec_of(member: &BundleMember) -> FileSpec {
         modified: Some(member.modified),
         md5: None,
         digest: None,
+        is_sparse: false,
     }
 }
 

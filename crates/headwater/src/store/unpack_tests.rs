@@ -46,7 +46,7 @@ struct Receiver {
 impl Receiver {
     fn open(folder: &Path, selection: Selection) -> Self {
         let bundle_cache = Some(folder.join("cache"));
-        let options = StoreOptions { target: None, selection, bundle_cache };
+        let options = StoreOptions { selection, bundle_cache, ..StoreOptions::default() };
         let poller = Poller::new().unwrap();
         let store = DiskStore::open(&folder.join("out"), options, poller.waker()).unwrap();
         Self { store, _poller: poller }
@@ -61,6 +61,7 @@ impl Receiver {
             modified: None,
             md5: None,
             digest: Some(digest),
+            is_sparse: false,
         };
         let held = self.store.create_bundle(FILE, &spec).unwrap();
         let object = ObjectSpec {
@@ -244,6 +245,7 @@ fn names_of_other_files_of_the_session_are_refused() {
         modified: None,
         md5: None,
         digest: None,
+        is_sparse: false,
     };
     receiver.store.create_file(FileIndex(1), &spec).unwrap();
     let StoreReport::FileRefused(FILE, error) = receiver.finish(&bundle(&FILES)) else { panic!("accepted") };

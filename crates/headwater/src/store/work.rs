@@ -223,6 +223,7 @@ mod tests {
             modified: None,
             md5: None,
             digest: None,
+            is_sparse: false,
         };
         let file = FilePlace::new(FileIndex(0), spec, None);
         let spec = ObjectSpec {

@@ -19,6 +19,8 @@ pub struct MemorySource {
     objects: Vec<MemoryObject>,
     symbol_size: usize,
     encoders: BTreeMap<(usize, u32), Box<dyn BlockEncoder>>,
+    /// Whether blocks of zeros are holes.
+    has_holes: bool,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,14 @@ impl MemorySource {
                 .first()
                 .map_or(0, |object| usize::from(object.partition.symbol_size())),
             encoders: BTreeMap::new(),
+            has_holes: false,
         }
+    }
+
+    /// Treats blocks of zeros as holes.
+    #[must_use]
+    pub fn with_holes(self) -> Self {
+        Self { has_holes: true, ..self }
     }
 
     /// Returns the digests of each object's blocks, for [`super::DeliverySender::new`].
@@ -99,6 +108,10 @@ impl Source for MemorySource {
             }
         };
         encoder.symbol(esi, symbol).map_err(failed)
+    }
+
+    fn is_hole(&self, object: usize, sbn: u32) -> bool {
+        self.has_holes && self.objects[object].block(sbn).iter().all(|byte| *byte == 0)
     }
 }
 
@@ -194,6 +207,29 @@ impl MemoryStore {
             .collect()
     }
 
+    /// Takes the blocks of the present file whose digests are promised, and reports the blocks.
+    fn find_blocks(&mut self, file: FileIndex, present: &[u8], promised: &[ShortDigest]) {
+        let mut objects: Vec<usize> = (0..self.objects.len()).collect();
+        objects.retain(|object| self.objects[*object].file == file);
+        objects.sort_by_key(|object| self.objects[*object].offset);
+        let of_object =
+            |object: usize| (0..self.objects[object].partition.blocks()).map(move |sbn| (object, sbn));
+        let blocks: Vec<_> = objects.into_iter().flat_map(of_object).zip(promised).collect();
+        for ((object, sbn), promised) in blocks {
+            let spec = &self.objects[object];
+            let block = spec.partition.block(sbn).expect("a block of the object");
+            let index = |at: u64| usize::try_from(at).expect("content in memory");
+            let range = index(spec.offset + block.offset)..index(spec.offset + block.offset + block.bytes);
+            let Some(content) = present.get(range.clone()) else { continue };
+            let digest = block_digest(content);
+            if digest.starts_with(promised) {
+                self.files[file.0].1[range].copy_from_slice(content);
+                let object = ObjectIndex(object);
+                self.reports.push_back(StoreReport::BlockFound { object, sbn, digest });
+            }
+        }
+    }
+
     /// Returns the finished files with name and content, in order of completion.
     pub fn finished(&self) -> impl Iterator<Item = (&FileSpec, &[u8])> {
         self.done.iter().map(|file| {
@@ -240,6 +276,7 @@ impl Store for MemoryStore {
         self.bytes = bytes;
         let is_present =
             self.present.get(&spec.path).is_some_and(|present| present.len() as u64 == spec.bytes);
+        let is_present = is_present || spec.is_sparse;
         let nothing = HeldFile { is_present, ..HeldFile::default() };
         let Some(kept) = self.kept.remove(&spec.path) else { return Ok(nothing) };
         let is_same = kept.spec.bytes == spec.bytes && kept.spec.version().is_same(&spec.version());
@@ -363,13 +400,17 @@ impl Store for MemoryStore {
     }
 
     fn compare_file(&mut self, file: FileIndex, digest: Digest, promised: Vec<ShortDigest>) {
-        let bytes = self.present.get(&self.files[file.0].0.path).cloned().unwrap_or_default();
+        let spec = &self.files[file.0].0;
+        let length = usize::try_from(spec.bytes).expect("content in memory");
+        let bytes = self.present.get(&spec.path).cloned().unwrap_or_else(|| vec![0; length]);
         let digests = self.digests_of(file, &bytes);
         let is_same = digests.iter().zip(&promised).all(|(one, promised)| one.starts_with(promised))
             && file_digest(&digests) == digest;
         if is_same {
             self.files[file.0].1 = bytes;
             self.done.push(file);
+        } else {
+            self.find_blocks(file, &bytes, &promised);
         }
         self.reports.push_back(StoreReport::FileCompared { file, is_same });
     }

@@ -17,6 +17,7 @@ mod carousel;
 pub(crate) mod fdt;
 pub(crate) mod front;
 mod memory;
+mod metadata;
 mod name;
 mod object;
 mod plan;
@@ -36,6 +37,11 @@ pub use front::{OTHERS_MAX, SILENCE};
 pub use front::{SessionEvent, Verifying};
 pub use headwater_wire::fdt::{FileTime, Withdrawal};
 pub use memory::{MemorySource, MemoryStore};
+pub use metadata::{
+    ACL_XATTRS, EntryKind, MetadataEntry, MetadataError, MetadataFault, Owner, Preserve, SessionMetadata,
+    TARGET_BYTES_MAX, USER_XATTRS, XATTR_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTRS_MAX, Xattr,
+    check_link_target,
+};
 pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, RelativePath};
 pub use object::{BlockHasher, Digest, ShortDigest, block_digest, content_digest, file_digest, hex};
 pub use plan::{

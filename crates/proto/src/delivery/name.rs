@@ -90,20 +90,7 @@ impl RelativePath {
     /// Returns the Content-Location of this path, percent-encoded, so that any receiver reads a relative
     /// reference.
     pub fn to_content_location(&self) -> String {
-        let mut location = String::with_capacity(self.0.len());
-        for byte in self.0.bytes() {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                    location.push(char::from(byte));
-                }
-                _ => {
-                    location.push('%');
-                    location.push(char::from(HEX[usize::from(byte >> 4)]));
-                    location.push(char::from(HEX[usize::from(byte & 15)]));
-                }
-            }
-        }
-        location
+        percent_encode(&self.0)
     }
 
     /// Returns the path, with `/` between components.
@@ -116,6 +103,24 @@ impl fmt::Display for RelativePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Writes every byte other than unreserved characters and slashes as an escape (RFC 3986, section 2.1).
+pub(super) fn percent_encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                encoded.push(char::from(byte));
+            }
+            _ => {
+                encoded.push('%');
+                encoded.push(char::from(HEX[usize::from(byte >> 4)]));
+                encoded.push(char::from(HEX[usize::from(byte & 15)]));
+            }
+        }
+    }
+    encoded
 }
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
@@ -150,7 +155,7 @@ fn is_scheme(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
-fn percent_decode(text: &str) -> Result<String, NameError> {
+pub(super) fn percent_decode(text: &str) -> Result<String, NameError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {

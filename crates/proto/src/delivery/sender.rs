@@ -9,7 +9,7 @@ mod inventory;
 mod parts;
 pub(in crate::delivery) mod roster;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use headwater_fec::BlockCodec;
 use headwater_wire::PayloadId;
@@ -150,6 +150,8 @@ pub struct DeliverySender<C, S> {
     source: S,
     objects: Vec<ObjectHeader>,
     blocks: Vec<(u32, u32)>,
+    /// Blocks that are holes, and are not sent.
+    holes: BTreeSet<u32>,
     orders: Orders,
     content: Content,
     inventory: Inventory,
@@ -240,14 +242,19 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         let blocks_known: usize = digests.iter().map(Vec::len).sum();
         let digests_missing = (blocks.len() - blocks_known) as u64;
         let fdt = Description::new(instance, first_id, symbol_size, control.levels(), digests_missing)?;
-        let content = match control.responder().is_some() {
+        let holes = inventory::holes(&source, &blocks);
+        let mut content = match control.responder().is_some() {
             true => Content::requested(of_content, Seed(config.tsi.into()).stream("turns", 0), start),
             false => Content::new(of_content, control.layering().is_some(), plan.order(), start),
         };
+        if !holes.is_empty() {
+            content.retain(|block| !holes.contains(&block));
+        }
         Ok(Self {
             config,
             control,
             source,
+            holes,
             objects: plan.objects().iter().map(ObjectHeader::new).collect(),
             blocks,
             orders,
@@ -329,8 +336,9 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         self.fdt.withdraw(self.inventory.objects(file), why);
         self.fdt.set_complete(self.inventory.is_complete());
         self.update_content();
-        let Self { content, inventory, blocks, .. } = self;
-        let sent = content.retain(|block| !inventory.is_withdrawn(blocks[block as usize].0 as usize));
+        let Self { content, inventory, blocks, holes, .. } = self;
+        let is_live = |block: u32| !inventory.is_withdrawn(blocks[block as usize].0 as usize);
+        let sent = content.retain(|block| is_live(block) && !holes.contains(&block));
         self.symbols_of_passes = self.symbols_of_passes.saturating_sub(sent);
         if self.inventory.is_empty() {
             self.fail(error);

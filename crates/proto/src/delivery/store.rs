@@ -6,6 +6,7 @@ use std::sync::Arc;
 use headwater_fec::{BlockCodec, Partition};
 use headwater_wire::fdt::{FileTime, Withdrawal};
 
+use super::metadata::{MetadataFault, SessionMetadata};
 use super::name::RelativePath;
 use super::object::{Digest, ShortDigest};
 use super::plan::StreamPart;
@@ -32,6 +33,14 @@ pub trait Source {
     /// The sender calls this method once for each block, at the start of a session.
     fn encoding_symbols(&self, _object: usize, _sbn: u32) -> Option<u32> {
         None
+    }
+
+    /// Whether a block is a hole of a sparse file: zeros that the sender does not send, since receivers know
+    /// the block by its digest. Default: no.
+    ///
+    /// The sender calls this method once for each block, at the start of a session.
+    fn is_hole(&self, _object: usize, _sbn: u32) -> bool {
+        false
     }
 
     /// Whether a symbol can be read now. Default: true. If not, the sender sends a source symbol of the block
@@ -85,6 +94,8 @@ pub struct FileSpec {
     pub md5: Option<[u8; 16]>,
     /// Digest of the content, if the sender has announced the digest.
     pub digest: Option<Digest>,
+    /// Whether blocks of zeros may not be sent.
+    pub is_sparse: bool,
 }
 
 impl FileSpec {
@@ -125,9 +136,9 @@ impl FileVersion {
 pub struct HeldFile {
     /// Whether the file is whole, verified, and under its final name: no block is needed.
     pub is_whole: bool,
-    /// Whether a file of the same name and length, from any origin, exists at the destination. Once the
-    /// digest is known, the existing file can be compared. For a bundle: whether the members of the bundle
-    /// with this digest are known, and can be compared.
+    /// Whether blocks may be on disk: in a file of the same name, from any origin, in another file that the
+    /// user named, or as holes. Once the digest is known, the store can compare. For a bundle: whether the
+    /// members of the bundle with this digest are known, and can be compared.
     pub is_present: bool,
     /// Whether the file is not wanted: nothing of the file is received.
     pub is_unwanted: bool,
@@ -233,6 +244,16 @@ pub enum StoreReport {
     /// A whole file was refused for this reason, like a file refused when it was announced: a bundle whose
     /// members cannot be placed.
     FileRefused(FileIndex, StoreError),
+    /// The content of a block was found on disk, and is in its place. Comes before the end of a comparison,
+    /// and ends no operation.
+    BlockFound {
+        /// The object.
+        object: ObjectIndex,
+        /// The block.
+        sbn: u32,
+        /// BLAKE3 of the block's bytes.
+        digest: Digest,
+    },
     /// The file that existed at the destination was compared with the announced file.
     FileCompared {
         /// The file.
@@ -320,6 +341,18 @@ pub trait Store {
         Ok(())
     }
 
+    /// Takes the metadata of the session beyond the attributes of files, once. The files may be in place
+    /// already. By default does nothing.
+    fn describe_metadata(&mut self, metadata: SessionMetadata, faults: Vec<MetadataFault>) {
+        let _ignored = (metadata, faults);
+    }
+
+    /// Applies metadata that needs all files in place, at the end of a session without files in progress.
+    /// Returns names and reasons of failures. By default does nothing.
+    fn finish_metadata(&mut self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// Adds an object of a created file, and returns the blocks that the store already holds. `object` counts
     /// up from 0.
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock>;
@@ -367,7 +400,8 @@ pub trait Store {
     fn finish_file(&mut self, file: FileIndex);
 
     /// Starts to compare the file that exists at the destination with the announced file: with the digest
-    /// and, as far as known, with the digests of the blocks in order. Ends in `FileCompared`.
+    /// and, as far as known, with the digests of the blocks in order. Blocks that are found on disk are put
+    /// in place and reported (`BlockFound`). Ends in `FileCompared`.
     ///
     /// The receiver calls this method only for files that were [present](HeldFile::is_present) and only after
     /// all objects of the file were announced. Meanwhile nothing of the file is written. By default does

@@ -204,6 +204,8 @@ pub struct Progress {
     pub useful: u64,
     /// Symbols that a receiver kept from an earlier session.
     pub resumed: u64,
+    /// Symbols of blocks found on disk: in an older version of a file, or as holes.
+    pub reused: u64,
     /// Symbols that a receiver already had on arrival.
     pub duplicates: u64,
     /// Symbols that arrived after a receiver had enough to decode, and before decoding finished.

@@ -290,6 +290,9 @@ pub struct FileTime {
 #[error("not a number of seconds with nine decimals")]
 pub struct FileTimeError;
 
+/// First second of the year 1 and last second of the year 9999.
+const CALENDAR: core::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
+
 impl FileTime {
     /// Returns the time `nanoseconds` after a second; `None` if `nanoseconds` is a second or more.
     pub fn new(seconds: i64, nanoseconds: u32) -> Option<Self> {
@@ -304,6 +307,11 @@ impl FileTime {
     /// Nanoseconds after that second, below 10^9.
     pub fn nanoseconds(self) -> u32 {
         self.nanoseconds
+    }
+
+    /// Whether the time is within the years 1 to 9999, which file systems and tools agree on.
+    pub fn is_within_calendar(self) -> bool {
+        CALENDAR.contains(&self.seconds)
     }
 
     /// Nanoseconds since 1970.

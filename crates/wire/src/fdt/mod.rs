@@ -43,6 +43,10 @@ pub const URLS_MAX: usize = 4;
 pub const PEERS_MAX: usize = 8;
 /// Deepest nesting of elements.
 pub const DEPTH_MAX: usize = 32;
+/// Most entries of metadata in one instance.
+pub const ENTRIES_MAX: usize = 1 << 17;
+/// Longest list of extended attributes of an entry in bytes, as written in the document.
+pub const XATTRS_LEN_MAX: usize = 256 << 10;
 /// Largest permission bits: `0o7777`.
 pub const MODE_MAX: u32 = 0o7777;
 
@@ -78,6 +82,32 @@ pub struct Instance {
     /// `hw:Folder`: names of folders that contain no file of the session, URI references; at most
     /// [`FOLDERS_MAX`]. Untrusted data: check before use as paths.
     pub folders: Vec<String>,
+    /// `hw:Preserve`: kinds of metadata that travel, if other than by default. Untrusted data.
+    pub preserve: Option<String>,
+    /// `hw:Owner`: numeric user and group of all entries without an owner of their own. Untrusted data.
+    pub owner: Option<String>,
+    /// `hw:Entry`: metadata beyond the attributes of files; at most [`ENTRIES_MAX`].
+    pub entries: Vec<Entry>,
+}
+
+/// Metadata of a folder, a link or a file, as written in the document: nothing is checked, so that a bad
+/// entry spoils no other. An attribute that is too long, or no XML, reads as empty text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Entry {
+    /// Name, a URI reference.
+    pub content_location: String,
+    /// `Kind`: `folder`, `link`, `hardlink`, `file`.
+    pub kind: String,
+    /// `Target` of a link.
+    pub target: Option<String>,
+    /// `Mode`: permission bits, octal.
+    pub mode: Option<String>,
+    /// `Mtime`: time of the last modification.
+    pub modified: Option<String>,
+    /// `Owner`: numeric user and group, `1000:1000`.
+    pub owner: Option<String>,
+    /// `Xattrs`: extended attributes, at most [`XATTRS_LEN_MAX`] bytes.
+    pub xattrs: Option<String>,
 }
 
 /// One object of the session and the file that it carries.
@@ -130,6 +160,9 @@ pub struct Headwater {
     pub modified: Option<FileTime>,
     /// `hw:Bundle`: the file is a bundle, a stored zip whose members receivers unpack.
     pub is_bundle: bool,
+    /// `hw:Sparse`: the file has holes, and the sender may leave out blocks of zeros, which receivers know by
+    /// their digests.
+    pub is_sparse: bool,
 }
 
 /// Reason for which a sender withdraws a file that it has announced.

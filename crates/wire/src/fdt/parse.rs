@@ -16,9 +16,10 @@ use quick_xml::reader::NsReader;
 use super::attributes::{ENCODING_ID, INSTANCE_ID, MAX_BLOCK, MAX_SYMBOLS, SCHEME_SPECIFIC, SYMBOL_SIZE};
 use super::xml::is_xml_char;
 use super::{
-    ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, ControlAttributes, DEPTH_MAX, DOCUMENT_LEN_MAX, FDT_NAMESPACE,
-    FDT_NAMESPACE_2005, FILES_MAX, FOLDERS_MAX, FdtError, File, FileTime, HEADWATER_NAMESPACE, Headwater,
-    Instance, MBMS_NAMESPACE, MODE_MAX, OtiAttributes, PEERS_MAX, Segment, StreamPart, URLS_MAX, Withdrawal,
+    ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, ControlAttributes, DEPTH_MAX, DOCUMENT_LEN_MAX, ENTRIES_MAX, Entry,
+    FDT_NAMESPACE, FDT_NAMESPACE_2005, FILES_MAX, FOLDERS_MAX, FdtError, File, FileTime, HEADWATER_NAMESPACE,
+    Headwater, Instance, MBMS_NAMESPACE, MODE_MAX, OtiAttributes, PEERS_MAX, Segment, StreamPart, URLS_MAX,
+    Withdrawal, XATTRS_LEN_MAX,
 };
 use crate::lct::TOI_MAX;
 
@@ -98,6 +99,12 @@ impl Parser {
                     return Err(FdtError::TooMany { what: "folders", max: FOLDERS_MAX });
                 }
                 instance.folders.push(folder(reader, element)?);
+            }
+            (1, Some(instance)) if is_own && name.as_ref() == "Entry" => {
+                if instance.entries.len() == ENTRIES_MAX {
+                    return Err(FdtError::TooMany { what: "entries", max: ENTRIES_MAX });
+                }
+                instance.entries.push(entry(reader, element)?);
             }
             _ => {}
         }
@@ -235,6 +242,14 @@ fn root(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<Instance, 
                 instance.repair_random = Some(value.number()?);
                 continue;
             }
+            KnownAttribute::Headwater("Preserve", value) => {
+                instance.preserve = Some(value.lenient(ATTRIBUTE_LEN_MAX));
+                continue;
+            }
+            KnownAttribute::Headwater("Owner", value) => {
+                instance.owner = Some(value.lenient(ATTRIBUTE_LEN_MAX));
+                continue;
+            }
             KnownAttribute::Headwater(..) | KnownAttribute::Mbms(..) => continue,
         };
         match name {
@@ -289,6 +304,26 @@ fn folder(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<String, 
     Err(FdtError::Missing("Content-Location"))
 }
 
+/// Metadata of an entry. Only the syntax of XML is checked.
+fn entry(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<Entry, FdtError> {
+    let mut entry = Entry::default();
+    for attribute in attributes(reader, element) {
+        let KnownAttribute::Flute(name, value) = attribute? else { continue };
+        let text = || value.lenient(ATTRIBUTE_LEN_MAX);
+        match name {
+            "Content-Location" => entry.content_location = text(),
+            "Kind" => entry.kind = text(),
+            "Target" => entry.target = Some(text()),
+            "Mode" => entry.mode = Some(text()),
+            "Mtime" => entry.modified = Some(text()),
+            "Owner" => entry.owner = Some(text()),
+            "Xattrs" => entry.xattrs = Some(value.lenient(XATTRS_LEN_MAX)),
+            _ => {}
+        }
+    }
+    Ok(entry)
+}
+
 fn oti_attribute(oti: &mut OtiAttributes, name: &str, value: &Value<'_>) -> Result<(), FdtError> {
     match name {
         ENCODING_ID => oti.encoding_id = Some(value.number()?),
@@ -324,6 +359,7 @@ fn headwater_attribute(
         "Mode" => headwater.mode = Some(value.mode()?),
         "Mtime" => headwater.modified = Some(value.time()?),
         "Bundle" => headwater.is_bundle = value.boolean()?,
+        "Sparse" => headwater.is_sparse = value.boolean()?,
         _ => {}
     }
     Ok(())
@@ -405,6 +441,11 @@ impl Value<'_> {
     /// The value as text, entities expanded.
     pub(super) fn string(&self) -> Result<String, FdtError> {
         self.text(ATTRIBUTE_LEN_MAX)
+    }
+
+    /// The value as text; empty if the value is too long, or no text of XML.
+    pub(super) fn lenient(&self, len_max: usize) -> String {
+        self.text(len_max).unwrap_or_default()
     }
 
     fn text(&self, len_max: usize) -> Result<String, FdtError> {

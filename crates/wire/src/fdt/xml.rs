@@ -5,7 +5,8 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::attributes::{ENCODING_ID, INSTANCE_ID, MAX_BLOCK, MAX_SYMBOLS, SCHEME_SPECIFIC, SYMBOL_SIZE};
 use super::{
-    FDT_NAMESPACE, File, HEADWATER_NAMESPACE, Headwater, Instance, MBMS_NAMESPACE, OtiAttributes, Withdrawal,
+    Entry, FDT_NAMESPACE, File, HEADWATER_NAMESPACE, Headwater, Instance, MBMS_NAMESPACE, OtiAttributes,
+    Withdrawal,
 };
 
 pub(super) fn instance(instance: &Instance) -> String {
@@ -15,7 +16,10 @@ pub(super) fn instance(instance: &Instance) -> String {
     let root_has_own = instance.control.is_some()
         || instance.next_key.is_some()
         || instance.repair_offset.is_some()
-        || instance.repair_random.is_some();
+        || instance.repair_random.is_some()
+        || instance.preserve.is_some()
+        || instance.owner.is_some()
+        || !instance.entries.is_empty();
     if has_mbms(instance) {
         attribute(&mut out, "xmlns:mbms2012", MBMS_NAMESPACE);
     }
@@ -35,10 +39,13 @@ pub(super) fn instance(instance: &Instance) -> String {
     optional(&mut out, "hw:Next-Key", instance.next_key.map(hex).as_deref());
     optional_number(&mut out, "hw:Repair-Offset-Time", instance.repair_offset.map(u64::from));
     optional_number(&mut out, "hw:Repair-Random-Time", instance.repair_random.map(u64::from));
+    optional(&mut out, "hw:Preserve", instance.preserve.as_deref());
+    optional(&mut out, "hw:Owner", instance.owner.as_deref());
     out.push_str(">\n");
     instance.files.iter().for_each(|entry| file(&mut out, entry));
     // After the files, where RFC 6726's schema has room for elements of other namespaces.
     instance.folders.iter().for_each(|location| folder(&mut out, location));
+    instance.entries.iter().for_each(|entry| metadata(&mut out, entry));
     let own = instance.base_urls.iter().map(|url| ("mbms2012:Base-URL-1", url));
     let peers = instance.peer_urls.iter().map(|url| ("mbms2012:Base-URL-2", url));
     own.chain(peers).for_each(|(name, url)| {
@@ -95,6 +102,18 @@ fn folder(out: &mut String, location: &str) {
     out.push_str("/>\n");
 }
 
+fn metadata(out: &mut String, entry: &Entry) {
+    out.push_str("  <hw:Entry");
+    attribute(out, "Content-Location", &entry.content_location);
+    attribute(out, "Kind", &entry.kind);
+    optional(out, "Target", entry.target.as_deref());
+    optional(out, "Mode", entry.mode.as_deref());
+    optional(out, "Mtime", entry.modified.as_deref());
+    optional(out, "Owner", entry.owner.as_deref());
+    optional(out, "Xattrs", entry.xattrs.as_deref());
+    out.push_str("/>\n");
+}
+
 fn oti(out: &mut String, oti: &OtiAttributes) {
     optional_number(out, ENCODING_ID, oti.encoding_id.map(u64::from));
     optional_number(out, INSTANCE_ID, oti.instance_id);
@@ -130,6 +149,7 @@ fn headwater(out: &mut String, headwater: &Headwater) {
     optional(out, "hw:Mode", headwater.mode.map(|mode| format!("{mode:04o}")).as_deref());
     optional(out, "hw:Mtime", headwater.modified.map(|time| time.to_string()).as_deref());
     optional(out, "hw:Bundle", headwater.is_bundle.then_some("true"));
+    optional(out, "hw:Sparse", headwater.is_sparse.then_some("true"));
 }
 
 const fn withdrawal(reason: Withdrawal) -> &'static str {

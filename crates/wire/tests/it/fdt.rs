@@ -1,8 +1,9 @@
 //! FDT instances: as we write them, as others do, and as nobody should.
 use headwater_wire::Fti;
 use headwater_wire::fdt::{
-    ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, DEPTH_MAX, DOCUMENT_LEN_MAX, FILES_MAX, FOLDERS_MAX, FdtError,
-    File, FileTime, Headwater, Instance, OtiAttributes, Segment, Withdrawal,
+    ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, DEPTH_MAX, DOCUMENT_LEN_MAX, ENTRIES_MAX, Entry, FILES_MAX,
+    FOLDERS_MAX, FdtError, File, FileTime, Headwater, Instance, OtiAttributes, Segment, Withdrawal,
+    XATTRS_LEN_MAX,
 };
 
 fn parse(xml: &str) -> Result<Instance, FdtError> {
@@ -99,6 +100,38 @@ fn a_congestion_control_is_told_by_the_root() {
     }
     let instance = Instance { expires: 9, control: Some(control.parse().unwrap()), ..Instance::default() };
     assert_eq!(parse(&instance.to_xml()).as_ref(), Ok(&instance));
+}
+
+#[test]
+fn entries_of_metadata_are_kept_as_written_and_bad_ones_spoil_nothing() {
+    let entry = Entry {
+        content_location: "a%20b".into(),
+        kind: "link".into(),
+        target: Some("../c".into()),
+        modified: Some("1.000000005".into()),
+        ..Entry::default()
+    };
+    let (preserve, owner) = (Some("modes owner".to_owned()), Some("0:0".to_owned()));
+    let instance = Instance { expires: 9, preserve, owner, entries: vec![entry], ..Instance::default() };
+    let xml = r#"<?xml version="1.0" encoding="UTF-8"?>
+<FDT-Instance xmlns="urn:ietf:params:xml:ns:fdt" xmlns:hw="urn:headwater:fdt:1" Expires="9" hw:Preserve="modes owner" hw:Owner="0:0">
+  <hw:Entry Content-Location="a%20b" Kind="link" Target="../c" Mtime="1.000000005"/>
+</FDT-Instance>
+"#;
+    assert_eq!(instance.to_xml(), xml);
+    assert_eq!(parse(xml).as_ref(), Ok(&instance));
+    let of = |entries: &str| {
+        let root = r#"<FDT-Instance xmlns:hw="urn:headwater:fdt:1" Expires="9">"#;
+        parse(&format!("{root}{entries}</FDT-Instance>")).map(|instance| instance.entries)
+    };
+    let long = "x".repeat(XATTRS_LEN_MAX + 1);
+    let entries =
+        of(&format!("<hw:Entry Content-Location='a' Xattrs='{long}' Mode='{long}' Unknown='1'/><Entry/>"));
+    let entries = entries.unwrap();
+    assert_eq!(entries.len(), 1, "an element of another namespace is somebody else's");
+    assert_eq!((entries[0].xattrs.as_deref(), entries[0].mode.as_deref()), (Some(""), Some("")));
+    let many = "<hw:Entry/>".repeat(ENTRIES_MAX + 1);
+    assert_eq!(of(&many), Err(FdtError::TooMany { what: "entries", max: ENTRIES_MAX }));
 }
 
 #[test]

@@ -4,7 +4,8 @@ use headwater_wire::extensions::{
     ContentEncoding, DemandEcho, Extensions, FdtExtension, Levels, Members, Seq, Time,
 };
 use headwater_wire::fdt::{
-    ControlAttributes, File, FileTime, Headwater, Instance, OtiAttributes, Segment, StreamPart, Withdrawal,
+    ControlAttributes, Entry, File, FileTime, Headwater, Instance, OtiAttributes, Segment, StreamPart,
+    Withdrawal,
 };
 use headwater_wire::fti::Ldpc;
 use headwater_wire::rtt::LossClass;
@@ -192,7 +193,8 @@ prop_compose! {
         content_md5 in of(any::<[u8; 16]>()),
         oti in oti(),
         (digest, block_digests) in (of(any::<[u8; 32]>()), vec(any::<[u8; 16]>(), 0..4)),
-        (segment, stream, mode, is_bundle) in (of(segment()), of(stream()), of(0..=0o7777u32), any::<bool>()),
+        (segment, stream, mode) in (of(segment()), of(stream()), of(0..=0o7777u32)),
+        (is_bundle, is_sparse) in any::<(bool, bool)>(),
         modified in of((any::<i64>(), 0..1_000_000_000u32)),
         (digests_follow, withdrawn) in (any::<bool>(), of(withdrawal())),
         (alternate_locations, etag) in (urls(), of(text())),
@@ -208,6 +210,7 @@ prop_compose! {
             mode,
             modified,
             is_bundle,
+            is_sparse,
         };
         File {
             toi,
@@ -237,6 +240,16 @@ fn control() -> impl Strategy<Value = ControlAttributes> {
 }
 
 prop_compose! {
+    fn entry()(
+        (content_location, kind) in (text(), text()),
+        (target, mode, modified) in (of(text()), of(text()), of(text())),
+        (owner, xattrs) in (of(text()), of(text())),
+    ) -> Entry {
+        Entry { content_location, kind, target, mode, modified, owner, xattrs }
+    }
+}
+
+prop_compose! {
     fn instance()(
         (expires, complete) in any::<(u32, bool)>(),
         (content_type, content_encoding) in (of(text()), of(text())),
@@ -245,6 +258,7 @@ prop_compose! {
         folders in vec(text(), 0..3),
         (base_urls, peer_urls) in (urls(), urls()),
         (repair_offset, repair_random) in (of(any::<u32>()), of(any::<u32>())),
+        (preserve, owner, entries) in (of(text()), of(text()), vec(entry(), 0..3)),
     ) -> Instance {
         for (number, file) in (1..).zip(&mut files) {
             // Distinct, and of any size.
@@ -264,6 +278,9 @@ prop_compose! {
             repair_random,
             files,
             folders,
+            preserve,
+            owner,
+            entries,
         }
     }
 }

@@ -71,7 +71,8 @@ impl Bundle {
             }
             let (name, modified) = (member.path.clone(), Some(member.modified));
             let stamp = Stamp::of(&metadata);
-            Ok(PreparedFile { path, name, bytes, mode: member.mode, modified, stamp, bundle: None })
+            let mode = member.mode;
+            Ok(PreparedFile { path, name, bytes, mode, modified, is_sparse: false, stamp, bundle: None })
         };
         let files = layout.members().iter().map(prepared).collect::<Result<Vec<_>, _>>()?;
         let snapshots = vec![None; files.len()];
@@ -216,6 +217,7 @@ impl OpenBundle {
             modified: self.files.iter().filter_map(|file| file.modified).max(),
             mode: 0o644,
             stamp: first.stamp,
+            is_sparse: false,
             name,
             bundle: Some(Arc::new(Bundle { layout, files: self.files, snapshots: self.snapshots })),
         })

@@ -9,6 +9,7 @@ use super::catalogue::{Admitted, Announced, FileOutcome, Refusal};
 use super::{DeliveryReceiver, ReceiverEvent, SessionEvent};
 use crate::control::ReceiverControl;
 use crate::delivery::fdt::FdtOutcome;
+use crate::delivery::metadata::SessionMetadata;
 use crate::delivery::name::RelativePath;
 use crate::delivery::repair::RepairServers;
 use crate::delivery::store::{Description, HeldBlock, ObjectIndex, Store};
@@ -118,6 +119,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             self.end(ReceiverEvent::ControlRefused { reason });
             return;
         }
+        self.describe_metadata(instance);
         for entry in &instance.files {
             let fti = instance.fti(entry);
             if !self.catalogue.agrees(entry, fti.clone().ok()) {
@@ -155,6 +157,10 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 self.learn(object, &entry.headwater);
             }
         }
+        // The digests of all blocks are known now, as far as this instance has the digests.
+        for file in core::mem::take(&mut self.described) {
+            self.compare_file_if_present(file);
+        }
         self.drop_released_parts(&instance.files);
         self.make_folders(instance);
         self.complete |= instance.complete;
@@ -187,7 +193,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 Ok(held) if held.is_whole => return self.end_file(file, FileOutcome::Done),
                 Ok(held) => {
                     self.catalogue.files[file.0].is_present |= held.is_present;
-                    self.compare_file_if_present(file);
+                    self.described.insert(file);
                 }
                 Err(error) => return self.fail(error),
             }
@@ -234,6 +240,14 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 self.refused += 1;
                 self.front.event(ReceiverEvent::FileRefused { location: location.clone(), reason });
             }
+        }
+    }
+
+    /// Passes on the metadata of the first instance that has any: later instances repeat the same metadata.
+    fn describe_metadata(&mut self, instance: &Instance) {
+        if SessionMetadata::is_in(instance) && !core::mem::replace(&mut self.has_metadata, true) {
+            let (metadata, faults) = SessionMetadata::of(instance);
+            self.store.describe_metadata(metadata, faults);
         }
     }
 

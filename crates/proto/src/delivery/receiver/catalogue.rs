@@ -395,6 +395,7 @@ impl Catalogue {
                 modified: entry.headwater.modified,
                 md5: entry.content_md5.filter(|_| count == 1),
                 digest: entry.headwater.digest,
+                is_sparse: entry.headwater.is_sparse,
             },
             objects: vec![None; count],
             left: count as u64,

@@ -5,7 +5,7 @@ use super::catalogue::FileOutcome;
 use super::pending::BlockId;
 use super::{DeliveryReceiver, ReceiverEvent};
 use crate::control::ReceiverControl;
-use crate::delivery::object::{file_digest, short};
+use crate::delivery::object::{Digest, file_digest, short};
 use crate::delivery::store::{
     BlockJob, BlockVerdict, FileIndex, ObjectIndex, Store, StoreError, StoreReport,
 };
@@ -83,6 +83,27 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         self.finish_file_if_whole(file);
     }
 
+    /// Ends a block of a file in comparison whose content was found on disk, if the digest is the announced
+    /// digest. A block that the store decodes or hashes ends by itself.
+    fn block_found(&mut self, object: ObjectIndex, sbn: u32, digest: Digest) {
+        let state = &mut self.catalogue.objects[object.0];
+        let file = &mut self.catalogue.files[state.file.0];
+        let is_right = state.promised.get(sbn as usize) == Some(&short(&digest));
+        let Some(block) = state.blocks.get_mut(sbn as usize).filter(|block| block.is_waiting()) else {
+            return;
+        };
+        if !is_right || !file.is_compared || file.outcome.is_some() {
+            return;
+        }
+        let held = block.under_way().map_or(0, |block| block.count());
+        let symbols = state.partition.block(sbn).map_or(0, |block| block.symbols);
+        let found = u64::from(symbols.saturating_sub(held));
+        self.stats.reused += found;
+        file.symbols_held += found;
+        state.digests[sbn as usize] = digest;
+        self.block_done(object, sbn);
+    }
+
     fn is_block_compared(&self, block: BlockId) -> bool {
         self.catalogue.files[self.catalogue.objects[block.0.0].file.0].is_compared
     }
@@ -92,9 +113,13 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     }
 
     pub(super) fn on_report(&mut self, now: Instant, report: StoreReport) {
-        self.jobs = self.jobs.saturating_sub(1);
         self.stats.last_progress = now;
+        if let StoreReport::BlockFound { object, sbn, digest } = report {
+            return self.block_found(object, sbn, digest);
+        }
+        self.jobs = self.jobs.saturating_sub(1);
         match report {
+            StoreReport::BlockFound { .. } => {}
             StoreReport::BlockDone { object, sbn, digest } => {
                 self.catalogue.objects[object.0].digests[sbn as usize] = digest;
                 self.verify_block(object, sbn);

@@ -91,6 +91,8 @@ pub struct DeliveryReceiver<C, S> {
     unproven: BTreeSet<BlockId>,
     /// Files that already exist at the destination, each queued once for the store to compare.
     to_compare: VecDeque<FileIndex>,
+    /// Files whose digest the present instance has brought.
+    described: BTreeSet<FileIndex>,
     /// Number of blocks of files in progress that need symbols.
     open_blocks: u64,
     /// Number of files in progress.
@@ -98,6 +100,8 @@ pub struct DeliveryReceiver<C, S> {
     refused: usize,
     /// Whether an instance has named folders without files.
     has_folders: bool,
+    /// Whether an instance had metadata beyond the attributes of files.
+    has_metadata: bool,
     /// Whether the FDT announced more objects than a receiver accepts.
     overflowed: bool,
     /// Number of store operations without a report.
@@ -131,10 +135,12 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             ready: VecDeque::new(),
             unproven: BTreeSet::new(),
             to_compare: VecDeque::new(),
+            described: BTreeSet::new(),
             open_blocks: 0,
             open_files: 0,
             refused: 0,
             has_folders: false,
+            has_metadata: false,
             overflowed: false,
             jobs: 0,
             holding: true,
@@ -275,17 +281,13 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         let described = self.complete && !self.catalogue.is_awaiting_fti();
         if !self.ended {
             if described && self.open_files == 0 {
-                self.end(ReceiverEvent::SessionCompleted { refused: self.refused });
+                self.complete();
             } else if self.close_deadline().is_some_and(|at| at <= now) {
                 let all_done = self.open_files == 0
                     && !self.catalogue.files.is_empty()
                     && !self.awaits_parts()
                     && !self.catalogue.is_awaiting_fti();
-                self.end(if all_done {
-                    ReceiverEvent::SessionCompleted { refused: self.refused }
-                } else {
-                    ReceiverEvent::SessionClosed
-                });
+                if all_done { self.complete() } else { self.end(ReceiverEvent::SessionClosed) }
             }
         }
         let satisfied = described && self.open_blocks == 0;
@@ -300,6 +302,14 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     /// Returns the time at which a closed session ends unless another packet arrives.
     fn close_deadline(&self) -> Option<Instant> {
         self.front.listening.close_deadline().filter(|_| !self.ended && self.jobs == 0 && !self.awaits_repair)
+    }
+
+    fn complete(&mut self) {
+        for (location, reason) in self.store.finish_metadata() {
+            self.refused += 1;
+            self.front.event(ReceiverEvent::FileRefused { location, reason });
+        }
+        self.end(ReceiverEvent::SessionCompleted { refused: self.refused });
     }
 
     fn end(&mut self, event: ReceiverEvent) {

@@ -137,6 +137,8 @@ pub struct ReceiverStats {
     pub useful: u64,
     /// Symbols left by an earlier session, of files that are not in place yet.
     pub resumed: u64,
+    /// Symbols of blocks found on disk: in an older version of the file, or as holes.
+    pub reused: u64,
     /// Symbols that were already held.
     pub duplicates: u64,
     /// Symbols of blocks that had enough.

@@ -1,6 +1,7 @@
 //! Content of a session: progress of hashing, withdrawn files, and the order of sending.
 
 use core::ops::Range;
+use std::collections::BTreeSet;
 
 use headwater_fec::Order;
 
@@ -8,6 +9,7 @@ use crate::control::Departure;
 use crate::delivery::carousel::{Carousel, CarouselBlock, Hierarchy, Place, Start, Visit};
 use crate::delivery::object::{Digest, file_digest};
 use crate::delivery::plan::SessionPlan;
+use crate::delivery::store::Source;
 use crate::layering::Layering;
 use crate::machine::Destination;
 use crate::rng::Stream;
@@ -152,6 +154,17 @@ impl Inventory {
             self.objects[range].iter_mut().for_each(|object| object.known = Vec::new());
         }
     }
+}
+
+/// Returns the numbers of the blocks, given by object and block number, that are holes and are not sent.
+pub(super) fn holes(source: &impl Source, blocks: &[(u32, u32)]) -> BTreeSet<u32> {
+    let is_hole = |(_, (object, sbn)): &(u32, &(u32, u32))| source.is_hole(*object as usize, *sbn);
+    let mut holes: BTreeSet<u32> = (0..).zip(blocks).filter(is_hole).map(|(number, _)| number).collect();
+    if holes.len() == blocks.len() {
+        // The FDT takes its share of the packets of content, so some content is sent.
+        holes.pop_first();
+    }
+    holes
 }
 
 /// Order of sending.

@@ -1,0 +1,67 @@
+//! Files that a user names to take blocks from: older versions of the files of a session.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use headwater_proto::delivery::{RelativePath, StoreError};
+use rustix::fs::{FileType, Mode, OFlags};
+
+use super::folder::find_parent;
+
+/// Minimum length of a file that is searched for blocks, in bytes: shorter files are received as fast.
+pub(super) const BASE_BYTES_MIN: u64 = 1 << 20;
+
+/// File to take blocks from.
+#[derive(Debug)]
+pub(super) struct BaseFile {
+    pub(super) file: File,
+    pub(super) bytes: u64,
+    /// Whether blocks are also looked for at other offsets.
+    pub(super) has_moved_blocks: bool,
+}
+
+/// Older versions that the user names.
+#[derive(Debug)]
+pub(super) enum Base {
+    /// Older version of any file of the session.
+    File(File),
+    /// Folder with older versions under the same names.
+    Folder(OwnedFd),
+}
+
+impl Base {
+    /// Opens a file or a folder.
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        let opened = File::open(path).and_then(|file| match file.metadata()? {
+            metadata if metadata.is_dir() => Ok(Self::Folder(file.into())),
+            metadata if metadata.is_file() => Ok(Self::File(file)),
+            _ => Err(io::Error::other("no file and no folder")),
+        });
+        opened.map_err(|error| {
+            let path = path.display();
+            StoreError(format!(
+                "cannot take blocks from '{path}': {error}; name a file or a folder as the base"
+            ))
+        })
+    }
+
+    /// Returns the older version of a file, if present.
+    pub(super) fn find(&self, path: &RelativePath) -> Option<BaseFile> {
+        let file = match self {
+            Self::File(file) => file.try_clone().ok()?,
+            Self::Folder(folder) => {
+                let (parent, name) = find_parent(folder.as_fd(), path)?;
+                let parent = parent.as_ref().map_or(folder.as_fd(), OwnedFd::as_fd);
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                File::from(rustix::fs::openat(parent, name, flags, Mode::empty()).ok()?)
+            }
+        };
+        let stat = rustix::fs::fstat(&file).ok()?;
+        let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let bytes =
+            u64::try_from(stat.st_size).ok().filter(|bytes| is_regular && *bytes >= BASE_BYTES_MIN)?;
+        Some(BaseFile { file, bytes, has_moved_blocks: true })
+    }
+}

@@ -1,0 +1,284 @@
+//! Last step of a session: names that are no files of their own, and the metadata of folders.
+//!
+//! Order: owners and attributes that came late, hard links, symbolic links, folders. Every name is opened
+//! below the folder without following a link. A link is made in the working folder and renamed, so that a
+//! watcher sees a whole link.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use headwater_proto::delivery::{
+    EntryKind, FileIndex, FileSpec, MetadataEntry, Owner, RelativePath, StoreError,
+};
+use rustix::fs::{AtFlags, Gid, Mode, Uid};
+use rustix::io::Errno;
+use tracing::warn;
+
+use super::folder::{FOLDER, Folder, no_space, split, writing};
+use super::metadata::{MODE_MASK, MadeName, cannot_own, timestamps, timestamps_beside};
+use super::place::{Places, write_around_holes};
+use crate::system::read_at;
+
+/// Name in the working folder of a link before its final name.
+const LINK: &str = "link";
+/// Bits that a receiver without privileges needs to read a folder again.
+const FOLDER_BITS_MIN: u32 = 0o500;
+/// Bytes that are compared or copied at once.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Space that copies leave free, in bytes.
+const FREE_BYTES_MIN: u64 = 16 << 20;
+
+/// Reason for which a name is not made.
+type Refused = String;
+
+impl Places {
+    /// Makes the names that the session's metadata has, and applies the metadata of folders. `placed` has the
+    /// files in place. Returns names and reasons of failures.
+    pub(super) fn finish_metadata(&self, placed: &BTreeSet<FileIndex>) -> Vec<(String, String)> {
+        let rules = &self.folder.rules;
+        let Some(session) = rules.session() else { return rules.take_faults() };
+        for spec in rules.take_early() {
+            let found = self.folder.find(&spec.path);
+            let adopted = found.map_or(Ok(()), |(file, _)| self.folder.adopt(&file, &spec));
+            adopted.unwrap_or_else(|error| rules.fail(spec.path.as_str(), &error.0));
+        }
+        let wanted = |entry: &&MetadataEntry| self.unpacking.selection.wants(&entry.path);
+        for entry in session.entries.iter().filter(wanted) {
+            let made = match &entry.kind {
+                EntryKind::HardLink(target) => self.make_hard_link(&entry.path, target, placed).map(Some),
+                _ => Ok(None),
+            };
+            self.report(&entry.path, made);
+        }
+        for entry in session.entries.iter().filter(wanted).filter(|_| rules.options.links) {
+            if let EntryKind::Link(target) = &entry.kind {
+                let made = self.make_link(entry, target).map(Some);
+                self.report(&entry.path, made);
+            }
+        }
+        // Folders below come first: their own bits may forbid the way.
+        for entry in session.entries.iter().rev().filter(wanted) {
+            if entry.kind == EntryKind::Folder
+                && let Err(why) = self.folder.apply_to_folder(entry)
+            {
+                // The folder may be of another user, who lets this user write.
+                warn!("folder '{}': {why}; its files are as announced", entry.path);
+            }
+        }
+        rules.take_faults()
+    }
+
+    fn report(&self, path: &RelativePath, made: Result<Option<MadeName>, Refused>) {
+        match made {
+            Ok(Some(made)) => self.folder.rules.made.add(made),
+            Ok(None) => {}
+            Err(why) => self.folder.rules.fail(path.as_str(), &why),
+        }
+    }
+
+    fn refuse_taken(&self, path: &RelativePath) -> Result<(), Refused> {
+        match self.unpacking.owner_of(path) {
+            Some(_) => Err("it is a link with the name of a file of the session".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives a file of the session another name: a hard link if wanted, else a copy.
+    fn make_hard_link(
+        &self,
+        path: &RelativePath,
+        target: &RelativePath,
+        placed: &BTreeSet<FileIndex>,
+    ) -> Result<MadeName, Refused> {
+        self.refuse_taken(path)?;
+        let file = self.unpacking.owner_of(target).filter(|file| placed.contains(file));
+        let found = file.and_then(|file| Some((file, self.folder.find(target)?)));
+        let Some((file, (content, stamp))) = found else {
+            return Err(format!("it is a hard link to '{target}', which was not received"));
+        };
+        let folder = &self.folder;
+        let made =
+            |is_present| Ok(MadeName { path: path.clone(), file: Some((file, stamp.bytes)), is_present });
+        let old = folder.find(path);
+        if folder.rules.kinds().hardlinks {
+            if old.is_some_and(|(_, old)| (old.device, old.inode) == (stamp.device, stamp.inode)) {
+                return made(true);
+            }
+            folder.replace(path, |work| {
+                let (parent, name) = folder.find_parent(target).ok_or(Errno::NOENT)?;
+                let parent = parent.as_ref().map_or(folder.out.as_fd(), OwnedFd::as_fd);
+                rustix::fs::linkat(parent, name, work, LINK, AtFlags::empty())?;
+                let linked = rustix::fs::statat(work, LINK, AtFlags::SYMLINK_NOFOLLOW)?;
+                if (linked.st_dev, linked.st_ino) == (stamp.device, stamp.inode) {
+                    Ok(())
+                } else {
+                    Err(Errno::AGAIN)
+                }
+            })?;
+            return made(false);
+        }
+        let stat = rustix::fs::fstat(&content).map_err(|errno| errno.to_string())?;
+        let modified = headwater_proto::delivery::FileTime::new(
+            stat.st_mtime,
+            u32::try_from(stat.st_mtime_nsec).unwrap_or_default(),
+        );
+        let mode = Some(stat.st_mode & MODE_MASK);
+        let spec = FileSpec {
+            path: path.clone(),
+            bytes: stamp.bytes,
+            mode,
+            modified,
+            md5: None,
+            digest: None,
+            is_sparse: false,
+        };
+        let failed = |error: StoreError| error.0;
+        if let Some((old, old_stamp)) = old
+            && old_stamp.bytes == stamp.bytes
+            && (old_stamp.device, old_stamp.inode) != (stamp.device, stamp.inode)
+            && is_same(&content, &old)
+        {
+            folder.adopt(&old, &spec).map_err(failed)?;
+            return made(true);
+        }
+        let free = folder.free_bytes().map_err(failed)?;
+        if free.saturating_sub(FREE_BYTES_MIN) < stamp.bytes {
+            return Err(no_space(folder, path, stamp.bytes, free).0);
+        }
+        let copy = folder.make_work(LINK, mode).map_err(failed)?;
+        copy_file(&content, &copy, stamp.bytes).map_err(|error| folder.failed("copy a file", error).0)?;
+        folder.publish(LINK, &copy, &spec).map_err(failed)?;
+        made(false)
+    }
+
+    fn make_link(&self, entry: &MetadataEntry, target: &str) -> Result<MadeName, Refused> {
+        let (folder, path) = (&self.folder, &entry.path);
+        self.refuse_taken(path)?;
+        let old = folder.find_parent(path).and_then(|(parent, name)| {
+            let parent = parent.as_ref().map_or(folder.out.as_fd(), OwnedFd::as_fd);
+            rustix::fs::readlinkat(parent, name, Vec::new()).ok()
+        });
+        let is_present = old.is_some_and(|old| old.to_bytes() == target.as_bytes());
+        let owner = folder.rules.owner(path);
+        let finish = |parent: BorrowedFd<'_>, name: &str| {
+            if let Some(Owner { user, group }) = owner {
+                let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                if let Err(errno) = rustix::fs::chownat(parent, name, Some(user), Some(group), flags) {
+                    folder.rules.fail(path.as_str(), &cannot_own(user.as_raw(), group.as_raw(), errno));
+                }
+            }
+            match entry.modified.filter(|_| folder.rules.kinds().times) {
+                Some(time) => {
+                    rustix::fs::utimensat(parent, name, &timestamps(time), AtFlags::SYMLINK_NOFOLLOW)
+                }
+                None => Ok(()),
+            }
+        };
+        if is_present {
+            let (parent, name) = folder.find_parent(path).ok_or("its folder is gone")?;
+            let parent = parent.as_ref().map_or(folder.out.as_fd(), OwnedFd::as_fd);
+            finish(parent, name).map_err(|errno| errno.to_string())?;
+        } else {
+            folder.replace(path, |work| {
+                rustix::fs::symlinkat(target, work, LINK)?;
+                finish(work, LINK)
+            })?;
+        }
+        Ok(MadeName { path: path.clone(), file: None, is_present })
+    }
+}
+
+impl Folder {
+    /// Makes an entry in the working folder, and moves the entry to its final name. A file or a link of that
+    /// name is replaced; a folder is not.
+    fn replace(
+        &self,
+        path: &RelativePath,
+        make: impl FnOnce(BorrowedFd<'_>) -> Result<(), Errno>,
+    ) -> Result<(), Refused> {
+        let (parents, name) = split(path);
+        let parent = self.make_parents(path, parents, true).map_err(|error| error.0)?;
+        let parent = parent.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
+        self.check_name(parent, path, name).map_err(|error| error.0)?;
+        self.discard(LINK).map_err(|error| error.0)?;
+        let made = make(self.work.as_fd())
+            .and_then(|()| writing(parent, || rustix::fs::renameat(&self.work, LINK, parent, name)));
+        // A rename between two names of a file does nothing.
+        self.discard(LINK).map_err(|error| error.0)?;
+        made.map_err(|errno| self.failed(&format!("make the link '{path}'"), errno).0)
+    }
+
+    /// Gives a folder owner, attributes, mode and time, in this order; a folder that is not there stays so.
+    fn apply_to_folder(&self, entry: &MetadataEntry) -> Result<(), Refused> {
+        let path = &entry.path;
+        let Some((parent, name)) = self.find_parent(path) else { return Ok(()) };
+        let parent = parent.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
+        let Ok(folder) = rustix::fs::openat(parent, name, FOLDER, Mode::empty()) else { return Ok(()) };
+        let failed = |errno: Errno| format!("its metadata cannot be set: {errno}");
+        let (rules, kinds) = (&self.rules, self.rules.kinds());
+        rules.apply_owner_and_xattrs(folder.as_fd(), path);
+        let stat = rustix::fs::fstat(&folder).map_err(failed)?;
+        if let Some(mode) = entry.mode.filter(|_| kinds.modes) {
+            let mut bits = rules.bits(path, mode, self.umask_allows());
+            if !rustix::process::geteuid().is_root() {
+                bits |= Mode::from_raw_mode(FOLDER_BITS_MIN);
+            }
+            let mask = if kinds.owner { 0o7777 } else { MODE_MASK };
+            if stat.st_mode & mask != bits.as_raw_mode() & mask {
+                // Inherited bits of the group stay.
+                let kept = stat.st_mode & 0o7777 & !mask;
+                rustix::fs::fchmod(&folder, bits | Mode::from_raw_mode(kept)).map_err(failed)?;
+            }
+        }
+        rules.apply_acls(folder.as_fd(), path);
+        match entry.modified.filter(|_| kinds.times) {
+            Some(time) => rustix::fs::futimens(&folder, &timestamps_beside(&stat, time)).map_err(failed),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the permission bits that the umask allows.
+    fn umask_allows(&self) -> u32 {
+        let made = self.make_work(LINK, Some(MODE_MASK));
+        let allowed = made.ok().and_then(|made| rustix::fs::fstat(&made).ok());
+        let _kept = self.discard(LINK);
+        allowed.map_or(0o755, |stat| stat.st_mode & MODE_MASK)
+    }
+}
+
+/// Copies a file, which shares its blocks where the file system can, and keeps holes otherwise.
+fn copy_file(from: &std::fs::File, to: &std::fs::File, bytes: u64) -> std::io::Result<()> {
+    if rustix::fs::ioctl_ficlone(to, from).is_ok() {
+        return Ok(());
+    }
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut at = 0;
+    while at < bytes {
+        let length = usize::try_from(bytes - at).map_or(chunk.len(), |rest| rest.min(chunk.len()));
+        read_at(from, &mut chunk[..length], at)?;
+        write_around_holes(to, &chunk[..length], at)?;
+        at += length as u64;
+    }
+    to.set_len(bytes)
+}
+
+/// Whether two newly opened files have the same bytes.
+fn is_same(one: &std::fs::File, other: &std::fs::File) -> bool {
+    let (mut one, mut other) = (one, other);
+    let (mut first, mut second) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
+    let mut compare = || -> std::io::Result<bool> {
+        loop {
+            let count = one.read(&mut first)?;
+            if count == 0 {
+                return Ok(other.read(&mut second)? == 0);
+            }
+            if other.read_exact(&mut second[..count]).is_err() || first[..count] != second[..count] {
+                return Ok(false);
+            }
+        }
+    };
+    compare().unwrap_or(false)
+}
