@@ -96,7 +96,7 @@ pub use send::{
     OutsideLink, PeerOptions, PrepareError, PreparedFile, PublishedFile, PublishedFiles, RateLimit,
     RepairPlace, RosterEnd, RosterOptions, RosterProgress, RosterSummary, SLOWEST_MAX, SOURCE_PORT, SendEnd,
     SendError, SendInput, SendOptions, SendOrder, SendOutcome, SendProgress, SendSession, SendStarted,
-    SendSummary, SendUpdate, Skipped, prepare, prepare_with,
+    SendSummary, SendUpdate, SentCeiling, Skipped, prepare, prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
 pub use store::{PatternError, Selection, Target, remove_received};

@@ -64,6 +64,8 @@ pub struct ListenOptions {
     /// Keys of the group: content encrypted by one of these keys is received, and no content in the clear.
     /// Messages over PGM are never encrypted. Default: content in the clear alone.
     pub group_key: Option<GroupKeys>,
+    /// Maximum cells of the block map in progress updates of a session of files. Default: 0, no map.
+    pub block_cells: usize,
     /// Deliberate drop of datagrams. Default: no drops.
     pub loss: Option<Loss>,
     /// Hook called for each received datagram, including deliberately dropped datagrams. Default: no hook.
@@ -92,6 +94,7 @@ impl ListenOptions {
             reports: true,
             name: None,
             linger: Duration::from_secs(5),
+            block_cells: 0,
             loss: None,
             trace: None,
             trust: Trust::Unchecked,
@@ -113,6 +116,7 @@ impl ListenOptions {
             linger: self.linger,
             trust: self.trust.clone(),
             group_key: self.group_key.clone(),
+            block_cells: self.block_cells,
             loss: self.loss,
             ..Self::new(at)
         }
