@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use headwater_proto::eventlog::{self, Event, Progress, Role};
+use headwater_web::{Details, ViewFeed};
 
 use crate::args::OutputArgs;
 use crate::exit::{Exit, Failure, OrExit};
@@ -19,6 +20,8 @@ pub struct Events {
     log: Option<Log>,
     /// Lines for the caller, if the caller takes lines.
     lines: Option<String>,
+    /// Feed of the live page.
+    view: Option<ViewFeed>,
     buffer: Vec<u8>,
 }
 
@@ -38,6 +41,7 @@ impl Events {
             lost: None,
             log: None,
             lines: None,
+            view: None,
             buffer: Vec::new(),
         };
         if let Some(path) = &args.events {
@@ -61,8 +65,31 @@ impl Events {
         self.lines.as_mut().map(std::mem::take).filter(|lines| !lines.is_empty())
     }
 
+    /// Shows the events on a page, too.
+    pub fn show(&mut self, view: ViewFeed) {
+        self.view = Some(view);
+    }
+
+    /// Whether a page shows the events.
+    pub fn has_view(&self) -> bool {
+        self.view.is_some()
+    }
+
+    /// Adds details to the next progress of an end on the page.
+    pub fn details(&mut self, end: Option<&str>, details: &Details<'_>) {
+        self.view.iter_mut().for_each(|view| view.on_details(end, details));
+    }
+
+    /// Names a file of an end on the page, by number.
+    pub fn name_file(&mut self, end: Option<&str>, file: usize, name: &str) {
+        self.view.iter_mut().for_each(|view| view.on_file(end, file, name));
+    }
+
     /// Writes an event. `end` distinguishes several ends in one process.
     pub fn emit(&mut self, end: Option<&str>, event: &Event<'_>) {
+        if let Some(view) = &mut self.view {
+            view.on_event(end, event);
+        }
         let at = headwater_proto::Instant::ZERO + self.start.elapsed().into();
         if self.json || self.lines.is_some() {
             self.buffer.clear();

@@ -13,6 +13,7 @@ mod feedback;
 pub mod generate;
 mod inspect;
 mod keys;
+mod live;
 mod pgm;
 mod receive;
 mod relay;

@@ -39,6 +39,12 @@ impl Screen {
         Self { bars, is_live, is_quiet: args.quiet }
     }
 
+    /// Returns a screen that shows nothing.
+    pub fn hidden() -> Self {
+        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+        Self { bars, is_live: false, is_quiet: true }
+    }
+
     /// Prints a line above the bars.
     pub fn say(&self, line: &str) {
         if self.is_live {
