@@ -70,11 +70,6 @@ impl Events {
         self.view = Some(view);
     }
 
-    /// Whether a page shows the events.
-    pub fn has_view(&self) -> bool {
-        self.view.is_some()
-    }
-
     /// Adds details to the next progress of an end on the page.
     pub fn details(&mut self, end: Option<&str>, details: &Details<'_>) {
         self.view.iter_mut().for_each(|view| view.on_details(end, details));

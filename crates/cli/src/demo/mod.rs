@@ -276,6 +276,7 @@ impl Play<'_> {
         let progress = receive::progress(&summary.progress);
         let outcome = receive::outcome_name(&summary.outcome);
         let event = Event::SessionEnded { role: Role::Receiver, outcome, progress };
+        receive::show_progress(&summary.progress, Some(self.stage.cast.names[receiver]), self.events);
         self.events.emit(Some(self.stage.cast.names[receiver]), &event);
         let (outcome, refused) = (&summary.outcome, summary.files_refused);
         if let Some(failure) = receive::failure(outcome, refused, self.stage.group, self.folder) {

@@ -280,6 +280,7 @@ fn transfer(
         reception.path = path.as_ref().map(PathEstimate::from);
     }
     let outcome = outcome_name(&summary.outcome);
+    show_progress(&summary.progress, None, events);
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
     view.sum_up(&summary);
     follower.on_summary(&summary, screen)?;
@@ -432,19 +433,22 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
 fn show_details(update: &ReceiveUpdate, end: Option<&str>, events: &mut Events) {
     match update {
         ReceiveUpdate::FileAnnounced { file, path, .. } => events.name_file(end, *file, path.as_str()),
-        ReceiveUpdate::Progress(received) if events.has_view() => {
-            let ceiling = received.control.levels.map(|levels| (levels.ceiling.into(), None));
-            let details = Details {
-                channel_bytes: &received.channel_bytes,
-                ceiling,
-                blocks: received.blocks.as_deref(),
-                files: &received.files,
-                loss_events: received.control.loss_event_rate,
-            };
-            events.details(end, &details);
-        }
+        ReceiveUpdate::Progress(received) => show_progress(received, end, events),
         _ => {}
     }
+}
+
+/// Shows on the page what the event of a progress does not contain.
+pub fn show_progress(received: &ReceiveProgress, end: Option<&str>, events: &mut Events) {
+    let ceiling = received.control.levels.map(|levels| (levels.ceiling.into(), None));
+    let details = Details {
+        channel_bytes: &received.channel_bytes,
+        ceiling,
+        blocks: received.blocks.as_deref(),
+        files: &received.files,
+        loss_events: received.control.loss_event_rate,
+    };
+    events.details(end, &details);
 }
 
 fn repair_event(update: &RepairUpdate) -> Event<'_> {

@@ -25,13 +25,13 @@ impl BlockMapWatch {
         Self { cells, ..Self::default() }
     }
 
-    /// Returns the latest map, if there are to be maps.
+    /// Returns the latest map, if there are to be maps; at the end of the session a new one.
     pub(super) fn poll<C: ReceiverControl>(
         &mut self,
         machine: &DeliveryReceiver<C, DiskStore>,
-        now: Instant,
+        (now, is_ended): (Instant, bool),
     ) -> Option<Arc<BlockMap>> {
-        if self.cells > 0 && now >= self.due {
+        if self.cells > 0 && (now >= self.due || is_ended) {
             self.due = now + INTERVAL;
             self.latest = Some(Arc::new(machine.block_map(self.cells)));
         }

@@ -397,6 +397,7 @@ impl<'a> Watch<'a> {
         let counters = socket.counters();
         let silent = Duration::from(now.since(machine.last_heard().unwrap_or(self.began)));
         let control = machine.control_status(now);
+        let has_ended = self.has_ended();
         if let Some(sender) =
             control.unheard.filter(|_| !core::mem::replace(&mut self.has_told_unheard, true))
         {
@@ -421,7 +422,7 @@ impl<'a> Watch<'a> {
             foreign: counters.foreign_group + counters.foreign_source,
             marked: counters.marked,
             channel_bytes: used_channels(socket.channel_bytes()),
-            blocks: self.block_map.poll(machine, now),
+            blocks: self.block_map.poll(machine, (now, has_ended)),
             symbols_held: wanted().map(|file| file.symbols_held.min(file.symbols)).sum(),
             symbols: wanted().map(|file| file.symbols).sum(),
             files,

@@ -16,6 +16,8 @@ pub(super) const INTERVAL: Duration = Duration::from_millis(100);
 pub(super) const SAMPLES_MAX: usize = 600;
 /// Maximum bytes of the samples that are kept.
 const SAMPLES_BYTES_MAX: usize = 8 << 20;
+/// Member of a sample with the time in milliseconds since the start of the server.
+const TIME: &str = "at";
 /// Names of the quantiles of many ends, and the shares of the ends below.
 const QUANTILES: [(&str, f64); 5] =
     [("slowest", 0.0), ("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("fastest", 1.0)];
@@ -26,6 +28,7 @@ pub(super) struct Board {
     changes: Receiver<Change>,
     /// Start of the server, which distinguishes it from its predecessor at the same address.
     start: String,
+    began: Instant,
     pub(super) ends: BTreeMap<String, EndSample>,
     rows: BTreeMap<String, RowSample>,
     is_changed: bool,
@@ -65,6 +68,7 @@ impl Board {
         Self {
             changes,
             start,
+            began: Instant::now(),
             ends: BTreeMap::new(),
             rows: BTreeMap::new(),
             is_changed: false,
@@ -85,11 +89,15 @@ impl Board {
             return false;
         }
         let now = self.state();
-        let delta = changes(&self.latest, &now, DEPTH);
+        let mut delta = changes(&self.latest, &now, DEPTH);
+        delta.remove(TIME);
         if delta.is_empty() {
             return false;
         }
+        let time = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        delta.insert(TIME.to_owned(), time.into());
         self.latest = now;
+        self.latest.insert(TIME.to_owned(), time.into());
         let number = self.next;
         self.next += 1;
         let message = message(number, &delta);
@@ -273,7 +281,9 @@ mod tests {
         assert!(texts(board.messages(Some(1))).is_empty());
         sender.end("a", end(2));
         board.sample();
-        assert_eq!(texts(board.messages(Some(1))), ["id: 1\ndata: {\"ends\":{\"a\":{\"rate\":2}}}\n\n"]);
+        let [second] = &texts(board.messages(Some(1)))[..] else { panic!("one message") };
+        let (before, after) = ("id: 1\ndata: {\"at\":", ",\"ends\":{\"a\":{\"rate\":2}}}\n\n");
+        assert!(second.starts_with(before) && second.ends_with(after), "{second}");
         sender.end("a", end(2));
         assert!(!board.sample(), "the same state is no sample");
     }
@@ -294,7 +304,7 @@ mod tests {
     #[test]
     fn large_samples_are_bounded_in_bytes() {
         let (sender, mut board) = board();
-        for number in 0..SAMPLES_MAX as u64 {
+        for number in 0..120 {
             for index in 0..ENDS_MAX as u64 {
                 let cells = vec![u8::try_from(number % 100).unwrap(); 480];
                 sender.end(&format!("end-{index}"), EndSample { cells, ..end(number) });
