@@ -51,7 +51,8 @@ pub use select::{BundleName, SelectArgs};
 pub use serve::ServeArgs;
 pub use sim::SimArgs;
 pub use values::{AmtRelayName, Host};
-pub use view::{ViewAddressArgs, ViewArgs};
+pub(crate) use view::address as view_address;
+pub use view::{ViewAddressArgs, ViewArgs, ViewCommandArgs};
 
 /// Default group of sessions: administratively scoped (RFC 2365, organization-local), with "HW" in ASCII.
 pub const GROUP_DEFAULT: &str = "239.255.72.87:7287";
@@ -152,6 +153,9 @@ pub enum Command {
     /// Show a sender and three receivers at work on this machine; needs no network and no root
     #[command(after_help = demo::EXAMPLES, after_long_help = long(demo::EXAMPLES))]
     Demo(Box<DemoArgs>),
+    /// Show the live pages of several ends on one page
+    #[command(after_help = view::EXAMPLES, after_long_help = long(view::EXAMPLES))]
+    View(ViewCommandArgs),
     /// Diagnose missing packets: check this machine, the network, the group, and answers of other machines
     #[command(after_help = DOCTOR_EXAMPLES, after_long_help = long(DOCTOR_EXAMPLES))]
     Doctor(DoctorArgs),

@@ -23,6 +23,7 @@ mod send;
 mod serve;
 pub mod shutdown;
 mod simulate;
+mod view;
 
 pub use args::{Cli, OutputArgs, values};
 
@@ -43,6 +44,7 @@ impl Cli {
             Command::Pgm(args) => pgm::run(args),
             Command::Relay(args) => relay::run(args),
             Command::Demo(args) => demo::run(args),
+            Command::View(args) => view::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Inspect(args) => inspect::run(args),
             Command::Simulate(args) => simulate::run(args),

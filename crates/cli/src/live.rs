@@ -5,13 +5,14 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use headwater::PublishedFiles;
-use headwater_web::{FileServer, FileServerOptions, FileServerSocket, LiveView};
+use headwater_web::{CELLS_MAX, FileServer, FileServerOptions, FileServerSocket, LiveView};
 
 use crate::args::ViewArgs;
 use crate::events::Events;
 use crate::exit::Failure;
 use crate::screen::Screen;
 use crate::send::server_failed;
+use crate::serve::SAMPLES;
 use crate::shutdown::Shutdown;
 
 /// Interval at which the end of the server is checked.
@@ -58,6 +59,12 @@ impl Live {
     pub fn finish(self, shutdown: &Shutdown) {
         await_viewers(&self.view, shutdown);
     }
+}
+
+/// Returns the number of cells of the block map, if a page shows the map.
+pub fn block_cells(args: &ViewArgs) -> usize {
+    let has_page = args.http.is_some() || std::env::var_os(SAMPLES).is_some();
+    if has_page { CELLS_MAX } else { 0 }
 }
 
 /// Prints the URL of the page.

@@ -145,7 +145,7 @@
   const drawWaves = () => {
     const canvas = $("waves"), [pen, width, height] = prepare(canvas);
     const [left, right, top, bottom] = [46, width - 8, 20, height - 22];
-    const bandEnd = chosen || (ends().find(([, end]) => end.role !== "receiver") || [])[0];
+    const bandEnd = chosen || (ends().find(([, end]) => end.role === "sender" || end.role === "relay") || [])[0];
     const lines = chosen ? [chosen] : receivers().map(([name]) => name).slice(0, 8);
     let most = 1e4;
     for (const { ends: all } of frames) {
@@ -387,7 +387,7 @@
       first.append(name);
       const received = make("td", undefined, { className: "done" });
       if (share !== null) received.append(make("progress", undefined, { max: 1, value: share, ariaLabel: `${name} received` }), percent(share));
-      tr.append(first, received, ...rest.map((text) => make("td", text)), make("td", word, { className: /fail|incomplete|silent|gone|left/.test(word) ? "bad" : "" }));
+      tr.append(first, received, ...rest.map((text) => make("td", text)), make("td", word, { className: /fail|incomplete|silent|gone|left|unreach/.test(word) ? "bad" : "" }));
       return tr;
     }));
     replace($("columns"), JSON.stringify(sort), () => COLUMNS.map(([key, title]) => {
@@ -401,7 +401,7 @@
   };
 
   const drawTiles = () => {
-    const all = receivers(), sender = ends().find(([, end]) => end.role !== "receiver");
+    const all = receivers(), sender = ends().find(([, end]) => end.role === "sender" || end.role === "relay");
     const tiles = [];
     if (chosen) {
       const end = state.ends[chosen], isReceiver = end.role === "receiver";
@@ -445,7 +445,7 @@
     }));
     const sample = (draw_) => swatch(draw_), items = [];
     const bands = sample((pen) => [0, 4, 8].forEach((channel, index) => { pen.fillStyle = band(channel, 12); pen.fillRect(index * 6, 0, 6, 8); }));
-    const of = chosen ? shown(chosen, state.ends[chosen]) : ((ends().find(([, end]) => end.role !== "receiver") || [])[1] || {}).role;
+    const of = chosen ? shown(chosen, state.ends[chosen]) : ((ends().find(([, end]) => end.role === "sender" || end.role === "relay") || [])[1] || {}).role;
     if (of) items.push([`channels of ${of}`, bands]);
     const ceiling = (chosen ? [state.ends[chosen]] : ends().map(([, end]) => end)).some((end) => end && end.ceiling_rate);
     if (ceiling) items.push(["ceiling: most that is sent", lineSwatch({ colour: colours.ink, dash: [2, 3] })]);

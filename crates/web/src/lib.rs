@@ -28,6 +28,6 @@ pub use server::{
     ServerError, ViewAddress,
 };
 pub use view::{
-    CELLS_MAX, Details, ENDS_MAX, EndSample, FileSample, LiveView, METRICS, Metric, MetricKind, ROWS_MAX,
-    RowSample, ViewFeed, ViewSender,
+    CELLS_MAX, Details, ENDS_MAX, EndSample, FileSample, LiveView, METRICS, Metric, MetricKind, PageReader,
+    REMOTES_MAX, ROWS_MAX, RemotePage, RowSample, ViewFeed, ViewSender,
 };

@@ -224,6 +224,7 @@ struct Site {
 /// Serves until the sender of `stopped` is dropped.
 async fn serve(listeners: [Option<TcpListener>; 2], site: Site, mut stopped: oneshot::Receiver<()>) {
     if let Some(view) = site.view.clone() {
+        view.follow_remotes();
         tokio::spawn(view.take_samples());
     }
     let (served, refused) = (Places::default(), Arc::new(Semaphore::new(REFUSED_MAX)));

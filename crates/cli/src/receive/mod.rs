@@ -21,15 +21,15 @@ use headwater::{
 use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
-use headwater_web::{CELLS_MAX, Details, LiveView};
+use headwater_web::{Details, LiveView};
 
 use crate::args::{AmtRelayName, GetArgs, ReceiveArgs, Repair};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
 use crate::keys::{self, TrustedSenders};
-use crate::live::await_viewers;
-use crate::sandbox::{Paths, confine};
+use crate::live::{await_viewers, block_cells};
+use crate::sandbox::{Paths, RESOLVER_FILES, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use description::DescriptionWatch;
@@ -141,8 +141,7 @@ fn bundle_cache() -> Option<PathBuf> {
 
 /// Files that finding a server's address reads, if a server may be asked.
 fn resolver_files(args: &ReceiveArgs) -> Vec<PathBuf> {
-    let files = ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
-    files.iter().filter(|_| args.repair.repair == Repair::Auto).map(PathBuf::from).collect()
+    RESOLVER_FILES.iter().filter(|_| args.repair.repair == Repair::Auto).map(PathBuf::from).collect()
 }
 
 /// Ends the event log and the capture. A failure of the transfer counts more than a failure of a log.
@@ -214,7 +213,7 @@ fn listen_options(
         name: args.name.clone(),
         linger: args.linger,
         group_key: keys::group_key(args.keys.group_key.as_deref())?,
-        block_cells: if args.view.http.is_some() { CELLS_MAX } else { 0 },
+        block_cells: block_cells(&args.view),
         ..args.network.receiver(&args.listen, capture)?
     })
 }

@@ -13,10 +13,12 @@
 //! | `metrics` | list of metrics, and the values |
 //! | `access` | clients and hosts that are answered |
 //! | `stream` | server-sent events |
+//! | `merge` | pages of other processes on one page |
 
 mod access;
 mod board;
 mod feed;
+mod merge;
 mod metrics;
 mod sample;
 mod stream;
@@ -28,13 +30,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::watch;
 
 use board::{Board, INTERVAL};
 
 pub use feed::{Details, ViewFeed, ViewSender};
+pub use merge::{PageReader, REMOTES_MAX, RemotePage};
 pub use metrics::{METRICS, Metric, MetricKind};
 pub use sample::{CELLS_MAX, ENDS_MAX, EndSample, FileSample, ROWS_MAX, RowSample};
 
@@ -70,6 +73,8 @@ struct Shared {
     /// Streams that were opened.
     streams: AtomicU64,
     scrapes: Mutex<Scrapes>,
+    /// Other pages to follow, until the server starts.
+    remotes: Mutex<Vec<RemotePage>>,
 }
 
 /// Times of the last two scrapes.
@@ -98,6 +103,7 @@ impl LiveView {
             limit: Mutex::new(RequestLimit { tokens: BURST, at: Instant::now() }),
             streams: AtomicU64::new(0),
             scrapes: Mutex::default(),
+            remotes: Mutex::default(),
         }))
     }
 
@@ -190,7 +196,7 @@ impl LiveView {
         let is_head = request.method == Method::HEAD;
         match request.uri.path() {
             "/events" => {
-                let body = if is_head { Body::empty() } else { self.stream(&request.headers) };
+                let body = if is_head { Body::empty() } else { self.stream() };
                 ([(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")], body)
                     .into_response()
             }
@@ -210,10 +216,8 @@ impl LiveView {
         }
     }
 
-    fn stream(&self, fields: &HeaderMap) -> Body {
+    fn stream(&self) -> Body {
         self.0.streams.fetch_add(1, Ordering::Relaxed);
-        // A client that reconnects names its last sample; a number of another process is of no use.
-        let _last = fields.get("last-event-id");
         Body::from_stream(stream::events(self.clone()))
     }
 
