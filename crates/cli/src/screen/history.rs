@@ -38,7 +38,7 @@ impl RateHistory {
         self.per_bar = self.per_bar.max(1);
         match self.whole.last_mut() {
             Some((sum, steps)) if *steps < self.per_bar => {
-                (*sum, *steps) = (sum.saturating_add(rate), *steps + 1)
+                (*sum, *steps) = (sum.saturating_add(rate), *steps + 1);
             }
             _ => self.whole.push((rate, 1)),
         }
