@@ -386,8 +386,7 @@ fn rate_parts(progress: &ReceiveProgress, rates: &RateHistory) -> Vec<String> {
     let fair =
         control.fair_rate.map(|fair| [format!("{fair} fair"), count(control.channels.into(), "channel")]);
     let join = control.join_latency.map(|join| format!("joins {} ms", join.as_millis()));
-    let bars = format!("{} {}", rates.recent(), rate(progress.rate_bits));
-    [bars].into_iter().chain(fair.into_iter().flatten()).chain(join).collect()
+    [rates.recent()].into_iter().chain(fair.into_iter().flatten()).chain(join).collect()
 }
 
 /// Returns the bytes of all paths.

@@ -266,14 +266,13 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns `▁▂▅█ 9.9 Mbit/s`, `levels to 16 (24 Mbit/s)`, by importance.
+/// Returns `▁▂▅█`, `levels to 16 (24 Mbit/s)`, by importance.
 fn rate_parts(progress: &SendProgress, rates: &RateHistory) -> Vec<String> {
     let ceiling =
         progress.ceiling.map(|ceiling| format!("levels to {} ({})", ceiling.level, rate(ceiling.rate_bits)));
     let channels = progress.channel_bytes.iter().filter(|bytes| **bytes > 0).count();
     let channels = (channels > 1).then(|| format!("{channels} channels"));
-    let bars = format!("{} {}", rates.recent(), rate(progress.rate_bits));
-    [bars].into_iter().chain(ceiling).chain(channels).collect()
+    [rates.recent()].into_iter().chain(ceiling).chain(channels).collect()
 }
 
 /// Returns the number of requests of a session on request.
