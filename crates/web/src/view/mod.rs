@@ -175,7 +175,7 @@ impl LiveView {
             return Err((StatusCode::FORBIDDEN, text).into_response());
         }
         if !access.admits_host(request) {
-            let text = "the request names another host\n";
+            let text = "the request names another host: write localhost, or the address of this machine, not a name\n";
             return Err((StatusCode::MISDIRECTED_REQUEST, text).into_response());
         }
         if request.method != Method::GET && request.method != Method::HEAD {

@@ -1,8 +1,8 @@
 //! Stream of server-sent events. A client takes samples at its own pace: none waits for a client, and a
 //! client that is far behind gets the state anew.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::iter::Peekable;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -35,7 +35,9 @@ async fn feed(view: LiveView, client: mpsc::Sender<Result<Bytes, Infallible>>) {
         let messages = lock(&view.0.board).messages(next);
         if let Messages::New(messages, count) = messages {
             next = Some(count);
-            for piece in pieces(messages) {
+            // A piece at a time: no client holds a copy of all samples.
+            let mut messages = messages.into_iter().peekable();
+            while let Some(piece) = next_piece(&mut messages) {
                 if client.send(Ok(piece)).await.is_err() {
                     return;
                 }
@@ -54,48 +56,38 @@ async fn feed(view: LiveView, client: mpsc::Sender<Result<Bytes, Infallible>>) {
     }
 }
 
-/// Joins messages to pieces.
-fn pieces(messages: Vec<Bytes>) -> VecDeque<Bytes> {
-    let mut pieces = VecDeque::new();
-    let mut piece: Vec<Bytes> = Vec::new();
-    let mut bytes = 0;
-    for message in messages {
-        if bytes > 0 && bytes + message.len() > PIECE_BYTES {
-            pieces.push_back(joined(&mut piece));
-            bytes = 0;
-        }
-        bytes += message.len();
-        piece.push(message);
+/// Joins the next messages to a piece. A single message is not copied.
+fn next_piece(messages: &mut Peekable<impl Iterator<Item = Bytes>>) -> Option<Bytes> {
+    let first = messages.next()?;
+    let mut bytes = first.len();
+    let mut fits = |next: &Bytes| {
+        bytes += next.len();
+        bytes <= PIECE_BYTES
+    };
+    let Some(second) = messages.next_if(&mut fits) else { return Some(first) };
+    let mut piece = [first, second].concat();
+    while let Some(message) = messages.next_if(&mut fits) {
+        piece.extend_from_slice(&message);
     }
-    if !piece.is_empty() {
-        pieces.push_back(joined(&mut piece));
-    }
-    pieces
-}
-
-/// Joins the messages of a piece. A single message is not copied.
-fn joined(piece: &mut Vec<Bytes>) -> Bytes {
-    match (piece.len(), piece.pop()) {
-        (1, Some(only)) => only,
-        (_, last) => {
-            let all: Vec<u8> = piece.drain(..).chain(last).flatten().collect();
-            all.into()
-        }
-    }
+    Some(piece.into())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
 
     #[test]
     fn messages_are_joined_in_order_up_to_a_bound() {
         let messages: Vec<_> = (0..100_u8).map(|number| Bytes::from(vec![number; 3_000])).collect();
-        let pieces = pieces(messages);
+        let mut messages = messages.into_iter().peekable();
+        let pieces: Vec<_> = iter::from_fn(|| next_piece(&mut messages)).collect();
         assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES) && pieces.len() <= 5);
         let all: Vec<u8> = pieces.iter().flatten().copied().collect();
         assert!(all.is_sorted() && all.len() == 300_000);
-        let large = super::pieces(vec![Bytes::from(vec![0; 200_000]), Bytes::from_static(b"x")]);
-        assert_eq!(large.iter().map(Bytes::len).collect::<Vec<_>>(), [200_000, 1]);
+        let mut large = [Bytes::from(vec![0; 200_000]), Bytes::from_static(b"x")].into_iter().peekable();
+        let lengths: Vec<_> = iter::from_fn(|| next_piece(&mut large)).map(|piece| piece.len()).collect();
+        assert_eq!(lengths, [200_000, 1]);
     }
 }
