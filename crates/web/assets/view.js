@@ -495,7 +495,8 @@
       dirty = false;
       if (paused) drawStatus(); else draw();
     }
-    setTimeout(() => requestAnimationFrame(tick), 90);
+    // Four times a second: a browser on the machine of a session should leave the session its processors.
+    setTimeout(() => requestAnimationFrame(tick), 240);
   };
   const togglePause = () => { paused = !paused; $("pause").setAttribute("aria-pressed", String(paused)); setText($("pause"), paused ? "Go on" : "Pause"); dirty = true; if (!paused) draw(); };
   $("pause").addEventListener("click", togglePause);
