@@ -1,6 +1,7 @@
 //! Arguments of the command line. One definition feeds parsing, help, completions and the man pages.
 
 mod bench;
+mod demo;
 mod follow;
 mod get;
 mod groups;
@@ -17,6 +18,7 @@ mod select;
 mod serve;
 mod sim;
 pub mod values;
+mod view;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -35,6 +37,7 @@ use crate::exit::Failure;
 use crate::keys::state_folder;
 
 pub use bench::{BenchArgs, BenchPart, MeasureArgs};
+pub use demo::DemoArgs;
 pub use follow::{FollowArgs, RunForFilesArgs};
 pub use get::GetArgs;
 pub use groups::GroupArgs;
@@ -50,6 +53,8 @@ pub use select::{BundleName, SelectArgs};
 pub use serve::ServeArgs;
 pub use sim::SimArgs;
 pub use values::{AmtRelayName, Host};
+pub(crate) use view::address as view_address;
+pub use view::{ViewAddressArgs, ViewArgs, ViewCommandArgs};
 
 /// Default group of sessions: administratively scoped (RFC 2365, organization-local), with "HW" in ASCII.
 pub const GROUP_DEFAULT: &str = "239.255.72.87:7287";
@@ -92,11 +97,6 @@ Examples:
   headwater receive --amt 198.51.100.7 --source 192.0.2.1 --group 232.1.2.3:7287 --out incoming/
   headwater receive --ask 192.0.2.1 --out incoming/
   headwater receive --ask 192.0.2.1 --via 198.51.100.7 --out incoming/";
-
-const DEMO_EXAMPLES: &str = "\
-Examples:
-  headwater demo                     20 MB of made-up content to three receivers
-  headwater demo image.iso           a file of yours; the copies are compared with the file, then deleted";
 
 const DOCTOR_EXAMPLES: &str = "\
 Examples:
@@ -153,8 +153,11 @@ pub enum Command {
     #[command(after_help = keys::KEYGEN_EXAMPLES)]
     Keygen(KeygenArgs),
     /// Show a sender and three receivers at work on this machine; needs no network and no root
-    #[command(after_help = DEMO_EXAMPLES, after_long_help = long(DEMO_EXAMPLES))]
+    #[command(after_help = demo::EXAMPLES, after_long_help = long(demo::EXAMPLES))]
     Demo(Box<DemoArgs>),
+    /// Show the live pages of several ends on one page
+    #[command(after_help = view::EXAMPLES, after_long_help = long(view::EXAMPLES))]
+    View(ViewCommandArgs),
     /// Diagnose missing packets: check this machine, the network, the group, and answers of other machines
     #[command(after_help = DOCTOR_EXAMPLES, after_long_help = long(DOCTOR_EXAMPLES))]
     Doctor(DoctorArgs),
@@ -355,6 +358,8 @@ pub struct ReceiveArgs {
     #[command(flatten)]
     pub serve: ServingArgs,
     #[command(flatten)]
+    pub view: ViewArgs,
+    #[command(flatten)]
     pub confine: ConfineArgs,
     #[command(flatten)]
     pub keys: TrustArgs,
@@ -376,28 +381,6 @@ impl ReceiveArgs {
             state.join("to").join(&name[..16])
         })
     }
-}
-
-/// `headwater demo`.
-#[derive(Debug, Args)]
-pub struct DemoArgs {
-    /// File to send; default: generated content
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub file: Option<PathBuf>,
-    /// Length of the generated content: 20MB, 64MiB
-    #[arg(long, value_name = "BYTES", default_value = "20MB", conflicts_with = "file", value_parser = values::size)]
-    pub size: Size,
-    /// Sending rate of UDP payload in bit/s; default: a rate that takes about 6 s
-    #[arg(long, value_name = "RATE", value_parser = values::rate)]
-    pub rate: Option<Rate>,
-    /// Seed of the generated content and of the dropped packets
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Keep the files and print the folder
-    #[arg(long)]
-    pub keep: bool,
-    #[command(flatten)]
-    pub output: OutputArgs,
 }
 
 /// `headwater doctor`.

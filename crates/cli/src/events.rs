@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use headwater_proto::eventlog::{self, Event, Progress, Role};
+use headwater_web::{Details, LiveView, ViewFeed};
 
 use crate::args::OutputArgs;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::serve::SAMPLES;
 
 /// Outputs of events. Times of events count from [`Events::open`].
 pub struct Events {
@@ -19,6 +21,8 @@ pub struct Events {
     log: Option<Log>,
     /// Lines for the caller, if the caller takes lines.
     lines: Option<String>,
+    /// Feeds of live pages.
+    views: Vec<ViewFeed>,
     buffer: Vec<u8>,
 }
 
@@ -38,8 +42,16 @@ impl Events {
             lost: None,
             log: None,
             lines: None,
+            views: Vec::new(),
             buffer: Vec::new(),
         };
+        if std::env::var_os(SAMPLES).is_some() && !args.json {
+            // For the page of `headwater serve`, which reads standard output.
+            let view = LiveView::new();
+            let written = view.write_samples(io::stdout());
+            written.or_exit(Exit::Other, "cannot start a thread")?;
+            events.views.push(view.feed());
+        }
         if let Some(path) = &args.events {
             let file = File::create(path)
                 .or_exit(Exit::Disk, format!("cannot write the event log '{}'", path.display()))?;
@@ -61,8 +73,24 @@ impl Events {
         self.lines.as_mut().map(std::mem::take).filter(|lines| !lines.is_empty())
     }
 
+    /// Shows the events on a page, too.
+    pub fn show(&mut self, view: ViewFeed) {
+        self.views.push(view);
+    }
+
+    /// Adds details to the next progress of an end on the page.
+    pub fn details(&mut self, end: Option<&str>, details: &Details<'_>) {
+        self.views.iter_mut().for_each(|view| view.on_details(end, details));
+    }
+
+    /// Names a file of an end on the page, by number.
+    pub fn name_file(&mut self, end: Option<&str>, file: usize, name: &str) {
+        self.views.iter_mut().for_each(|view| view.on_file(end, file, name));
+    }
+
     /// Writes an event. `end` distinguishes several ends in one process.
     pub fn emit(&mut self, end: Option<&str>, event: &Event<'_>) {
+        self.views.iter_mut().for_each(|view| view.on_event(end, event));
         let at = headwater_proto::Instant::ZERO + self.start.elapsed().into();
         if self.json || self.lines.is_some() {
             self.buffer.clear();

@@ -13,6 +13,7 @@ mod feedback;
 pub mod generate;
 mod inspect;
 mod keys;
+mod live;
 mod pgm;
 mod receive;
 mod relay;
@@ -22,6 +23,7 @@ mod send;
 mod serve;
 pub mod shutdown;
 mod simulate;
+mod view;
 
 pub use args::{Cli, OutputArgs, values};
 
@@ -42,6 +44,7 @@ impl Cli {
             Command::Pgm(args) => pgm::run(args),
             Command::Relay(args) => relay::run(args),
             Command::Demo(args) => demo::run(args),
+            Command::View(args) => view::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Inspect(args) => inspect::run(args),
             Command::Simulate(args) => simulate::run(args),

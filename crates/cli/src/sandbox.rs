@@ -22,6 +22,9 @@ use crate::exit::{Exit, Failure, OrExit};
 
 /// Files of the kernel that sessions read: interfaces, counters, limits.
 const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev/urandom"];
+/// Files that finding the address of a host reads.
+pub const RESOLVER_FILES: [&str; 5] =
+    ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 /// Newest version of Landlock whose rights are handled; older kernels handle fewer. Version 1 forbids all
 /// renames between folders, which the store needs, and is not used.
 const LANDLOCK: ABI = ABI::V5;

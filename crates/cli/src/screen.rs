@@ -1,5 +1,7 @@
 //! Standard error: progress bars on a terminal, a few plain lines elsewhere, and the log between.
 
+mod history;
+
 use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
 use std::ops::Deref;
@@ -10,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::args::OutputArgs;
+pub use history::RateHistory;
 
 /// Environment variable with a filter of log messages, in the syntax of tracing's `EnvFilter`.
 const LOG_VARIABLE: &str = "HEADWATER_LOG";
@@ -37,6 +40,12 @@ impl Screen {
         let bars = MultiProgress::with_draw_target(target);
         start_log(args, Log(bars.clone()));
         Self { bars, is_live, is_quiet: args.quiet }
+    }
+
+    /// Returns a screen that shows nothing.
+    pub fn hidden() -> Self {
+        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+        Self { bars, is_live: false, is_quiet: true }
     }
 
     /// Prints a line above the bars.
@@ -118,9 +127,11 @@ impl Bar {
         let steps = match (self.has_bar, bar) {
             (false, _) => String::new(),
             (true, 0) => "{percent:>3} % ".to_owned(),
-            (true, bar) => format!("{{bar:{bar}.green/238}} {{percent:>3}} % "),
+            (true, bar) if has_colours() => format!("{{bar:{bar}.green/238}} {{percent:>3}} % "),
+            (true, bar) => format!("{{bar:{bar}}} {{percent:>3}} % "),
         };
-        let template = format!("{{prefix:>{name}.cyan}} {steps}{{wide_msg}}");
+        let colour = if has_colours() { ".cyan" } else { "" };
+        let template = format!("{{prefix:>{name}{colour}}} {steps}{{wide_msg}}");
         let style = ProgressStyle::with_template(&template).expect("the template is sound");
         self.bar.set_style(style.progress_chars("━━╌"));
         self.bar.set_prefix(shortened(&self.name, name));
@@ -169,6 +180,11 @@ fn fitting(parts: &[String], columns: usize) -> String {
     message
 }
 
+/// Whether colours are wanted: the variable NO_COLOR is not set, or empty.
+fn has_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 /// Returns the columns of the terminal at standard error.
 fn columns() -> usize {
     let told = rustix::termios::tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
@@ -210,6 +226,12 @@ pub fn rate(bits: u64) -> String {
     headwater_proto::Rate::from_bits(bits).map_or_else(|| "0 bit/s".to_owned(), |rate| rate.to_string())
 }
 
+/// Returns `2.1 Mbit/s on average, 4.1 Mbit/s at most  ▁▂▅█`.
+pub fn rate_summary(rates: &RateHistory, average: u64) -> String {
+    let summary = format!("{} on average, {} at most", rate(average), rate(rates.highest().max(average)));
+    format!("{summary}  {}", rates.whole()).trim_end().to_owned()
+}
+
 /// Returns `1 file` or `3 files`.
 pub fn count(number: usize, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
@@ -232,7 +254,7 @@ fn start_log(args: &OutputArgs, log: Log) {
     if args.log_json {
         subscriber.json().init();
     } else {
-        subscriber.with_target(false).with_ansi(io::stderr().is_terminal()).init();
+        subscriber.with_target(false).with_ansi(io::stderr().is_terminal() && has_colours()).init();
     }
     if let Some(error) = mistake {
         tracing::error!("{LOG_VARIABLE} is ignored: {error}; write filters such as headwater=debug");

@@ -97,6 +97,12 @@ impl Progress {
     }
 }
 
+/// Returns the bytes by channel, up to the last channel with any.
+pub(crate) fn used_channels(bytes: &[u64]) -> Vec<u64> {
+    let end = bytes.iter().rposition(|bytes| *bytes > 0).map_or(0, |last| last + 1);
+    bytes[..end].to_vec()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

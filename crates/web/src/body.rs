@@ -128,7 +128,7 @@ pub(crate) fn text_body(text: Arc<str>, pacer: Arc<Pacer>) -> Body {
             }
         }
     });
-    Body::from_stream(Pieces(receiver))
+    Body::from_stream(Pieces::<SourceError>(receiver))
 }
 
 async fn read(file: &PublishedFile, at: u64, bytes: u64) -> Result<Bytes, SourceError> {
@@ -141,10 +141,11 @@ async fn read(file: &PublishedFile, at: u64, bytes: u64) -> Result<Bytes, Source
     reading.await.unwrap_or_else(|error| Err(SourceError::Session(error.to_string())))
 }
 
-struct Pieces(mpsc::Receiver<Result<Bytes, SourceError>>);
+/// Pieces of a body, from a queue.
+pub(crate) struct Pieces<E>(pub(crate) mpsc::Receiver<Result<Bytes, E>>);
 
-impl Stream for Pieces {
-    type Item = Result<Bytes, SourceError>;
+impl<E> Stream for Pieces<E> {
+    type Item = Result<Bytes, E>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.poll_recv(context)

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use headwater::{FILES_PATH, PublishedFile, PublishedFiles};
@@ -29,17 +29,13 @@ pub(crate) struct Files {
     pub(crate) pacer: Arc<Pacer>,
 }
 
-/// Returns the routes: every path leads to the look-up, which knows exact names alone.
-pub(crate) fn routes(files: Files) -> Router {
-    Router::new().fallback(respond).with_state(files)
-}
-
 /// Answers any request of a connection beyond the limit.
 pub(crate) fn full_routes() -> Router {
     Router::new().fallback(|| async { unavailable() })
 }
 
-async fn respond(State(files): State<Files>, request: Request) -> Response {
+/// Answers a request for a file or a document of the session. The look-up knows exact names alone.
+pub(crate) async fn respond(files: Files, request: Request) -> Response {
     files.pacer.take(HEAD_BYTES).await;
     let is_head = request.method() == Method::HEAD;
     if request.method() != Method::GET && !is_head {

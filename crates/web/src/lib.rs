@@ -1,5 +1,5 @@
-//! HTTP server of a session's files: receivers that miss symbols at the end of a session fetch byte ranges,
-//! and anybody fetches whole files.
+//! HTTP server of a session: receivers that miss symbols at the end of a session fetch byte ranges, anybody
+//! fetches whole files, and a live page, metrics and events show the session ([`LiveView`]).
 //!
 //! `GET` and `HEAD` of `/files/NAME`, the percent-encoded name of a file. The entity tag of a file is its
 //! digest. Answers: 200, 206 for one range, 304, 404 for anything but a file of the session, 412 if the file
@@ -11,6 +11,7 @@
 //! | `files` | from request to response |
 //! | `range` | fields of requests: ranges, entity tags, names |
 //! | `body` | bytes of a file at the server's rate |
+//! | `view` | live page, metrics, events |
 //!
 //! `/session.sdp` describes the session, and `/session.fdt` is its FDT, if the session publishes them.
 //!
@@ -20,7 +21,13 @@ mod body;
 mod files;
 mod range;
 mod server;
+mod view;
 
 pub use server::{
-    CONNECTIONS_MAX, FileServer, FileServerOptions, FileServerSocket, RATE_DEFAULT, ServerError,
+    CONNECTIONS_MAX, FileServer, FileServerOptions, FileServerSocket, LOCAL_CONNECTIONS_MAX, RATE_DEFAULT,
+    ServerError, ViewAddress,
+};
+pub use view::{
+    CELLS_MAX, Details, ENDS_MAX, EndSample, FileSample, LiveView, METRICS, Metric, MetricKind, PageReader,
+    REMOTES_MAX, ROWS_MAX, RemotePage, RowSample, ViewFeed, ViewSender,
 };

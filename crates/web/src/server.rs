@@ -1,14 +1,18 @@
 //! Thread of the server: connections and their bounds.
 
-use std::collections::HashMap;
+mod places;
+
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use headwater::{FILES_PATH, PublishedFiles};
 use headwater_proto::Rate;
 use hyper::server::conn::http1;
@@ -18,15 +22,13 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::body::Pacer;
-use crate::files::{Files, full_routes, routes};
+use crate::files::{self, Files, full_routes};
+use crate::view::{LiveView, ViewAccess};
+use places::Places;
+pub use places::{CONNECTIONS_MAX, LOCAL_CONNECTIONS_MAX};
 
 /// Default rate of all connections together, with the headers of TCP, IPv4 and Ethernet.
 pub const RATE_DEFAULT: Rate = Rate::from_kilobits(20_000);
-/// Most connections that are served at the same time.
-pub const CONNECTIONS_MAX: usize = 64;
-/// Most of these connections for a network of clients, an IPv4 address or a /64 of IPv6: clients that take
-/// nothing for long leave half of the places to other networks.
-const CONNECTIONS_OF_NETWORK: usize = CONNECTIONS_MAX / 2;
 /// Most further connections, which get the answer 503; connections beyond are closed without an answer.
 const REFUSED_MAX: usize = 256;
 /// Time for the head of a request, and between two requests of a connection.
@@ -35,6 +37,8 @@ const HEAD_TIME: Duration = Duration::from_secs(15);
 const STALL_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Increase of the nice value of the server's thread.
+const NICE: i32 = 10;
 /// Pause after a connection that could not be accepted, usually for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -43,14 +47,26 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct FileServerOptions {
     /// Address and port. Port 0 takes any free port.
     pub address: SocketAddr,
-    /// Rate of all connections together, in bit/s with the headers of TCP, IPv4 and Ethernet.
+    /// Rate of files on all connections together, in bit/s with the headers of TCP, IPv4 and Ethernet.
     pub rate: Rate,
+    /// Further address at which the page, metrics and events answer; without a port, that of `address`.
+    /// Default: clients of this machine alone get answers.
+    pub view: Option<ViewAddress>,
+}
+
+/// Address at which the page, metrics and events answer clients of other machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ViewAddress {
+    /// Address; an unspecified address stands for all addresses.
+    pub ip: IpAddr,
+    /// Port, if other than the server's.
+    pub port: Option<u16>,
 }
 
 impl FileServerOptions {
     /// Creates the default options for an address.
     pub const fn new(address: SocketAddr) -> Self {
-        Self { address, rate: RATE_DEFAULT }
+        Self { address, rate: RATE_DEFAULT, view: None }
     }
 }
 
@@ -74,6 +90,8 @@ pub enum ServerError {
 #[derive(Debug)]
 pub struct FileServerSocket {
     listener: TcpListener,
+    /// Listener at the further address of the page.
+    view: Option<TcpListener>,
     options: FileServerOptions,
     address: SocketAddr,
 }
@@ -93,11 +111,31 @@ impl FileServerSocket {
     /// # Errors
     /// If the address cannot be listened on.
     pub fn open(options: FileServerOptions) -> Result<Self, ServerError> {
-        let failed = |source| ServerError::Listen { address: options.address, source };
-        let listener = TcpListener::bind(options.address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, options, address })
+        let (listener, address) = listen(options.address)?;
+        let view = options.view.and_then(|view| {
+            let port = view.port.unwrap_or(address.port());
+            let is_covered = address.ip().is_unspecified() || address.ip() == view.ip;
+            (port != address.port() || !is_covered).then_some(SocketAddr::new(view.ip, port))
+        });
+        let view = view.map(listen).transpose()?.map(|(listener, _)| listener);
+        Ok(Self { listener, view, options, address })
+    }
+
+    /// Returns the URL of the page for a browser on this machine; `None` if the page answers nobody.
+    pub fn view_url(&self) -> Option<String> {
+        let (ip, port) = (self.address.ip(), self.address.port());
+        let ip = match (ip, self.options.view) {
+            (IpAddr::V4(ip), _) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            (IpAddr::V6(ip), _) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            (ip, _) if ip.is_loopback() => ip,
+            (ip, Some(view)) if view.ip == ip || view.ip.is_unspecified() => ip,
+            (_, Some(view)) => {
+                let at = SocketAddr::new(view.ip, view.port.unwrap_or(port));
+                return Some(format!("http://{at}/"));
+            }
+            (_, None) => return None,
+        };
+        Some(format!("http://{}/", SocketAddr::new(ip, port)))
     }
 
     /// Returns the address and port.
@@ -111,13 +149,18 @@ impl FileServerSocket {
         format!("http://{}{FILES_PATH}", SocketAddr::new(ip, self.address.port()))
     }
 
-    /// Serves the files on a new thread.
+    /// Serves files, and the view of the process, on a new thread.
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub fn serve(self, files: PublishedFiles) -> Result<FileServer, ServerError> {
+    pub fn serve(
+        self,
+        files: Option<PublishedFiles>,
+        view: Option<LiveView>,
+    ) -> Result<FileServer, ServerError> {
         let pacer = Arc::new(Pacer::new(self.options.rate));
-        let routes = routes(Files { files, pacer: Arc::clone(&pacer) });
+        let files = files.map(|files| Files { files, pacer: Arc::clone(&pacer) });
+        let site = Site { files, view, opened: self.options.view.map(|view| view.ip) };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(4)
@@ -125,12 +168,30 @@ impl FileServerSocket {
             .map_err(ServerError::Thread)?;
         let (stop, stopped) = oneshot::channel();
         let run = move || {
-            runtime.block_on(accept(self.listener, routes, stopped));
+            yield_to_sessions();
+            runtime.block_on(serve([Some(self.listener), self.view], site, stopped));
             // Reads of a slow disk may still be in progress.
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("headwater-web".into()).spawn(run);
         Ok(FileServer { pacer, stop: Some(stop), thread: Some(thread.map_err(ServerError::Thread)?) })
+    }
+}
+
+/// Listens at an address.
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServerError> {
+    let failed = |source| ServerError::Listen { address, source };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
+}
+
+/// Lowers the priority of the calling thread: sessions go first on a busy machine.
+fn yield_to_sessions() {
+    if let Ok(nice) = rustix::process::getpriority_process(None) {
+        // If the kernel refuses, the threads share evenly.
+        let _refused = rustix::process::setpriority_process(None, nice + NICE);
     }
 }
 
@@ -151,16 +212,36 @@ impl Drop for FileServer {
     }
 }
 
-/// Accepts connections until the sender of `stopped` is dropped.
-async fn accept(listener: TcpListener, routes: Router, mut stopped: oneshot::Receiver<()>) {
+/// Content of a server.
+#[derive(Clone, Debug)]
+struct Site {
+    files: Option<Files>,
+    view: Option<LiveView>,
+    /// Address of the view for other machines.
+    opened: Option<IpAddr>,
+}
+
+/// Serves until the sender of `stopped` is dropped.
+async fn serve(listeners: [Option<TcpListener>; 2], site: Site, mut stopped: oneshot::Receiver<()>) {
+    if let Some(view) = site.view.clone() {
+        view.follow_remotes();
+        tokio::spawn(view.take_samples());
+    }
+    let (served, refused) = (Places::default(), Arc::new(Semaphore::new(REFUSED_MAX)));
+    for listener in listeners.into_iter().flatten() {
+        tokio::spawn(accept(listener, site.clone(), (served.clone(), Arc::clone(&refused))));
+    }
+    until(&mut stopped, std::future::pending::<()>()).await;
+}
+
+/// Accepts connections.
+async fn accept(listener: TcpListener, site: Site, (served, refused): (Places, Arc<Semaphore>)) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("the HTTP server ends: {error}"),
     };
-    let (served, refused) = (Places::default(), Arc::new(Semaphore::new(REFUSED_MAX)));
     loop {
-        let Some(accepted) = until(&mut stopped, listener.accept()).await else { return };
-        let (stream, client) = match accepted {
+        let (stream, client) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::debug!("a connection was not accepted: {error}");
@@ -168,8 +249,10 @@ async fn accept(listener: TcpListener, routes: Router, mut stopped: oneshot::Rec
                 continue;
             }
         };
+        let Ok(local) = stream.local_addr() else { continue };
+        let access = ViewAccess { view: site.opened, client, local };
         let (place, refusal, routes) = match served.take(client.ip()) {
-            Some(place) => (Some(place), None, routes.clone()),
+            Some(place) => (Some(place), None, routes(site.clone(), access)),
             None => match Arc::clone(&refused).try_acquire_owned() {
                 Ok(refusal) => (None, Some(refusal), full_routes()),
                 Err(_full) => continue,
@@ -184,43 +267,18 @@ async fn accept(listener: TcpListener, routes: Router, mut stopped: oneshot::Rec
     }
 }
 
-/// Places of connections that are served, by the clients' networks.
-#[derive(Clone, Debug, Default)]
-struct Places(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-/// Place of a connection, free again once dropped.
-#[derive(Debug)]
-struct Place {
-    places: Places,
-    network: IpAddr,
+/// Returns the routes of a connection.
+fn routes(site: Site, access: ViewAccess) -> Router {
+    Router::new().fallback(respond).with_state((site, access))
 }
 
-impl Places {
-    /// Takes a place for a client, if the client's network may have one more.
-    fn take(&self, client: IpAddr) -> Option<Place> {
-        let network = match client.to_canonical() {
-            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-            ip => ip,
-        };
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = taken.values().sum::<usize>() >= CONNECTIONS_MAX;
-        if is_full || taken.get(&network).is_some_and(|count| *count >= CONNECTIONS_OF_NETWORK) {
-            return None;
+async fn respond(State((site, access)): State<(Site, ViewAccess)>, request: Request) -> Response {
+    match (&site.view, site.files) {
+        (Some(view), _) if LiveView::has_path(request.uri().path()) => {
+            view.respond(&access, &request.into_parts().0).await
         }
-        *taken.entry(network).or_insert(0) += 1;
-        Some(Place { places: self.clone(), network })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = taken.get_mut(&self.network) {
-            *count -= 1;
-            if *count == 0 {
-                taken.remove(&self.network);
-            }
-        }
+        (_, Some(files)) => files::respond(files, request).await,
+        _ => StatusCode::NOT_FOUND.into_response(),
     }
 }
 
@@ -249,27 +307,4 @@ async fn connection(stream: TcpStream, routes: Router) -> Result<(), hyper::Erro
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
         .await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_network_leaves_half_of_the_places_to_others() {
-        let places = Places::default();
-        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        let take = |clients: &[&str], count| -> Vec<Place> {
-            (0..count).map_while(|place| places.take(ip(clients[place % clients.len()]))).collect()
-        };
-        let one = take(&["192.0.2.1", "::ffff:192.0.2.1"], 64);
-        assert_eq!(one.len(), CONNECTIONS_OF_NETWORK);
-        let other = take(&["2001:db8::1", "2001:db8::ffff:1"], 64);
-        assert_eq!(other.len(), CONNECTIONS_OF_NETWORK);
-        assert!(places.take(ip("198.51.100.1")).is_none(), "all places are taken");
-        drop(one);
-        assert_eq!(take(&["198.51.100.1"], 64).len(), CONNECTIONS_OF_NETWORK);
-        drop(other);
-        assert!(places.0.lock().unwrap().is_empty());
-    }
 }

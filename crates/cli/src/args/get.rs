@@ -7,7 +7,9 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueHint};
 use headwater_proto::Rate;
 
-use super::{AppliedMetadataArgs, ConfineArgs, FollowArgs, OutputArgs, SelectArgs, TrustArgs, values};
+use super::{
+    AppliedMetadataArgs, ConfineArgs, FollowArgs, OutputArgs, SelectArgs, TrustArgs, ViewArgs, values,
+};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -43,6 +45,8 @@ pub struct GetArgs {
     pub no_reports: bool,
     #[command(flatten)]
     pub follow: FollowArgs,
+    #[command(flatten)]
+    pub view: ViewArgs,
     #[command(flatten)]
     pub keys: TrustArgs,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use headwater_proto::bcfs::relay::Upstream;
 
 use super::relay_amt::AmtRelayArgs;
 use super::relay_sim::SimRelayArgs;
-use super::{ConfineArgs, OutputArgs, values};
+use super::{ConfineArgs, OutputArgs, ViewArgs, values};
 use values::ListenAddress;
 
 pub const EXAMPLES: &str = "\
@@ -85,6 +85,8 @@ pub struct RelayArgs {
     /// Stop after this time: 10s, 5m, 1h; default: when interrupted
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub duration: Option<Duration>,
+    #[command(flatten)]
+    pub view: ViewArgs,
     #[command(flatten)]
     pub confine: ConfineArgs,
     #[command(flatten)]

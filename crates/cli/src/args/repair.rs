@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use headwater::REPAIR_PEERS_MAX;
 use headwater_proto::Rate;
 
-use super::values;
+use super::{ViewAddressArgs, values};
 
 /// HTTP servers of a session's files.
 #[derive(Debug, Args)]
@@ -16,9 +16,12 @@ use super::values;
 pub struct RepairServerArgs {
     /// Serve the files by HTTP under /files/, and a description of the session for `get`; name this server to
     /// receivers that miss something; default port: 7280. A session that ends by itself serves until nobody
-    /// has asked for some time
+    /// has asked for some time. Browsers on this machine see a live page there, Prometheus /metrics; with a
+    /// loopback address, nobody else sees anything
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::http)]
     pub http: Option<SocketAddr>,
+    #[command(flatten)]
+    pub opened: ViewAddressArgs,
     /// With --http: rate of all connections together, headers included
     #[arg(long, value_name = "RATE", value_parser = values::rate, requires = "http", default_value = "20M")]
     pub http_rate: Rate,

@@ -4,12 +4,16 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use super::ViewArgs;
+
 pub const EXAMPLES: &str = "\
 Examples:
   headwater serve --config /etc/headwater/serve.toml            until SIGTERM; SIGHUP reads the file again
   headwater serve --config /etc/headwater/serve.toml --check    show the commands that would run
 
 A configuration, with the options of the commands as keys:
+  http = \"127.0.0.1:9720\"            # live page of all services, as --http
+
   [[carousel]]                       # headwater send, again after each change of the folder
   name = \"images\"
   path = \"/srv/images\"
@@ -36,6 +40,8 @@ pub struct ServeArgs {
     /// Configuration: carousels over folders, and receivers that follow senders
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: PathBuf,
+    #[command(flatten)]
+    pub view: ViewArgs,
     /// Check the configuration and show the commands; run nothing
     #[arg(long)]
     pub check: bool,

@@ -20,13 +20,23 @@ use crate::args::DemoArgs;
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::live::Live;
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use crate::{receive, send};
-use cast::{LATE, LATE_AT_PASS, RECEIVERS, Report, Stage};
+use cast::{LATE, MANY_RATES, ONE_RATE, RECEIVERS, Report, Stage};
 use table::{Row, Table};
 use view::View;
 
+/// Default length of the content, and with a page.
+const BYTES: u64 = 20_000_000;
+const PAGE_BYTES: u64 = 40_000_000;
+/// Highest default rate of a receiver with a page, in kbit/s.
+const PAGE_RATE_KBITS: u64 = 16_000;
+/// Interval of looking for a browser, and for a signal.
+const BROWSER_CHECK: Duration = Duration::from_millis(50);
+/// Longest wait for a browser before the start.
+const BROWSER_WAIT: Duration = Duration::from_secs(10);
 /// Default duration of a pass; the late receiver ends the demo after 1.4 passes.
 const PASS: Duration = Duration::from_secs(6);
 const RATE_MIN_BITS: u64 = 1_000_000;
@@ -41,6 +51,11 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Failure> {
     let folder = tempfile::Builder::new().prefix("headwater-demo-").tempdir();
     let folder = folder.or_exit(Exit::Disk, "cannot make a temporary folder; is there room in $TMPDIR?")?;
     let mut events = Events::open(&args.output, "headwater demo")?;
+    let mut live = Live::open(&args.view, &mut events)?;
+    if let Some(live) = &mut live {
+        live.serve(None, &screen)?;
+        await_browser(live, &screen, &shutdown);
+    }
     let played = play(args, folder.path(), &screen, &mut events, &shutdown, capture.as_ref());
     screen.clear();
     let result = played
@@ -48,8 +63,24 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Failure> {
         .map_err(|failure| events.failed(failure));
     events.finish()?;
     capture.map_or(Ok(()), Capture::finish)?;
+    if live.is_some() && result.is_ok() {
+        screen.say("the page stays until ^C");
+        while !shutdown.is_asked() {
+            std::thread::sleep(BROWSER_CHECK);
+        }
+    }
     put_away(args, folder, &screen)?;
     result.map(|()| Exit::Ok)
+}
+
+/// Waits for a browser, so that nobody misses the beginning.
+fn await_browser(live: &Live, screen: &Screen, shutdown: &Shutdown) {
+    let wait = BROWSER_WAIT.as_secs();
+    screen.say(&format!("open the page in a browser: the demo begins then, or in {wait} s"));
+    let began = Instant::now();
+    while !live.view().has_viewers() && began.elapsed() < BROWSER_WAIT && !shutdown.is_asked() {
+        std::thread::sleep(BROWSER_CHECK);
+    }
 }
 
 fn put_away(args: &DemoArgs, folder: TempDir, screen: &Screen) -> Result<(), Failure> {
@@ -64,6 +95,7 @@ fn put_away(args: &DemoArgs, folder: TempDir, screen: &Screen) -> Result<(), Fai
 
 /// Completed demo.
 struct Ended {
+    names: [&'static str; RECEIVERS],
     original: PathBuf,
     bytes: u64,
     sent: SendSummary,
@@ -87,9 +119,9 @@ struct Play<'a> {
     threads: Vec<JoinHandle<()>>,
     stop: StopHandle,
     started: Option<Instant>,
-    joined: [Option<Duration>; RECEIVERS.len()],
+    joined: [Option<Duration>; RECEIVERS],
     sent: Option<SendSummary>,
-    received: [Option<ReceiveSummary>; RECEIVERS.len()],
+    received: [Option<ReceiveSummary>; RECEIVERS],
 }
 
 fn play(
@@ -110,10 +142,14 @@ fn play(
             "the demo needs content; give a file or --size of at least 1 byte",
         ));
     }
-    let rate = args.rate.unwrap_or_else(|| rate_for(bytes));
-    screen.say(&format!("{} to three receivers over loopback multicast, at {rate}", Size(bytes)));
-    let stage = Stage::set()?;
-    let session = stage.sender(&original, rate, capture)?;
+    let (cast, rate) = match args.view.http {
+        None => (ONE_RATE, args.rate.unwrap_or_else(|| rate_for(bytes))),
+        Some(_) => (MANY_RATES, args.rate.unwrap_or_else(page_rate)),
+    };
+    let at = if args.view.http.is_some() { "at three rates up to" } else { "at" };
+    screen.say(&format!("{} to three receivers over loopback multicast, {at} {rate}", Size(bytes)));
+    let stage = Stage::set(cast, rate, args.view.http.is_some())?;
+    let session = stage.sender(&original, capture)?;
     let (reports, inbox) = mpsc::channel();
     let mut play = Play {
         args,
@@ -124,15 +160,15 @@ fn play(
         reports,
         shutdown,
         events,
-        view: View::new(screen),
+        view: View::new(screen, &cast),
         stop: session.stop_handle(),
         waiting: Some(session),
         listening: 0,
         threads: Vec::new(),
         started: None,
-        joined: [None; RECEIVERS.len()],
+        joined: [None; RECEIVERS],
         sent: None,
-        received: [const { None }; RECEIVERS.len()],
+        received: [const { None }; RECEIVERS],
     };
     let outcome = play.begin().and_then(|()| play.watch(&inbox));
     play.end_threads();
@@ -142,9 +178,7 @@ fn play(
 
 impl Play<'_> {
     fn begin(&mut self) -> Result<(), Failure> {
-        (0..RECEIVERS.len())
-            .filter(|receiver| *receiver != LATE)
-            .try_for_each(|receiver| self.receive(receiver))
+        (0..RECEIVERS).filter(|receiver| *receiver != LATE).try_for_each(|receiver| self.receive(receiver))
     }
 
     /// Runs until the end of the sender.
@@ -175,7 +209,7 @@ impl Play<'_> {
                 Ok(())
             }
             Report::Receiver(receiver, update) => {
-                receive::log(&update, self.stage.group, Some(RECEIVERS[receiver]), self.events);
+                receive::log(&update, self.stage.group, Some(self.stage.cast.names[receiver]), self.events);
                 self.view.receiver(receiver, &update);
                 if matches!(update, headwater::ReceiveUpdate::Joined(_)) {
                     self.joined(receiver)?;
@@ -196,7 +230,8 @@ impl Play<'_> {
         match update {
             SendUpdate::Started(_) => self.started = Some(Instant::now()),
             SendUpdate::Progress(progress)
-                if progress.passes >= LATE_AT_PASS && self.joined[LATE].is_none() =>
+                if self.joined[LATE].is_none()
+                    && self.stage.cast.late_at.has_come(progress.passes, self.started) =>
             {
                 self.view.joins(LATE);
                 self.receive(LATE)?;
@@ -208,7 +243,7 @@ impl Play<'_> {
 
     fn receive(&mut self, receiver: usize) -> Result<(), Failure> {
         self.joined[receiver] = Some(self.started.map_or(Duration::ZERO, |started| started.elapsed()));
-        let out = self.folder.join(RECEIVERS[receiver]);
+        let out = self.folder.join(self.stage.cast.names[receiver]);
         let reports = self.reports.clone();
         let seed = self.args.seed;
         let thread = self.stage.receive(receiver, out, self.tsi, seed, reports, self.shutdown)?;
@@ -229,7 +264,7 @@ impl Play<'_> {
     /// Starts the sender once the first two receivers have joined.
     fn joined(&mut self, receiver: usize) -> Result<(), Failure> {
         self.listening += usize::from(receiver != LATE);
-        if self.listening == RECEIVERS.len() - 1
+        if self.listening == RECEIVERS - 1
             && let Some(session) = self.waiting.take()
         {
             self.threads.push(cast::send(session, self.reports.clone(), self.shutdown)?);
@@ -241,7 +276,8 @@ impl Play<'_> {
         let progress = receive::progress(&summary.progress);
         let outcome = receive::outcome_name(&summary.outcome);
         let event = Event::SessionEnded { role: Role::Receiver, outcome, progress };
-        self.events.emit(Some(RECEIVERS[receiver]), &event);
+        receive::show_progress(&summary.progress, Some(self.stage.cast.names[receiver]), self.events);
+        self.events.emit(Some(self.stage.cast.names[receiver]), &event);
         let (outcome, refused) = (&summary.outcome, summary.files_refused);
         if let Some(failure) = receive::failure(outcome, refused, self.stage.group, self.folder) {
             return Err(failure);
@@ -257,7 +293,7 @@ impl Play<'_> {
     fn ended(self, original: PathBuf, bytes: u64) -> Result<Ended, Failure> {
         let sent = self.sent.ok_or_else(|| Failure::new(Exit::Other, "the sender did not end"))?;
         let name = original.file_name().unwrap_or_default().to_owned();
-        let copies = self.joined.into_iter().zip(self.received).zip(RECEIVERS);
+        let copies = self.joined.into_iter().zip(self.received).zip(self.stage.cast.names);
         let received = copies.map(|((joined, summary), receiver)| {
             let copy = self.folder.join(receiver).join(&name);
             Some((joined?, copy, summary?))
@@ -265,7 +301,7 @@ impl Play<'_> {
         let received = received.collect::<Option<Vec<_>>>();
         let received =
             received.ok_or_else(|| Failure::new(Exit::Incomplete, "the sender ended too early"))?;
-        Ok(Ended { original, bytes, sent, received })
+        Ok(Ended { names: self.stage.cast.names, original, bytes, sent, received })
     }
 }
 
@@ -280,9 +316,16 @@ fn original(args: &DemoArgs, folder: &Path) -> Result<PathBuf, Failure> {
         return Ok(file.clone());
     }
     let path = folder.join("demo.bin");
-    content::make(&path, args.size.0, args.seed)
-        .or_exit(Exit::Disk, format!("cannot write {} to '{}'", args.size, path.display()))?;
+    let bytes = if args.view.http.is_some() { PAGE_BYTES } else { BYTES };
+    let size = args.size.unwrap_or(Size(bytes));
+    content::make(&path, size.0, args.seed)
+        .or_exit(Exit::Disk, format!("cannot write {size} to '{}'", path.display()))?;
     Ok(path)
+}
+
+/// Returns the default rate with a page.
+fn page_rate() -> Rate {
+    Rate::from_kilobits(PAGE_RATE_KBITS)
 }
 
 /// Returns the rate at which a pass takes [`PASS`], within bounds.
@@ -295,7 +338,7 @@ fn rate_for(bytes: u64) -> Rate {
 fn conclude(args: &DemoArgs, ended: &Ended, events: &mut Events) -> Result<(), Failure> {
     let digest = digest(&ended.original)?;
     let mut rows = Vec::new();
-    for ((joined, copy, summary), receiver) in ended.received.iter().zip(RECEIVERS) {
+    for ((joined, copy, summary), receiver) in ended.received.iter().zip(ended.names) {
         let blake3 = self::digest(copy)?;
         let identical = blake3 == digest;
         let file = copy.file_name().unwrap_or_default().to_string_lossy();
@@ -304,7 +347,7 @@ fn conclude(args: &DemoArgs, ended: &Ended, events: &mut Events) -> Result<(), F
         rows.push(Row { joined: *joined, summary: summary.clone(), identical });
     }
     if !args.output.json && !args.output.quiet {
-        let table = Table { rows: &rows, sent: &ended.sent, bytes: ended.bytes, digest };
+        let table = Table { names: &ended.names, rows: &rows, sent: &ended.sent, bytes: ended.bytes, digest };
         match writeln!(io::stdout(), "{table}") {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 return Err(error).or_exit(Exit::Other, "cannot write to standard output");

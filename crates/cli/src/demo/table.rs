@@ -6,7 +6,6 @@ use std::time::Duration;
 use headwater::{ReceiveSummary, SendSummary};
 use headwater_proto::Size;
 
-use super::cast::RECEIVERS;
 use crate::screen::{percent, ratio, time};
 
 /// Receiver with the whole file.
@@ -21,6 +20,8 @@ pub struct Row {
 
 /// Summary of the demo.
 pub struct Table<'a> {
+    /// Names of the receivers, in order.
+    pub names: &'a [&'static str],
     /// Receivers, in order.
     pub rows: &'a [Row],
     /// Summary of the sender.
@@ -38,7 +39,7 @@ impl fmt::Display for Table<'_> {
             "{:<10}{:>10}{:>10}{:>9}{:>10}{:>10}{:>10}  copy",
             "receiver", "joined at", "took", "lost", "needed", "received", "overhead"
         )?;
-        for (name, row) in RECEIVERS.iter().zip(self.rows) {
+        for (name, row) in self.names.iter().zip(self.rows) {
             row.write(name, f)?;
         }
         let copies = self.rows.len() as u64;

@@ -3,7 +3,7 @@
 use headwater::{ReceiveProgress, ReceiveUpdate, SendStarted, SendUpdate};
 use headwater_proto::Size;
 
-use super::cast::{LATE, LATE_AT_PASS, LOSS, LOSSY, RECEIVERS};
+use super::cast::{Cast, LATE, LOSSY, LateAt, RECEIVERS};
 use crate::receive::parts;
 use crate::screen::{Bar, Screen, rate, time};
 
@@ -15,16 +15,20 @@ pub struct View<'a> {
     screen: &'a Screen,
     sender: Bar,
     receivers: Vec<Bar>,
+    names: [&'static str; RECEIVERS],
 }
 
 impl<'a> View<'a> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive constant")]
-    pub fn new(screen: &'a Screen) -> Self {
+    pub fn new(screen: &'a Screen, cast: &Cast) -> Self {
         let sender = screen.bar("sender", STEPS as u64);
-        let receivers: Vec<_> = RECEIVERS.iter().map(|name| screen.bar(name, 1)).collect();
-        receivers[LATE].set_message(format!("joins when {:.0} % of a pass is sent", 100.0 * LATE_AT_PASS));
-        receivers[LOSSY].set_message(format!("drops {:.0} % of its packets", 100.0 * LOSS));
-        Self { screen, sender, receivers }
+        let receivers: Vec<_> = cast.names.iter().map(|name| screen.bar(name, 1)).collect();
+        receivers[LATE].set_message(match cast.late_at {
+            LateAt::Pass(part) => format!("joins when {:.0} % of a pass is sent", 100.0 * part),
+            LateAt::Time(wait) => format!("joins after {}", time(wait)),
+        });
+        receivers[LOSSY].set_message(format!("drops {:.0} % of its packets", 100.0 * cast.loss));
+        Self { screen, sender, receivers, names: cast.names }
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a bar from 0 to 10 000")]
@@ -54,7 +58,7 @@ impl<'a> View<'a> {
             ReceiveUpdate::Joined(_) => self.receivers[receiver].set_message("joined"),
             ReceiveUpdate::Progress(progress) => self.progress(receiver, progress),
             ReceiveUpdate::FileRefused { location, reason } => {
-                tracing::error!("{}: {location:?} was refused: {reason}", RECEIVERS[receiver]);
+                tracing::error!("{}: {location:?} was refused: {reason}", self.names[receiver]);
             }
             _ => {}
         }
@@ -72,14 +76,14 @@ impl<'a> View<'a> {
         bar.set_position(bar.length().unwrap_or(1));
         let done = format!("whole after {}", time(progress.elapsed));
         if !self.screen.is_live() {
-            self.screen.say(&format!("{}: {done}", RECEIVERS[receiver]));
+            self.screen.say(&format!("{}: {done}", self.names[receiver]));
         }
         bar.set_message(done);
     }
 
     pub fn joins(&self, receiver: usize) {
         if !self.screen.is_live() {
-            self.screen.say(&format!("{}: joins", RECEIVERS[receiver]));
+            self.screen.say(&format!("{}: joins", self.names[receiver]));
         }
     }
 }

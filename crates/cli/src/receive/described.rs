@@ -88,6 +88,7 @@ fn receive_args(args: &GetArgs) -> Result<ReceiveArgs, Failure> {
         follow: args.follow.clone(),
         repair: RepairArgs { repair: Repair::Auto, repair_url: None },
         serve: ServingArgs::none(),
+        view: args.view.clone(),
         confine: args.confine.clone(),
         keys: args.keys.clone(),
         output: args.output.clone(),

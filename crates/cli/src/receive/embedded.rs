@@ -38,6 +38,9 @@ fn start(args: ReceiveArgs, found: Option<FetchedDescription>) -> Result<Box<dyn
     if args.serve.serve_repair.is_some() {
         return Err(Failure::new(Exit::Usage, "--serve-repair is for the command alone"));
     }
+    if args.view.http.is_some() {
+        return Err(Failure::new(Exit::Usage, "--http is for the command alone"));
+    }
     let shared = Arc::new(Mutex::new(Log::open(&args.output, "headwater receive")?));
     let ending = Arc::clone(&shared);
     let group = args.ask.unwrap_or(args.network.group);

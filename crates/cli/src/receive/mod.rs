@@ -21,13 +21,15 @@ use headwater::{
 use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
 use headwater_proto::eventlog::{Event, PathBytes, PathEstimate, Progress, Reasons, Reception, Role};
+use headwater_web::{Details, LiveView};
 
 use crate::args::{AmtRelayName, GetArgs, KeptLinks, ReceiveArgs, Repair, kinds};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
 use crate::keys::{self, TrustedSenders};
-use crate::sandbox::{Paths, confine};
+use crate::live::{await_viewers, block_cells};
+use crate::sandbox::{Paths, RESOLVER_FILES, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use description::DescriptionWatch;
@@ -72,6 +74,8 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
     let description = found.as_ref().map(|(found, _)| found);
     let server = serving::open(&args)?;
     let serves = serving::options(&args, server.as_ref());
+    let view = args.view.http.map(|_| LiveView::new());
+    view.iter().for_each(|view| events.show(view.feed()));
     let mut session = listen((&args, description, None), (capture.as_ref(), serves), &senders)?;
     let mut follower = Follower::new(&args, found.as_ref().map(|(_, args)| &*args.url), senders.is_told)?;
     let hook = FileHook::start(&args)?;
@@ -85,7 +89,7 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
     };
     confine(&args.confine, &paths)?;
     session.open_folder().map_err(|error| receiving_failed(&args, error))?;
-    let server = serving::start(server, &session)?;
+    let server = serving::start(&args, (server, view.clone()), &session, screen)?;
     let outcome = Shutdown::install(capture.as_ref()).and_then(|shutdown| {
         let is_asked = || shutdown.is_asked();
         let receive_all = || loop {
@@ -123,6 +127,7 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
         };
         let ended = receive_all();
         let hooked = hook.map_or(Ok(()), |hook| hook.finish(&is_asked));
+        view.iter().for_each(|view| await_viewers(view, &shutdown));
         ended.and_then(|exit| hooked.map(|()| exit))
     });
     drop(server);
@@ -136,8 +141,7 @@ fn bundle_cache() -> Option<PathBuf> {
 
 /// Files that finding a server's address reads, if a server may be asked.
 fn resolver_files(args: &ReceiveArgs) -> Vec<PathBuf> {
-    let files = ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
-    files.iter().filter(|_| args.repair.repair == Repair::Auto).map(PathBuf::from).collect()
+    RESOLVER_FILES.iter().filter(|_| args.repair.repair == Repair::Auto).map(PathBuf::from).collect()
 }
 
 /// Ends the event log and the capture. A failure of the transfer counts more than a failure of a log.
@@ -213,6 +217,7 @@ fn listen_options(
         linger: args.linger,
         group_key: keys::group_key(args.keys.group_key.as_deref())?,
         roster_key: keys::group_key(args.roster_key.as_deref())?,
+        block_cells: block_cells(&args.view),
         ..args.network.receiver(&args.listen, capture)?
     })
 }
@@ -278,6 +283,7 @@ fn transfer(
         reception.path = path.as_ref().map(PathEstimate::from);
     }
     let outcome = outcome_name(&summary.outcome);
+    show_progress(&summary.progress, None, events);
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
     view.sum_up(&summary);
     follower.on_summary(&summary, screen)?;
@@ -330,6 +336,7 @@ fn conclude(
 
 /// Writes the update of a receiver to the event log.
 pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events: &mut Events) {
+    show_details(update, end, events);
     let event = match update {
         ReceiveUpdate::Started(started) => Event::SessionStarted {
             role: Role::Receiver,
@@ -425,6 +432,28 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
     events.emit(end, &event);
 }
 
+/// Shows on the page what events do not contain.
+fn show_details(update: &ReceiveUpdate, end: Option<&str>, events: &mut Events) {
+    match update {
+        ReceiveUpdate::FileAnnounced { file, path, .. } => events.name_file(end, *file, path.as_str()),
+        ReceiveUpdate::Progress(received) => show_progress(received, end, events),
+        _ => {}
+    }
+}
+
+/// Shows on the page what the event of a progress does not contain.
+pub fn show_progress(received: &ReceiveProgress, end: Option<&str>, events: &mut Events) {
+    let ceiling = received.control.levels.map(|levels| (levels.ceiling.into(), None));
+    let details = Details {
+        channel_bytes: &received.channel_bytes,
+        ceiling,
+        blocks: received.blocks.as_deref(),
+        files: &received.files,
+        loss_events: received.control.loss_event_rate,
+    };
+    events.details(end, &details);
+}
+
 fn repair_event(update: &RepairUpdate) -> Event<'_> {
     match update {
         RepairUpdate::Scheduled { wait, url } => {
@@ -481,6 +510,7 @@ fn reception(received: &ReceiveProgress) -> Reception {
         pending: received.stats.pending,
         contradictions: received.stats.contradictions,
         kept_out: received.foreign,
+        marked: received.marked,
         window: control.window,
         missing: received.symbols.saturating_sub(received.symbols_held),
         bytes_by_path: path_bytes(received.bytes_by_path),

@@ -1,29 +1,49 @@
-//! Server of a receiver for other receivers: `--serve-repair`.
+//! Server of a receiver: files for other receivers (`--serve-repair`), and the live page (`--http`).
 
 use headwater::{ReceiveSession, ServingOptions};
-use headwater_web::{FileServer, FileServerOptions, FileServerSocket};
+use headwater_web::{FileServer, FileServerOptions, FileServerSocket, LiveView};
 
 use crate::args::ReceiveArgs;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
+use crate::live::tell;
+use crate::screen::Screen;
 use crate::send::server_failed;
 
 /// Opens the socket of the server, before the process is confined, if the arguments ask for a server.
 pub fn open(args: &ReceiveArgs) -> Result<Option<FileServerSocket>, Failure> {
-    let Some(address) = args.serve.address(args.network.group) else { return Ok(None) };
-    let options = FileServerOptions { address, rate: args.serve.http_rate };
+    let serving = match (args.serve.serve_repair, args.view.http) {
+        (Some(None), Some(page)) => Some(page),
+        _ => args.serve.address(args.network.group),
+    };
+    let address = match (serving, args.view.http) {
+        (Some(serving), Some(page)) if serving != page => {
+            let why = "--serve-repair and --http are one server: give the address to one of both";
+            return Err(Failure::new(Exit::Usage, why));
+        }
+        (serving, page) => serving.or(page),
+    };
+    let Some(address) = address else { return Ok(None) };
+    let options = FileServerOptions { address, rate: args.serve.http_rate, view: args.view.opened.http_view };
     FileServerSocket::open(options).map(Some).map_err(server_failed)
 }
 
 /// Returns the options of a session with files for the server.
 pub fn options(args: &ReceiveArgs, socket: Option<&FileServerSocket>) -> Option<ServingOptions> {
+    args.serve.serve_repair?;
     let port = socket?.address().port();
     Some(ServingOptions { port, time: args.serve.serve_time })
 }
 
-/// Serves the files of a session.
+/// Starts the server of a session.
 pub fn start(
-    socket: Option<FileServerSocket>,
+    args: &ReceiveArgs,
+    (socket, view): (Option<FileServerSocket>, Option<LiveView>),
     session: &ReceiveSession,
+    screen: &Screen,
 ) -> Result<Option<FileServer>, Failure> {
-    socket.map(|socket| socket.serve(session.published())).transpose().map_err(server_failed)
+    if view.is_some() {
+        socket.iter().for_each(|socket| tell(socket, screen));
+    }
+    let files = args.serve.serve_repair.map(|_| session.published());
+    socket.map(|socket| socket.serve(files, view)).transpose().map_err(server_failed)
 }

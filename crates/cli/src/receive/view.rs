@@ -13,7 +13,8 @@ use headwater_proto::control::PathStatus;
 
 use crate::args::ReceiveArgs;
 use crate::keys::not_opened;
-use crate::screen::{Bar, Screen, count, percent, rate, ratio, time};
+use crate::screen::{Bar, RateHistory, Screen, count, percent, rate, rate_summary, ratio, time};
+use crate::send::average;
 
 /// Maximum number of files with bars; more files share a single bar.
 const BARS_MAX: usize = 8;
@@ -28,6 +29,9 @@ pub struct View<'a> {
     /// Files that are parts of a stream, which has a line of its own.
     parts: BTreeSet<usize>,
     total: Bar,
+    /// Rates so far, and their line on a terminal.
+    rates: RateHistory,
+    rate: Option<Bar>,
     /// Why the transfer is as fast as it is, once the control estimates the path: the last estimate, and its
     /// line on a terminal.
     path: Option<PathStatus>,
@@ -49,6 +53,8 @@ impl<'a> View<'a> {
             bars: Vec::new(),
             parts: BTreeSet::new(),
             total,
+            rates: RateHistory::default(),
+            rate: None,
             path: None,
             why: None,
             wanted: wanted(args),
@@ -213,12 +219,17 @@ impl<'a> View<'a> {
 
     fn progress(&mut self, progress: &ReceiveProgress) {
         self.path = progress.control.path.or(self.path);
+        self.rates.record(progress.elapsed, progress.rate_bits);
         if !self.screen.is_live() {
             return;
         }
         self.total.set_length(progress.symbols.max(1));
         self.total.set_position(progress.symbols_held.min(progress.symbols));
         self.total.show(&parts(progress));
+        if progress.stats.packets > 0 {
+            let line = self.rate.get_or_insert_with(|| self.screen.line("rate"));
+            line.show(&rate_parts(progress, &self.rates));
+        }
         if let Some(path) = &progress.control.path {
             let line = self.why.get_or_insert_with(|| self.screen.line(progress.control.name));
             line.show(&[path.to_string()]);
@@ -265,6 +276,7 @@ impl<'a> View<'a> {
             time(progress.elapsed),
             loss(progress)
         ));
+        self.screen.say(&rate_summary(&self.rates, average(bytes_of(progress), progress.elapsed)));
         if paths.len() > 1 || progress.stats.packets == 0 {
             self.screen.say(&paths.join(", "));
         }
@@ -366,6 +378,21 @@ pub fn parts(progress: &ReceiveProgress) -> Vec<String> {
         parts.push(format!("joins {} ms", join.as_millis()));
     }
     parts
+}
+
+/// Returns `▁▂▅█`, `10.2 Mbit/s fair`, `16 channels`, `joins 12 ms`, by importance.
+fn rate_parts(progress: &ReceiveProgress, rates: &RateHistory) -> Vec<String> {
+    let control = &progress.control;
+    let fair =
+        control.fair_rate.map(|fair| [format!("{fair} fair"), count(control.channels.into(), "channel")]);
+    let join = control.join_latency.map(|join| format!("joins {} ms", join.as_millis()));
+    [rates.recent()].into_iter().chain(fair.into_iter().flatten()).chain(join).collect()
+}
+
+/// Returns the bytes of all paths.
+fn bytes_of(progress: &ReceiveProgress) -> u64 {
+    let BytesByPath { multicast, amt, rainbow, http } = progress.bytes_by_path;
+    [multicast, amt, rainbow, http].into_iter().sum()
 }
 
 /// Returns the share of lost packets.

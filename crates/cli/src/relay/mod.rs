@@ -19,6 +19,7 @@ use crate::args::{QueueName, RelayArgs};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure};
+use crate::live::Live;
 use crate::receive::settle;
 use crate::sandbox::{Paths, confine};
 use crate::screen::{Screen, count, rate, time};
@@ -79,10 +80,17 @@ fn run_relay<R: ShownRelay>(
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let mut events = Events::open(&args.output, "headwater relay")?;
-    confine(&args.confine, &Paths::default())?;
+    let mut live = Live::open(&args.view, &mut events)?;
+    confine(&args.confine, &Paths { listens: live.is_some(), ..Paths::default() })?;
     let session = open(capture.as_ref())?;
-    let outcome = Shutdown::install(capture.as_ref())
-        .and_then(|shutdown| relay(args, session, &shutdown, &screen, &mut events));
+    live.iter_mut().try_for_each(|live| live.serve(None, &screen))?;
+    let outcome = Shutdown::install(capture.as_ref()).and_then(|shutdown| {
+        let outcome = relay(args, session, &shutdown, &screen, &mut events);
+        if let Some(live) = live {
+            live.finish(&shutdown);
+        }
+        outcome
+    });
     settle(outcome, events, capture)
 }
 

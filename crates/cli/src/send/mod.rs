@@ -23,13 +23,14 @@ use headwater_proto::control::{Counters, DemandStatus};
 use headwater_proto::controls::Network;
 use headwater_proto::eventlog::{ControlState, Event, Progress, Role};
 
-use headwater_web::FileServer;
+use headwater_web::{Details, FileServer, LiveView};
 
 use crate::args::{HolesName, SendArgs};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys;
+use crate::live::await_viewers;
 use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
@@ -65,21 +66,24 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let receipts = args.roster.receipts.as_deref().filter(|_| !args.dry_run);
     let receipts = receipts.map(Receipts::open).transpose()?;
     let socket = http::open(args)?;
+    let view = socket.as_ref().map(|_| LiveView::new());
+    view.iter().for_each(|view| events.show(view.feed()));
     confine(&args.confine, &paths(args, &files, key.as_ref()))?;
     let keys = (key, next_key, group_key);
     let content = input.map_or_else(|| Content::Files(files), Content::Input);
     let session = open(args, control, content, capture.as_ref(), (keys, receivers.clone()))?;
-    let fdt = describe::publish(args, &session, socket.as_ref())?;
-    let (session, server) = http::serve(args, session, socket)?;
+    let fdt = describe::publish(args, &session, http::public(args, socket.as_ref()))?;
+    let (session, server) = http::serve(args, session, (socket, view.clone()), &screen)?;
     if args.dry_run {
         dry_run::show(args, &session, &mut events).or_exit(Exit::Other, "cannot write to standard output")?;
         return events.finish().map(|()| Exit::Ok);
     }
     let outcome = Shutdown::install(capture.as_ref()).and_then(|shutdown| {
         let outcome = transfer(args, (session, fdt), &shutdown, &screen, (&mut events, receipts, receivers));
-        if let Some(server) = server.filter(|_| !shutdown.is_asked()) {
-            http::linger(args, &server, &screen, &shutdown);
+        if let Some(server) = server.as_ref().filter(|_| !shutdown.is_asked() && http::is_named(args)) {
+            http::linger(args, server, &screen, &shutdown);
         }
+        view.iter().for_each(|view| await_viewers(view, &shutdown));
         outcome
     });
     crate::receive::settle(outcome, events, capture)
@@ -219,8 +223,8 @@ fn open_unconfined(
     let group_key = keys::group_key(args.keys.group_key.as_deref())?;
     let socket = http::open(args)?;
     let session = open(args, control, Content::Files(files), None, ((key, next_key, group_key), receivers))?;
-    let fdt = describe::publish(args, &session, socket.as_ref())?;
-    let (session, server) = http::serve(args, session, socket)?;
+    let fdt = describe::publish(args, &session, http::public(args, socket.as_ref()))?;
+    let (session, server) = http::serve(args, session, (socket, None), &Screen::hidden())?;
     Ok((session, fdt, server))
 }
 
@@ -315,6 +319,9 @@ pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Ev
         SendUpdate::PartsReleased { bytes } => events.emit(end, &Event::StreamReleased { bytes: *bytes }),
         SendUpdate::InputEnded { bytes } => events.emit(end, &Event::StreamEnded { bytes: *bytes }),
         SendUpdate::Progress(sent) => {
+            let ceiling = sent.ceiling.map(|ceiling| (ceiling.level, Some(ceiling.rate_bits)));
+            let channel_bytes = &sent.channel_bytes[..];
+            events.details(end, &Details { channel_bytes, ceiling, ..Details::default() });
             events.emit(end, &Event::SessionProgress(progress(sent, facts.symbols)));
         }
         SendUpdate::RateLimited(RateLimit { asked, sent, ceiling }) => {

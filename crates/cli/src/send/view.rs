@@ -10,7 +10,7 @@ use headwater_proto::control::Counters;
 use crate::args::SendArgs;
 use crate::feedback;
 use crate::receive::link_changed;
-use crate::screen::{Bar, Screen, count, rate, time};
+use crate::screen::{Bar, RateHistory, Screen, count, rate, rate_summary, time};
 use crate::send::dry_run::{addresses, rates};
 use crate::send::roster::{self, Table, counted};
 
@@ -38,6 +38,9 @@ pub struct View<'a> {
     /// Name of the input and bytes that are kept of it, for a session of an input.
     input: Option<(String, u64)>,
     has_released: bool,
+    /// Rates so far, and their line on a terminal.
+    rates: RateHistory,
+    rate: Option<Bar>,
 }
 
 /// Warns once that the machine cannot send the requested rate.
@@ -84,6 +87,8 @@ impl<'a> View<'a> {
             has_told_nobody: args.roster.no_roster,
             input: session.kept_bytes().map(|kept| (args.input.input_name.to_string(), kept)),
             has_released: false,
+            rates: RateHistory::default(),
+            rate: None,
         }
     }
 
@@ -168,6 +173,7 @@ impl<'a> View<'a> {
     }
 
     fn progress(&mut self, progress: &SendProgress) {
+        self.rates.record(progress.elapsed, progress.rate_bits);
         let Some(bar) = &self.bar else { return };
         bar.set_position(self.position(progress));
         let mut parts = vec![
@@ -178,7 +184,12 @@ impl<'a> View<'a> {
         parts.extend(requests(&progress.counters).map(|requests| format!("{requests} requests")));
         parts.extend(progress.roster.as_ref().and_then(|roster| counted(&roster.counts)));
         parts.extend(feedback::parts(&progress.counters));
+        parts.splice(1..1, self.time_left(progress).map(|left| format!("{} left", time(left))));
         bar.show(&parts);
+        if self.screen.is_live() {
+            let line = self.rate.get_or_insert_with(|| self.screen.line("rate"));
+            line.show(&rate_parts(progress, &self.rates));
+        }
         if let Some(roster) = &progress.roster {
             self.table.show(self.screen, roster);
         }
@@ -199,6 +210,19 @@ impl<'a> View<'a> {
         (part.clamp(0.0, 1.0) * STEPS as f64) as u64
     }
 
+    /// Returns the time to the requested end.
+    fn time_left(&self, progress: &SendProgress) -> Option<Duration> {
+        match (self.duration, self.passes) {
+            (Some(duration), _) => Some(duration.saturating_sub(progress.elapsed)),
+            #[expect(clippy::cast_precision_loss, reason = "for people")]
+            (None, Some(passes)) if progress.passes > 0.0 => {
+                let left = (passes as f64 / progress.passes - 1.0).max(0.0);
+                Duration::try_from_secs_f64(progress.elapsed.as_secs_f64() * left).ok()
+            }
+            _ => None,
+        }
+    }
+
     pub fn sum_up(&mut self, summary: &SendSummary) {
         let SendProgress { elapsed, packets, bytes, passes, unsent, ref counters, .. } = summary.progress;
         self.screen.say(&format!(
@@ -207,6 +231,10 @@ impl<'a> View<'a> {
             time(elapsed),
             rate(average(bytes, elapsed))
         ));
+        let bars = self.rates.whole();
+        if !bars.is_empty() {
+            self.screen.say(&rate_summary(&self.rates, average(bytes, elapsed)));
+        }
         if let Some(why) = feedback::summary(counters) {
             self.screen.say(&why);
         }
@@ -236,6 +264,15 @@ impl<'a> View<'a> {
             );
         }
     }
+}
+
+/// Returns `▁▂▅█`, `levels to 16 (24 Mbit/s)`, by importance.
+fn rate_parts(progress: &SendProgress, rates: &RateHistory) -> Vec<String> {
+    let ceiling =
+        progress.ceiling.map(|ceiling| format!("levels to {} ({})", ceiling.level, rate(ceiling.rate_bits)));
+    let channels = progress.channel_bytes.iter().filter(|bytes| **bytes > 0).count();
+    let channels = (channels > 1).then(|| format!("{channels} channels"));
+    [rates.recent()].into_iter().chain(ceiling).chain(channels).collect()
 }
 
 /// Returns the number of requests of a session on request.

@@ -6,10 +6,13 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use headwater_web::{PageReader, ViewSender};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 /// Variable with the process identifier of the supervisor.
 pub const SUPERVISED: &str = "HEADWATER_SUPERVISED";
+/// Variable that makes a command write samples of its ends to standard output.
+pub const SAMPLES: &str = "HEADWATER_SAMPLES";
 /// This program, also after an upgrade has replaced its file.
 pub const OWN_PROGRAM: &str = "/proc/self/exe";
 /// Longest time from SIGINT to the end of a command, before SIGKILL.
@@ -38,11 +41,29 @@ pub struct ChildEnd {
 impl RunningChild {
     /// Starts this program with other arguments. Lines of the child's standard error go to standard error
     /// behind the service's name.
-    pub fn start(name: &str, words: &[String], now: Instant) -> std::io::Result<Self> {
+    /// Samples of its ends go to the page of `view`.
+    pub fn start(
+        name: &str,
+        words: &[String],
+        view: Option<&ViewSender>,
+        now: Instant,
+    ) -> std::io::Result<Self> {
         let mut command = Command::new(OWN_PROGRAM);
         command.arg0("headwater").args(words).env(SUPERVISED, std::process::id().to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        if view.is_some() {
+            command.env(SAMPLES, "1").stdout(Stdio::piped());
+        }
         let mut child = command.spawn()?;
+        if let (Some(samples), Some(view)) = (child.stdout.take(), view) {
+            let (name, reader) = (name.to_owned(), PageReader::new(name, view.clone()));
+            let read = move || {
+                if let Err(error) = reader.read(samples) {
+                    tracing::debug!("{name}: its samples cannot be read: {error}");
+                }
+            };
+            std::thread::Builder::new().name("samples".into()).spawn(read)?;
+        }
         if let Some(lines) = child.stderr.take() {
             let name = name.to_owned();
             std::thread::Builder::new().name("lines".into()).spawn(move || pass_on(&name, lines))?;

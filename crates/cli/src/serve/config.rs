@@ -2,6 +2,7 @@
 //!
 //! The command line's definition is the only list of options: keys become arguments, which `clap` checks.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use headwater::PrepareOptions;
 use toml::de::{DeTable, DeValue};
 
 use super::hours::Hours;
-use crate::args::{Cli, Command, SendArgs, error_lines, values};
+use crate::args::{Cli, Command, SendArgs, error_lines, values, view_address};
 use crate::exit::{Exit, Failure, OrExit};
 
 /// Default time without a change before the next session of a carousel.
@@ -19,6 +20,8 @@ const SETTLE: Duration = Duration::from_secs(2);
 const SERVICES_MAX: usize = 256;
 /// Longest configuration in bytes.
 const BYTES_MAX: u64 = 1 << 20;
+/// Key of the address of the page.
+const HTTP: &str = "http";
 /// Options that do not suit a service.
 const REFUSED: [&str; 6] = ["check", "dry-run", "follow", "help", "json", "version"];
 
@@ -92,11 +95,20 @@ pub struct Service {
     pub hours: Option<Hours>,
 }
 
+/// Services, and the page of all services.
+#[derive(Debug)]
+pub struct Configuration {
+    /// Address of the page.
+    pub http: Option<SocketAddr>,
+    /// Services.
+    pub services: Vec<Service>,
+}
+
 /// Reads and checks a configuration.
 ///
 /// # Errors
 /// The first wrong key or value, with the table's name.
-pub fn read(path: &Path) -> Result<Vec<Service>, Failure> {
+pub fn read(path: &Path) -> Result<Configuration, Failure> {
     let tried = || format!("cannot read '{}'", path.display());
     let bytes = std::fs::metadata(path).or_exit(Exit::Usage, tried())?.len();
     if bytes > BYTES_MAX {
@@ -107,14 +119,20 @@ pub fn read(path: &Path) -> Result<Vec<Service>, Failure> {
 }
 
 /// Parses a configuration.
-pub fn parse(text: &str) -> Result<Vec<Service>, String> {
+pub fn parse(text: &str) -> Result<Configuration, String> {
     let table = DeTable::parse(text).map_err(|error| error.to_string().trim_end().to_owned())?;
     let mut services: Vec<Service> = Vec::new();
+    let mut http = None;
     for (key, value) in table.get_ref() {
         let key: &str = key.get_ref();
-        let kinds = ServiceKind::ALL.map(ServiceKind::name);
+        if key == HTTP {
+            let DeValue::String(text) = value.get_ref() else { return Err(format!("'{HTTP}' is a text")) };
+            http = Some(view_address(text).map_err(|why| format!("'{HTTP}': {why}"))?);
+            continue;
+        }
+        let [carousel, receive, get] = ServiceKind::ALL.map(ServiceKind::name);
         let Some(kind) = ServiceKind::ALL.into_iter().find(|kind| kind.name() == key) else {
-            return Err(unknown("table", key, &kinds));
+            return Err(unknown("table", key, &[carousel, receive, get, HTTP]));
         };
         let DeValue::Array(tables) = value.get_ref() else {
             return Err(format!("'{key}' is a list of tables: write [[{key}]]"));
@@ -133,7 +151,7 @@ pub fn parse(text: &str) -> Result<Vec<Service>, String> {
     if services.is_empty() || services.len() > SERVICES_MAX {
         return Err(format!("1 to {SERVICES_MAX} services are possible, not {}", services.len()));
     }
-    Ok(services)
+    Ok(Configuration { http, services })
 }
 
 fn service(kind: ServiceKind, table: &DeTable<'_>) -> Result<Service, String> {
@@ -266,6 +284,7 @@ mod tests {
     #[test]
     fn keys_are_the_options_of_the_commands() {
         let text = r#"
+            http = "127.0.0.1"
             [[carousel]]
             name = "images"
             path = ["/srv/a", "/srv/b"]
@@ -282,7 +301,8 @@ mod tests {
             trust = ["ssh-ed25519 AAAA", "ssh-ed25519 BBBB"]
             delete = false
         "#;
-        let services = parse(text).unwrap();
+        let Configuration { http, services } = parse(text).unwrap();
+        assert_eq!(http, Some("127.0.0.1:9720".parse().unwrap()));
         assert_eq!(services.len(), 2);
         let images = &services[0];
         assert_eq!(images.watched, [PathBuf::from("/srv/a"), PathBuf::from("/srv/b")]);
@@ -315,6 +335,9 @@ mod tests {
             ("[carousel]\nname = \"a\"".into(), "write [[carousel]]"),
             ("[[receive]]\nname = \"a\"".into(), "--out"),
             (String::new(), "1 to 256 services"),
+            ("htpp = \"127.0.0.1\"".into(), "did you mean 'http'?"),
+            ("http = 9720".into(), "'http' is a text"),
+            ("http = \"here\"".into(), "'http': not an address"),
             ("[[carousel".into(), "TOML parse error"),
         ];
         for (text, expected) in cases {

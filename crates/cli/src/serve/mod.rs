@@ -10,18 +10,22 @@ mod hours;
 mod service;
 mod watch;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use headwater_web::{FileServer, FileServerOptions, FileServerSocket, LiveView, ViewSender};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{OutputArgs, ServeArgs};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::live::tell;
 use crate::screen::Screen;
-pub use child::{OWN_PROGRAM, SUPERVISED, follow_supervisor};
-use config::Service;
+use crate::send::server_failed;
+pub use child::{OWN_PROGRAM, SAMPLES, SUPERVISED, follow_supervisor};
+use config::{Configuration, Service};
 use service::Supervised;
 
 /// Interval of the steps of services.
@@ -30,7 +34,7 @@ const STEP: Duration = Duration::from_millis(100);
 /// Runs the services of a configuration until a signal.
 pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&OutputArgs::default());
-    let services = config::read(&args.config)?;
+    let Configuration { http, services } = config::read(&args.config)?;
     if args.check {
         for Service { name, words, .. } in &services {
             println!("{name}: headwater {}", shown(words));
@@ -39,7 +43,10 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     }
     let signals = Signals::install()?;
     let now = Instant::now();
-    let mut supervised: Vec<_> = services.into_iter().map(|service| Supervised::new(service, now)).collect();
+    let page = args.view.http.or(http).map(|address| open_page(address, args, &screen)).transpose()?;
+    let view = page.as_ref().map(|(_, view)| view.sender());
+    let supervise = |service| Supervised::new(service, view.clone(), now);
+    let mut supervised: Vec<_> = services.into_iter().map(supervise).collect();
     let mut watchdog = Watchdog::new(now);
     notify(&NotifyState::Ready);
     while !supervised.is_empty() {
@@ -49,7 +56,7 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
             supervised.iter_mut().for_each(Supervised::leave);
         }
         if signals.reloads.swap(false, Ordering::Relaxed) {
-            reload(args, &mut supervised, &screen, now);
+            reload(args, &mut supervised, (&screen, view.as_ref()), now);
         }
         supervised.iter_mut().for_each(|service| service.step(now, minute));
         supervised.retain(|service| !service.has_left());
@@ -59,11 +66,29 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+/// Serves the page of all services.
+fn open_page(
+    address: SocketAddr,
+    args: &ServeArgs,
+    screen: &Screen,
+) -> Result<(FileServer, LiveView), Failure> {
+    let options = FileServerOptions { view: args.view.opened.http_view, ..FileServerOptions::new(address) };
+    let socket = FileServerSocket::open(options).map_err(server_failed)?;
+    tell(&socket, screen);
+    let view = LiveView::new();
+    Ok((socket.serve(None, Some(view.clone())).map_err(server_failed)?, view))
+}
+
 /// Reads the configuration again. Services that have not changed go on; a faulty configuration changes
 /// nothing.
-fn reload(args: &ServeArgs, supervised: &mut Vec<Supervised>, screen: &Screen, now: Instant) {
+fn reload(
+    args: &ServeArgs,
+    supervised: &mut Vec<Supervised>,
+    (screen, view): (&Screen, Option<&ViewSender>),
+    now: Instant,
+) {
     let services = match config::read(&args.config) {
-        Ok(services) => services,
+        Ok(configuration) => configuration.services,
         Err(failure) => {
             tracing::error!("{}; the services go on as before", failure.chain());
             return;
@@ -84,7 +109,7 @@ fn reload(args: &ServeArgs, supervised: &mut Vec<Supervised>, screen: &Screen, n
             }
             None => {
                 changed += 1;
-                supervised.push(Supervised::new(service, now));
+                supervised.push(Supervised::new(service, view.cloned(), now));
             }
         }
     }

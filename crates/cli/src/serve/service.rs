@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use headwater::PrepareOptions;
+use headwater_web::ViewSender;
 
 use super::child::{ChildEnd, RunningChild};
 use super::config::{Service, ServiceKind};
@@ -44,6 +45,7 @@ pub struct Supervised {
     is_leaving: bool,
     /// Whether the running command is of an earlier configuration.
     is_outdated: bool,
+    view: Option<ViewSender>,
 }
 
 /// Look at the folders, on a thread: a slow file system holds up no other service.
@@ -78,7 +80,7 @@ impl Changes {
 
 impl Supervised {
     /// Prepares a service, which the first step starts.
-    pub fn new(service: Service, now: Instant) -> Self {
+    pub fn new(service: Service, view: Option<ViewSender>, now: Instant) -> Self {
         Self {
             service,
             child: None,
@@ -96,6 +98,7 @@ impl Supervised {
             problem: None,
             is_leaving: false,
             is_outdated: false,
+            view,
         }
     }
 
@@ -123,7 +126,7 @@ impl Supervised {
     pub fn replace(&mut self, service: Service, now: Instant) {
         let child = self.child.take();
         let is_outdated = child.is_some();
-        *self = Self { child, is_outdated, ..Self::new(service, now) };
+        *self = Self { child, is_outdated, ..Self::new(service, self.view.clone(), now) };
     }
 
     /// Takes the steps that are due. `minute` is the minute of the day in local time.
@@ -221,7 +224,7 @@ impl Supervised {
 
     fn start(&mut self, now: Instant) {
         let Service { name, words, .. } = &self.service;
-        match RunningChild::start(name, words, now) {
+        match RunningChild::start(name, words, self.view.as_ref(), now) {
             Ok(child) => (self.child, self.content, self.is_done) = (Some(child), self.wanted, false),
             Err(error) => {
                 self.wait_longer(now);

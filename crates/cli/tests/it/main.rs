@@ -14,6 +14,7 @@ mod help;
 mod input;
 mod inspect;
 mod keys;
+mod live;
 mod messages;
 mod pages;
 mod pgm;

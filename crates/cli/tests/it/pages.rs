@@ -11,11 +11,13 @@ use clap::{CommandFactory, Parser};
 use headwater_cli::Cli;
 use headwater_proto::control::Rules;
 use headwater_proto::controls::{CONTROLS, Network, Parameter, Unit};
+use headwater_web::{ENDS_MAX, METRICS, Metric, MetricKind};
 
 const EVENTS: &str = concat!(
     include_str!("../../../proto/src/eventlog.rs"),
     include_str!("../../../proto/src/eventlog/records.rs")
 );
+const SAMPLES: &str = include_str!("../../../web/src/view/sample.rs");
 const FDT: &str = include_str!("../../../wire/src/fdt/xml.rs");
 
 fn docs() -> PathBuf {
@@ -158,6 +160,7 @@ the fields of a table below, or of the structure of that name in the Rust docume
     }
     for name in [
         "ControlState",
+        "ReceiverReport",
         "Progress",
         "Reception",
         "PathBytes",
@@ -169,15 +172,39 @@ the fields of a table below, or of the structure of that name in the Rust docume
         "AmtRelayProgress",
         "Plan",
     ] {
-        write_fields(&mut body, name);
+        write_fields(&mut body, EVENTS, name);
     }
     assert_page("events.md", "Events", &body);
 }
 
+#[test]
+fn metrics_are_those_of_the_list() {
+    let mut body = format!(
+        "Metrics of `/metrics` and samples of `/events`, of every command with `--http`. How to watch: [guide](../guide/watching.md).\n\n\
+         `/metrics` is OpenMetrics 1.0 text. Each metric has the label `session`: the name of an end where a process has several, else group \
+         and port; at most {ENDS_MAX}. `path` has at most 4 values, `reason` at most 24; no label names a file or a receiver. Counters begin \
+         anew with each session.\n\n\
+         Table: metrics.\n\n| metric | kind | labels | meaning |\n|---|---|---|---|\n"
+    );
+    for Metric { name, kind, label, help, .. } in METRICS {
+        let session = if *kind == MetricKind::Info { None } else { Some("session") };
+        let labels: Vec<_> = session.into_iter().chain(*label).map(|label| format!("`{label}`")).collect();
+        writeln!(body, "| `{name}` | {} | {} | {help} |", kind.name(), labels.join(", ")).unwrap();
+    }
+    body += "\n`/events` is a stream of server-sent events, at most ten a second. The event `state` has the state at some instant, under \
+             `state`; each message after it has the members that have changed since, with null for members that are gone. The last 600 messages \
+             are kept for clients that come later. The state has `ends`, *EndSample* by name, and `rows`, *RowSample* by identifier: receivers that \
+             report to a sender, and ends beyond the first 64, which `ends` then shows as quantiles.\n";
+    for name in ["EndSample", "FileSample", "RowSample"] {
+        write_fields(&mut body, SAMPLES, name);
+    }
+    assert_page("metrics.md", "Metrics and samples", &body);
+}
+
 /// Writes a table of the fields of a structure of the event log.
-fn write_fields(body: &mut String, name: &str) {
+fn write_fields(body: &mut String, source: &str, name: &str) {
     let begin = [format!("pub struct {name} {{\n"), format!("pub struct {name}<'a> {{\n")];
-    let fields = begin.iter().find_map(|begin| EVENTS.split_once(begin.as_str())).unwrap().1;
+    let fields = begin.iter().find_map(|begin| source.split_once(begin.as_str())).unwrap().1;
     write!(body, "\n## {name}\n\nTable: fields of *{name}*.\n\n| field | meaning |\n|---|---|\n").unwrap();
     let mut attributes = String::new();
     let mut text = String::new();

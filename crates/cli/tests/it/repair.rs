@@ -436,13 +436,14 @@ fn the_server_answers_for_files_of_the_session_alone() {
         ("GET", "/files/files/a%20b%2ebin", vec![], 404),
         ("GET", "/files/files", vec![], 404),
         ("GET", "/files/", vec![], 404),
-        ("GET", "/", vec![], 404),
+        ("GET", "/", vec![], 200),
+        ("GET", "/other", vec![], 404),
     ];
     for (method, path, fields, status) in statuses {
         assert_eq!(get(&address, method, path, &fields).status, status, "{method} {path} {fields:?}");
     }
     // Connections without a request take places; one more is turned away.
-    let idle: Vec<_> = (0..64).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    let idle: Vec<_> = (0..128).map(|_| TcpStream::connect(&address).unwrap()).collect();
     thread::sleep(Duration::from_millis(300));
     let full = get(&address, "GET", name, &[]);
     assert_eq!(full.status, 503);
@@ -459,7 +460,7 @@ fn encrypted_content_has_no_server() {
     fs::write(&file, "content").unwrap();
     let made = run(&["keygen", "--group", key.to_str().unwrap()]);
     assert_eq!(made.code, Some(0), "{}", made.stderr);
-    for server in [["--http", "127.0.0.1:0"], ["--repair-url", "http://192.0.2.1/"]] {
+    for server in [["--http", "0.0.0.0:0"], ["--repair-url", "http://192.0.2.1/"]] {
         let options = [&["send", "--interface", "lo", "--group-key", key.to_str().unwrap()], &server[..]];
         let sent = run(&[&options.concat()[..], &[file.to_str().unwrap()]].concat());
         assert_eq!(sent.code, Some(2), "{}", sent.stderr);

@@ -52,6 +52,11 @@ pub(crate) trait Port {
 
     /// Returns the state of the interface if the state has changed since the last check.
     fn inspect_link(&mut self) -> Option<LinkChange>;
+
+    /// Returns the bytes of UDP payload by channel; empty for ports that do not count by channel.
+    fn channel_bytes(&self) -> &[u64] {
+        &[]
+    }
 }
 
 impl Port for SenderSocket {
@@ -84,6 +89,10 @@ impl Port for SenderSocket {
 
     fn inspect_link(&mut self) -> Option<LinkChange> {
         SenderSocket::inspect_link(self)
+    }
+
+    fn channel_bytes(&self) -> &[u64] {
+        SenderSocket::channel_bytes(self)
     }
 }
 
@@ -127,6 +136,10 @@ impl Port for ReceiverSocket {
 
     fn inspect_link(&mut self) -> Option<LinkChange> {
         ReceiverSocket::inspect_link(self)
+    }
+
+    fn channel_bytes(&self) -> &[u64] {
+        ReceiverSocket::channel_bytes(self)
     }
 }
 

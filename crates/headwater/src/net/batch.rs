@@ -74,7 +74,7 @@ pub(super) struct IncomingMessage {
     pub(super) source: SocketAddr,
     /// Destination address.
     pub(super) destination: Option<IpAddr>,
-    ecn: Ecn,
+    pub(super) ecn: Ecn,
     arrived: Instant,
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use headwater_proto::ChannelId;
+use headwater_proto::{ChannelId, Ecn};
 use rustix::io::Errno;
 use socket2::InterfaceIndexOrAddress;
 use tracing::debug;
@@ -83,6 +83,8 @@ pub struct ReceiverCounters {
     pub datagrams: u64,
     /// Payload bytes of the datagrams.
     pub bytes: u64,
+    /// Delivered datagrams that a router marked with congestion experienced (RFC 3168).
+    pub marked: u64,
     /// Datagrams dropped because their destination is no group of the session.
     pub foreign_group: u64,
     /// Datagrams dropped because their source is not the requested source.
@@ -111,6 +113,8 @@ pub struct ReceiverSocket {
     next: usize,
     asking: QuerySocket,
     counters: ReceiverCounters,
+    /// Payload bytes of delivered datagrams by channel.
+    channel_bytes: Vec<u64>,
 }
 
 /// Membership of a joined channel.
@@ -162,6 +166,7 @@ impl ReceiverSocket {
             next: 0,
             asking: QuerySocket::new(any_address(channels)),
             counters: ReceiverCounters::default(),
+            channel_bytes: vec![0; usize::from(channels.count())],
         })
     }
 
@@ -273,8 +278,11 @@ impl ReceiverSocket {
             let index = (first + step) % self.sockets.len();
             self.next = (index + 1) % self.sockets.len();
             let (channels, source, counters) = (&self.channels, self.options.source, &mut self.counters);
+            let channel_bytes = &mut self.channel_bytes;
             batch.read(&self.sockets[index].endpoint, |heard| {
-                counters.admit(channels, source, heard).map(Some)
+                let channel = counters.admit(channels, source, heard)?;
+                channel_bytes[usize::from(channel.0)] += heard.bytes as u64;
+                Some(Some(channel))
             })?;
         }
         self.asking.read(batch, &mut self.counters)?;
@@ -311,6 +319,11 @@ impl ReceiverSocket {
     /// Returns the size of the receive buffer of each kernel socket.
     pub const fn receive_buffer(&self) -> BufferSize {
         self.receive_buffer
+    }
+
+    /// Returns the payload bytes of delivered datagrams, by channel.
+    pub fn channel_bytes(&self) -> &[u64] {
+        &self.channel_bytes
     }
 
     /// Returns the counters. Reads the drops from the kernel.
@@ -438,6 +451,7 @@ impl ReceiverCounters {
         }
         self.datagrams += count;
         self.bytes += heard.bytes as u64;
+        self.marked += if heard.ecn == Ecn::CongestionExperienced { count } else { 0 };
         Some(channel)
     }
 }

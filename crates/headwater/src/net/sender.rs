@@ -89,6 +89,8 @@ pub struct SenderSocket {
     /// Set when `stop` was set and the send buffer had no room for a while: sending no longer waits.
     given_up: bool,
     counters: SenderCounters,
+    /// Payload bytes sent by channel.
+    channel_bytes: Vec<u64>,
 }
 
 impl SenderSocket {
@@ -131,6 +133,7 @@ impl SenderSocket {
             stop: Arc::default(),
             given_up: false,
             counters: SenderCounters::default(),
+            channel_bytes: vec![0; usize::from(channels.count())],
         })
     }
 
@@ -234,6 +237,11 @@ impl SenderSocket {
         &self.channels
     }
 
+    /// Returns the payload bytes sent, by channel.
+    pub fn channel_bytes(&self) -> &[u64] {
+        &self.channel_bytes
+    }
+
     /// Returns the size of the send buffer.
     pub const fn send_buffer(&self) -> BufferSize {
         self.send_buffer
@@ -290,6 +298,9 @@ impl SenderSocket {
     fn count(&mut self, piece: &Piece<'_>) {
         self.counters.datagrams += piece.datagrams();
         self.counters.bytes += piece.contents.len() as u64;
+        if let Some(channel) = self.channels.channel_of(piece.destination.ip()) {
+            self.channel_bytes[usize::from(channel.0)] += piece.contents.len() as u64;
+        }
     }
 
     /// Counts a piece as unsent. A full queue is congestion on this machine: packets are lost, sending

@@ -66,6 +66,8 @@ pub struct ListenOptions {
     pub group_key: Option<GroupKeys>,
     /// Keys of reports to a sender that counts no others. Default: none.
     pub roster_key: Option<GroupKeys>,
+    /// Maximum cells of the block map in progress updates of a session of files. Default: 0, no map.
+    pub block_cells: usize,
     /// Deliberate drop of datagrams. Default: no drops.
     pub loss: Option<Loss>,
     /// Hook called for each received datagram, including deliberately dropped datagrams. Default: no hook.
@@ -94,6 +96,7 @@ impl ListenOptions {
             reports: true,
             name: None,
             linger: Duration::from_secs(5),
+            block_cells: 0,
             loss: None,
             trace: None,
             trust: Trust::Unchecked,
@@ -117,6 +120,7 @@ impl ListenOptions {
             trust: self.trust.clone(),
             group_key: self.group_key.clone(),
             roster_key: self.roster_key.clone(),
+            block_cells: self.block_cells,
             loss: self.loss,
             ..Self::new(at)
         }

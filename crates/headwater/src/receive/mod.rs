@@ -1,6 +1,7 @@
 //! The receiving half of the easy API.
 
 mod asker;
+mod block_map;
 mod comparison;
 mod description;
 mod http;

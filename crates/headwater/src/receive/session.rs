@@ -290,7 +290,7 @@ fn watch<'a, P: ContentPort>(
     let is_local = socket.interface().map_or(options.group.ip().is_loopback(), |on| on.loopback);
     let repairer = Repairer::new(repair, is_local, options, poller.waker());
     let watch = Watch::new(stop.clone(), observer, limits, socket.input_losses(), clock.now());
-    watch.with_repairer(repairer).with_path(path)
+    watch.with_repairer(repairer).with_path(path).with_block_map(options.block_cells)
 }
 
 /// Choice of the path of a machine, and the other paths.

@@ -2,13 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_proto::ChannelId;
 use headwater_proto::auth::PublicKey;
 use headwater_proto::control::{Reception, Status};
 use headwater_proto::crypt::Unopened;
-use headwater_proto::delivery::{Digest, ReceiverStats, RelativePath, RepairStats, StoreError};
+use headwater_proto::delivery::{BlockMap, Digest, ReceiverStats, RelativePath, RepairStats, StoreError};
 
 use super::long_packets::LongPacketsMissing;
 use super::paths::{BytesByPath, ContentPath};
@@ -284,6 +285,12 @@ pub struct ReceiveProgress {
     pub kernel_drops: u64,
     /// Datagrams of other groups or sources.
     pub foreign: u64,
+    /// Datagrams of the groups that a router marked with congestion experienced.
+    pub marked: u64,
+    /// Bytes of UDP payload by channel, up to the last channel with any.
+    pub channel_bytes: Vec<u64>,
+    /// Blocks of all files, if the options want a map.
+    pub blocks: Option<Arc<BlockMap>>,
     /// Symbols held of all announced files.
     pub symbols_held: u64,
     /// Symbols needed by all announced files.

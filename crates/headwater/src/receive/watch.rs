@@ -15,6 +15,7 @@ use headwater_proto::{Instant, Machine};
 
 use headwater_wire::extensions::Levels;
 
+use super::block_map::BlockMapWatch;
 use super::paths::{BytesByPath, ContentPath, PathMeter};
 use super::repair::Repairer;
 use super::serving::{Serving, ServingOptions};
@@ -23,7 +24,7 @@ use super::update::{
     FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary,
     ReceiveUpdate, SILENCE_SHOWN,
 };
-use crate::clock::{Progress, elapsed};
+use crate::clock::{Progress, elapsed, used_channels};
 use crate::driver::Application;
 use crate::net::{LinkChange, Waker};
 use crate::store::{DiskStore, MadeName, MadeNames, UnpackedBundle, UnpackedBundles, UnpackedMember};
@@ -101,6 +102,7 @@ pub(super) struct Watch<'a> {
     has_paths: bool,
     /// Size of symbols on the path before, until a difference is reported.
     symbol_size_before: Option<u16>,
+    block_map: BlockMapWatch,
 }
 
 /// Reason for the end of a run.
@@ -167,12 +169,19 @@ impl<'a> Watch<'a> {
             serving: None,
             has_paths: false,
             symbol_size_before: None,
+            block_map: BlockMapWatch::default(),
         }
     }
 
     /// Sets the path of packets.
     pub(super) fn with_path(mut self, path: ContentPath) -> Self {
         self.path = path;
+        self
+    }
+
+    /// Adds maps of the blocks in at most `cells` cells to the progress.
+    pub(super) fn with_block_map(mut self, cells: usize) -> Self {
+        self.block_map = BlockMapWatch::new(cells);
         self
     }
 
@@ -391,6 +400,7 @@ impl<'a> Watch<'a> {
         let counters = socket.counters();
         let silent = Duration::from(now.since(machine.last_heard().unwrap_or(self.began)));
         let control = machine.control_status(now);
+        let has_ended = self.has_ended();
         if let Some(sender) =
             control.unheard.filter(|_| !core::mem::replace(&mut self.has_told_unheard, true))
         {
@@ -413,6 +423,9 @@ impl<'a> Watch<'a> {
             control,
             kernel_drops: counters.kernel_drops,
             foreign: counters.foreign_group + counters.foreign_source,
+            marked: counters.marked,
+            channel_bytes: used_channels(socket.channel_bytes()),
+            blocks: self.block_map.poll(machine, (now, has_ended)),
             symbols_held: wanted().map(|file| file.symbols_held.min(file.symbols)).sum(),
             symbols: wanted().map(|file| file.symbols).sum(),
             files,

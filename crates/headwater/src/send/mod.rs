@@ -42,4 +42,4 @@ pub use roster::{
 pub use session::SendSession;
 pub use spool::SendInput;
 pub(crate) use update::RateWatch;
-pub use update::{RateLimit, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
+pub use update::{RateLimit, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate, SentCeiling};

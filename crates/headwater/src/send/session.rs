@@ -31,9 +31,10 @@ use super::roster::{RosterOptions, RosterWatch};
 use super::source::FileSource;
 use super::spool::{SendInput, Spool, SpoolConfig};
 use super::update::{
-    DemandWatch, RateWatch, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate, progress,
+    DemandWatch, RateWatch, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate, SentCeiling,
+    progress,
 };
-use crate::clock::{Clock, Progress, ntp_now};
+use crate::clock::{Clock, Progress, ntp_now, used_channels};
 use crate::congestion_control::{CongestionControl, Path};
 use crate::driver::{Application, Port};
 use crate::keys::SenderKey;
@@ -304,6 +305,7 @@ impl SendSession {
             last: None,
             roster,
             publisher: FdtPublisher::new(self.published.clone(), signed),
+            packet_bytes: self.packet_bytes,
         };
         let options = &mut self.options.link;
         match &mut self.way {
@@ -486,6 +488,7 @@ struct Watch<'a> {
     last: Option<SendProgress>,
     roster: Option<RosterWatch>,
     publisher: FdtPublisher,
+    packet_bytes: u16,
 }
 
 impl Watch<'_> {
@@ -551,7 +554,7 @@ impl<C: SenderControl, P: Port> Application<DeliverySender<C, ContentSource>, P>
     fn observe(
         &mut self,
         machine: &mut DeliverySender<C, ContentSource>,
-        _port: &P,
+        port: &P,
         unsent: u64,
         now: Instant,
     ) -> Option<Instant> {
@@ -572,6 +575,8 @@ impl<C: SenderControl, P: Port> Application<DeliverySender<C, ContentSource>, P>
             let progress = SendProgress {
                 counters: Counters::of(machine.control()),
                 roster: self.roster.as_ref().map(|roster| roster.progress().clone()),
+                channel_bytes: used_channels(port.channel_bytes()),
+                ceiling: ceiling(machine.control(), self.packet_bytes, now),
                 ..progress(&machine.stats(), machine.pass_symbols(), rate_bits, unsent, now)
             };
             (self.observer)(SendUpdate::Progress(Box::new(progress.clone())));
@@ -579,6 +584,18 @@ impl<C: SenderControl, P: Port> Application<DeliverySender<C, ContentSource>, P>
         }
         (!ended).then_some(self.progress.next())
     }
+}
+
+/// Returns the highest level that a control with several levels sends, with packets of `packet_bytes`.
+fn ceiling(control: &impl SenderControl, packet_bytes: u16, now: Instant) -> Option<SentCeiling> {
+    let layering = control.layering()?;
+    let top = layering.levels().checked_sub(1).filter(|top| *top > 0)?;
+    let level = control.demand().map_or(top, |demand| demand.ceiling);
+    let driver = control.overload().and_then(|overload| overload.ceiling).unwrap_or(top);
+    let level = level.min(driver).min(top);
+    let bits = layering.cumulative_rate(level, now) * 8.0 * f64::from(packet_bytes);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+    Some(SentCeiling { level, rate_bits: bits as u64 })
 }
 
 /// Opens the transport of a session of files.

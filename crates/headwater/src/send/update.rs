@@ -203,6 +203,19 @@ pub struct SendProgress {
     pub counters: Counters,
     /// Receivers; `None` without a roster.
     pub roster: Option<RosterProgress>,
+    /// Bytes of UDP payload sent by channel, up to the last channel with any.
+    pub channel_bytes: Vec<u64>,
+    /// Highest level that is sent, for a control with levels.
+    pub ceiling: Option<SentCeiling>,
+}
+
+/// Highest level that a sender sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentCeiling {
+    /// The level.
+    pub level: u16,
+    /// Rate of this level and all levels below, in bit/s of UDP payload.
+    pub rate_bits: u64,
 }
 
 /// Outcome of a sending session.
@@ -263,6 +276,8 @@ pub(super) fn progress(
         symbols: stats.symbols,
         counters: Counters::default(),
         roster: None,
+        channel_bytes: Vec::new(),
+        ceiling: None,
         passes: if pass == 0 { 0.0 } else { stats.symbols as f64 / pass as f64 },
         unsent,
     }

@@ -48,9 +48,9 @@ pub use plan::{
     FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SYMBOL_SIZE_MAX, SessionPlan, StreamPart,
 };
 pub use receiver::{
-    BLOCK_STATE_BYTES, DECODING_BYTES, DeliveryReceiver, DeliveryReceiverConfig, Drops, FileProgress,
-    MissingRange, PENDING_BYTES, ReceiverEvent, ReceiverStats, RepairFile, RepairPosition, RepairStats,
-    STRIP_WIDTH_MIN,
+    BLOCK_STATE_BYTES, BlockMap, DECODING_BYTES, DeliveryReceiver, DeliveryReceiverConfig, Drops,
+    FileProgress, MissingRange, PENDING_BYTES, ReceiverEvent, ReceiverStats, RepairFile, RepairPosition,
+    RepairStats, STRIP_WIDTH_MIN,
 };
 pub use repair::{RepairServers, entity_tag};
 pub use sender::{DeliverySender, DeliverySenderConfig, End, SenderEvent, SenderStats};

@@ -88,6 +88,8 @@ pub struct Reception {
     pub contradictions: u64,
     /// Datagrams of other groups or sources, dropped by the socket layer; not counted in `packets`.
     pub kept_out: u64,
+    /// Datagrams that a router marked with congestion experienced.
+    pub marked: u64,
     /// Symbols still needed for the announced files.
     pub missing: u64,
     /// Bytes by the path that they came by, a *PathBytes*.

@@ -4,6 +4,7 @@ mod announcements;
 mod block;
 mod catalogue;
 mod finishing;
+mod map;
 mod pending;
 mod repair;
 mod report;
@@ -30,6 +31,7 @@ use crate::time::Instant;
 
 pub(in crate::delivery) use self::catalogue::CODED_BLOCK_BYTES_MAX;
 pub use self::catalogue::STRIP_WIDTH_MIN;
+pub use self::map::BlockMap;
 pub use self::repair::{MissingRange, RepairFile, RepairPosition, RepairStats};
 pub use self::report::{Drops, FileProgress, ReceiverEvent, ReceiverStats};
 
