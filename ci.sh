@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 STEPS=(fmt prose clippy docs wasm test python verdict deny fuzz interop)
-PURE=(-p headwater-wire -p headwater-fec -p headwater-proto)
+PURE=(-p headwater-wire -p headwater-fec -p headwater-proto -p headwater-media)
 WASM=wasm32-unknown-unknown
 CARGO_DENY=0.20.2
 CARGO_FUZZ=0.13.2
