@@ -22,6 +22,7 @@ mod send;
 mod serve;
 pub mod shutdown;
 mod simulate;
+mod stream;
 
 pub use args::{Cli, OutputArgs, values};
 
@@ -40,6 +41,7 @@ impl Cli {
             Command::Receive(args) => receive::run(args),
             Command::Get(args) => receive::get(args),
             Command::Pgm(args) => pgm::run(args),
+            Command::Stream(args) => stream::run(args),
             Command::Relay(args) => relay::run(args),
             Command::Demo(args) => demo::run(args),
             Command::Doctor(args) => doctor::run(args),

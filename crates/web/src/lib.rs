@@ -11,6 +11,9 @@
 //! | `files` | from request to response |
 //! | `range` | fields of requests: ranges, entity tags, names |
 //! | `body` | bytes of a file at the server's rate |
+//! | `gateway` | page and playlists of received video |
+//! | `reception` | last buffers of a received video |
+//! | `host` | names of the server, headers of pages |
 //!
 //! `/session.sdp` describes the session, and `/session.fdt` is its FDT, if the session publishes them.
 //!
@@ -18,9 +21,14 @@
 
 mod body;
 mod files;
+mod gateway;
+mod host;
 mod range;
+mod reception;
 mod server;
 
+pub use gateway::{Gateway, GatewayOptions, GatewaySocket};
+pub use reception::{BUFFERS_KEPT, Presentation, VideoReception, VideoSegment};
 pub use server::{
     CONNECTIONS_MAX, FileServer, FileServerOptions, FileServerSocket, RATE_DEFAULT, ServerError,
 };

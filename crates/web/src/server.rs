@@ -82,9 +82,24 @@ pub struct FileServerSocket {
 #[derive(Debug)]
 pub struct FileServer {
     pacer: Arc<Pacer>,
+    _running: Running,
+}
+
+/// Thread of a server. Dropping the value ends the thread and all connections.
+#[derive(Debug)]
+pub(crate) struct Running {
     /// Dropped to stop the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Listens at an address, and returns the socket with its address and port.
+pub(crate) fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServerError> {
+    let failed = |source| ServerError::Listen { address, source };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
 }
 
 impl FileServerSocket {
@@ -93,10 +108,7 @@ impl FileServerSocket {
     /// # Errors
     /// If the address cannot be listened on.
     pub fn open(options: FileServerOptions) -> Result<Self, ServerError> {
-        let failed = |source| ServerError::Listen { address: options.address, source };
-        let listener = TcpListener::bind(options.address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let (listener, address) = listen(options.address)?;
         Ok(Self { listener, options, address })
     }
 
@@ -118,19 +130,7 @@ impl FileServerSocket {
     pub fn serve(self, files: PublishedFiles) -> Result<FileServer, ServerError> {
         let pacer = Arc::new(Pacer::new(self.options.rate));
         let routes = routes(Files { files, pacer: Arc::clone(&pacer) });
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(4)
-            .build()
-            .map_err(ServerError::Thread)?;
-        let (stop, stopped) = oneshot::channel();
-        let run = move || {
-            runtime.block_on(accept(self.listener, routes, stopped));
-            // Reads of a slow disk may still be in progress.
-            runtime.shutdown_background();
-        };
-        let thread = thread::Builder::new().name("headwater-web".into()).spawn(run);
-        Ok(FileServer { pacer, stop: Some(stop), thread: Some(thread.map_err(ServerError::Thread)?) })
+        Ok(FileServer { pacer, _running: Running::start(self.listener, routes)? })
     }
 }
 
@@ -141,7 +141,26 @@ impl FileServer {
     }
 }
 
-impl Drop for FileServer {
+impl Running {
+    /// Serves routes on a new thread.
+    pub(crate) fn start(listener: TcpListener, routes: Router) -> Result<Self, ServerError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(4)
+            .build()
+            .map_err(ServerError::Thread)?;
+        let (stop, stopped) = oneshot::channel();
+        let run = move || {
+            runtime.block_on(accept(listener, routes, stopped));
+            // Reads of a slow disk may still be in progress.
+            runtime.shutdown_background();
+        };
+        let thread = thread::Builder::new().name("headwater-web".into()).spawn(run);
+        Ok(Self { stop: Some(stop), thread: Some(thread.map_err(ServerError::Thread)?) })
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

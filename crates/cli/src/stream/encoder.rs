@@ -1,0 +1,325 @@
+//! ffmpeg as a child process: its command line, the sockets of the tracks, and its end.
+//!
+//! The child starts before this process is confined, and connects one Unix socket for each track, in a folder
+//! that only this user can enter. The folder is gone before the first packet is sent.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use headwater_media::Rung;
+use nix::unistd::User;
+use tempfile::TempDir;
+
+use super::source::Source;
+use crate::args::{Codec, VideoArgs};
+use crate::exit::{Exit, Failure, OrExit};
+
+/// Longest time until ffmpeg has opened its outputs.
+const START_TIME: Duration = Duration::from_secs(30);
+/// Time for ffmpeg to end after its outputs are closed, before a kill.
+const END_TIME: Duration = Duration::from_secs(2);
+const INTERVAL: Duration = Duration::from_millis(10);
+/// Last lines of ffmpeg that are kept.
+const LINES_MAX: usize = 20;
+/// Longest line that is kept, in bytes.
+const LINE_BYTES_MAX: u64 = 2 << 10;
+/// Rate of the audio in bit/s.
+pub const AUDIO_RATE: u64 = 16_000;
+/// Largest picture that an encoder of one thread encodes in real time, in pixels.
+const ONE_THREAD_PIXELS: u32 = 640 * 360;
+
+/// Encoding as demanded.
+pub struct Encoding<'a> {
+    /// Options of the video.
+    pub args: &'a VideoArgs,
+    /// Rungs, smallest first.
+    pub rungs: &'a [Rung],
+    /// Pictures of a second.
+    pub fps: u32,
+    /// Time of a GOP in milliseconds.
+    pub gop_ms: u32,
+    /// User that ffmpeg runs as.
+    pub user: Option<&'a str>,
+}
+
+/// Track of an encoder.
+pub type Track = Box<dyn Read + Send>;
+
+/// Running ffmpeg.
+pub struct Encoder {
+    child: Option<Child>,
+    lines: Arc<Mutex<VecDeque<String>>>,
+    /// Standard input of ffmpeg, and the first bytes, if the source is standard input.
+    input: Option<(ChildStdin, Vec<u8>)>,
+}
+
+impl Encoder {
+    /// Starts ffmpeg, and waits until ffmpeg has opened a connection for each track: the rungs, then the
+    /// audio, if any.
+    ///
+    /// # Errors
+    /// If ffmpeg ends or stalls before.
+    pub fn start(encoding: &Encoding<'_>, source: &mut Source) -> Result<(Self, Vec<Track>), Failure> {
+        let folder = folder(encoding)?;
+        let count = encoding.rungs.len() + usize::from(source.audio.is_some());
+        if encoding.args.codec == Codec::Av1 {
+            return prepare(encoding, source, &folder, count);
+        }
+        let mut listeners = Vec::new();
+        let tried = "cannot make a socket for ffmpeg; is the path of TMPDIR shorter than 80 bytes?";
+        for track in 0..count {
+            let path = folder.path().join(track_name(track, "sock"));
+            let listener = UnixListener::bind(&path).or_exit(Exit::Disk, tried)?;
+            listener.set_nonblocking(true).or_exit(Exit::Other, tried)?;
+            give(encoding, &path)?;
+            listeners.push(listener);
+        }
+        let path = |track| format!("unix:{}", folder.path().join(track_name(track, "sock")).display());
+        let mut encoder = Self::spawn(encoding, source, &path)?;
+        let began = Instant::now();
+        let mut tracks: Vec<Track> = Vec::new();
+        for listener in listeners {
+            tracks.push(encoder.accept(&listener, began)?);
+        }
+        let closed = folder.close();
+        closed.or_exit(Exit::Disk, "cannot delete the folder of ffmpeg's sockets")?;
+        Ok((encoder, tracks))
+    }
+
+    fn spawn(
+        encoding: &Encoding<'_>,
+        source: &mut Source,
+        path: &dyn Fn(usize) -> String,
+    ) -> Result<Self, Failure> {
+        let mut command = Command::new(&encoding.args.ffmpeg);
+        command.args(["-hide_banner", "-nostdin", "-nostats", "-loglevel", "warning", "-y"]);
+        command.args(&source.input).args(outputs(encoding, source, path));
+        let stdin = if source.head.is_some() { Stdio::piped() } else { Stdio::null() };
+        // Signals of the terminal end the session first, and the end of the sockets ends ffmpeg.
+        command.stdin(stdin).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        if let Some(user) = user(encoding)? {
+            command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+        }
+        tracing::debug!("{command:?}");
+        let mut child = command.spawn().or_exit(Exit::Usage, format!("cannot run '{}'", encoding.args.ffmpeg.display()))?;
+        let lines: Arc<Mutex<VecDeque<String>>> = Arc::default();
+        if let Some(stderr) = child.stderr.take() {
+            let kept = Arc::clone(&lines);
+            let thread = std::thread::Builder::new().name("ffmpeg".into());
+            thread.spawn(move || keep_lines(BufReader::new(stderr), &kept)).or_exit(Exit::Other, "cannot start a thread")?;
+        }
+        let input = child.stdin.take().zip(source.head.take());
+        Ok(Self { child: Some(child), lines, input })
+    }
+
+    fn accept(&mut self, listener: &UnixListener, began: Instant) -> Result<Track, Failure> {
+        // Standard input is fed while ffmpeg looks at the source.
+        self.feed()?;
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false).or_exit(Exit::Other, "cannot read from ffmpeg")?;
+                    return Ok(Box::new(stream));
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error).or_exit(Exit::Other, "cannot accept a connection of ffmpeg"),
+            }
+            if let Some(status) = self.ended() {
+                return Err(self.failure(status));
+            }
+            if began.elapsed() > START_TIME {
+                return Err(self.stalled("opened no output", START_TIME));
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    }
+
+    /// Feeds standard input to ffmpeg on a thread.
+    fn feed(&mut self) -> Result<(), Failure> {
+        let Some((mut pipe, head)) = self.input.take() else { return Ok(()) };
+        let feed = move || {
+            let fed = pipe.write_all(&head).and_then(|()| std::io::copy(&mut std::io::stdin().lock(), &mut pipe));
+            if let Err(error) = fed {
+                tracing::debug!("standard input is not fed to ffmpeg any more: {error}");
+            }
+        };
+        let thread = std::thread::Builder::new().name("standard input".into()).spawn(feed);
+        thread.map(drop).or_exit(Exit::Other, "cannot start a thread")
+    }
+
+    fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut()?.try_wait().ok().flatten()
+    }
+
+    /// Waits for the end of ffmpeg after the end of its tracks.
+    ///
+    /// # Errors
+    /// If ffmpeg has failed, with its last lines.
+    pub fn finish(&mut self) -> Result<(), Failure> {
+        let began = Instant::now();
+        while began.elapsed() < END_TIME {
+            match self.ended() {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(self.failure(status)),
+                None => std::thread::sleep(INTERVAL),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the failure of an encoder that gives nothing.
+    pub fn stalled(&self, symptom: &str, time: Duration) -> Failure {
+        let reason = format!(
+            "ffmpeg has {symptom} for {} s, and the session is closed; is the source on, and this machine fast enough?{}",
+            time.as_secs(),
+            self.last_lines()
+        );
+        Failure::new(Exit::Other, reason)
+    }
+
+    fn failure(&self, status: ExitStatus) -> Failure {
+        // The lines come by a pipe.
+        std::thread::sleep(INTERVAL * 5);
+        Failure::new(Exit::Other, format!("ffmpeg has failed ({status}), and the session is closed{}", self.last_lines()))
+    }
+
+    fn last_lines(&self) -> String {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown: Vec<_> = lines.iter().map(String::as_str).collect();
+        if shown.is_empty() { String::new() } else { format!("; its last lines: {}", super::plain(&shown.join("; "))) }
+    }
+}
+
+impl Drop for Encoder {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
+fn keep_lines(mut lines: impl BufRead, kept: &Mutex<VecDeque<String>>) {
+    loop {
+        let mut line = Vec::new();
+        match (&mut lines).take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+        tracing::debug!("ffmpeg: {line}");
+        if line.contains("Changing video frame properties") || line.contains("changing from") {
+            tracing::warn!("the source has changed its pictures: {}", super::plain(&line));
+        }
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == LINES_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(line);
+    }
+}
+
+fn track_name(track: usize, suffix: &str) -> String {
+    format!("t{track}.{suffix}")
+}
+
+/// Makes the folder of the tracks, which only the user of ffmpeg can enter.
+fn folder(encoding: &Encoding<'_>) -> Result<TempDir, Failure> {
+    let tried = "cannot make a folder for ffmpeg's sockets; is there room in TMPDIR?";
+    let folder = tempfile::Builder::new().prefix("headwater-video-").tempdir().or_exit(Exit::Disk, tried)?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).or_exit(Exit::Disk, tried)?;
+    give(encoding, folder.path())?;
+    Ok(folder)
+}
+
+fn give(encoding: &Encoding<'_>, path: &std::path::Path) -> Result<(), Failure> {
+    let Some(user) = user(encoding)? else { return Ok(()) };
+    let given = chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()));
+    given.or_exit(Exit::Other, format!("cannot give '{}' to the user of ffmpeg", path.display()))
+}
+
+fn user(encoding: &Encoding<'_>) -> Result<Option<User>, Failure> {
+    let Some(name) = encoding.user else { return Ok(None) };
+    let found = User::from_name(name).or_exit(Exit::Usage, format!("cannot look up the user '{name}'"))?;
+    let missing = || Failure::new(Exit::Usage, format!("there is no user '{name}'"));
+    found.map(Some).ok_or_else(missing)
+}
+
+/// Encodes a file as a whole, and returns its tracks.
+fn prepare(
+    encoding: &Encoding<'_>,
+    source: &mut Source,
+    folder: &TempDir,
+    count: usize,
+) -> Result<(Encoder, Vec<Track>), Failure> {
+    if !source.is_file {
+        let reason = "--codec av1 is for files: SVT-AV1 exceeds its rate too far for live sources; leave --codec out, or encode the source into a file first";
+        return Err(Failure::new(Exit::Usage, reason));
+    }
+    let path = |track| folder.path().join(track_name(track, "mp4")).display().to_string();
+    let mut encoder = Encoder::spawn(encoding, source, &path)?;
+    let status = encoder.child.as_mut().map(Child::wait).transpose().or_exit(Exit::Other, "cannot wait for ffmpeg")?;
+    if let Some(status) = status.filter(|status| !status.success()) {
+        return Err(encoder.failure(status));
+    }
+    let tried = "cannot read the encoded video";
+    let open = |track| File::open(path(track)).map(|file| Box::new(file) as Track).or_exit(Exit::Disk, tried);
+    let tracks = (0..count).map(open).collect::<Result<_, _>>()?;
+    Ok((encoder, tracks))
+}
+
+/// Returns the filters and outputs of ffmpeg.
+fn outputs(encoding: &Encoding<'_>, source: &Source, path: &dyn Fn(usize) -> String) -> Vec<String> {
+    let Encoding { args, rungs, fps, gop_ms, .. } = encoding;
+    let pictures = fps * gop_ms / 1_000;
+    let split: String = (0..rungs.len()).map(|rung| format!("[s{rung}]")).collect();
+    let mut filters = format!("[0:v:0]fps={fps}:start_time=0,split={}{split}", rungs.len());
+    for (number, rung) in rungs.iter().enumerate() {
+        let Rung { width, height, .. } = rung;
+        filters += &format!(";[s{number}]scale={width}:{height},setsar=1,format=yuv420p[v{number}]");
+    }
+    let mut words = vec!["-filter_complex".to_owned(), filters];
+    for (number, rung) in rungs.iter().enumerate() {
+        let rate = rung.rate;
+        add(&mut words, &format!("-map [v{number}] -g {pictures} -keyint_min {pictures}"));
+        let codec = match args.codec {
+            Codec::H264 => format!(
+                "-c:v libx264 -preset veryfast -bf 3 -sc_threshold 0 -b:v {rate} -maxrate {rate} -bufsize {} \
+                 -tag:v avc3 -bsf:v dump_extra=freq=keyframe",
+                rate / 2
+            ),
+            Codec::Av1 => {
+                format!("-c:v libsvtav1 -preset 8 -b:v {rate} -svtav1-params rc=1:scd=0:pred-struct=2")
+            }
+        };
+        add(&mut words, &codec);
+        if u32::from(rung.width) * u32::from(rung.height) <= ONE_THREAD_PIXELS {
+            add(&mut words, "-threads 1");
+        }
+        // Composition offsets below zero let pictures begin at time 0, as the audio does.
+        add(&mut words, "-f mp4 -movflags +frag_keyframe+empty_moov+default_base_moof+negative_cts_offsets");
+        words.push(path(number));
+    }
+    if let Some(audio) = source.audio {
+        let micros = u64::from(*gop_ms) * 1_000;
+        let codec = format!(
+            "-map {audio} -c:a libopus -b:a {AUDIO_RATE} -ac 1 -vbr off -frame_duration 20 -f mp4 -movflags \
+             +empty_moov+default_base_moof -frag_duration {micros}"
+        );
+        add(&mut words, &codec);
+        words.push(path(rungs.len()));
+    }
+    words
+}
+
+/// Adds words that are separated by blanks.
+fn add(words: &mut Vec<String>, line: &str) {
+    words.extend(line.split(' ').map(str::to_owned));
+}
