@@ -48,7 +48,7 @@ pub use roster::RosterArgs;
 pub use select::{BundleName, SelectArgs};
 pub use serve::ServeArgs;
 pub use sim::SimArgs;
-pub use stream::{Codec, StreamArgs, StreamCommand, StreamReceiveArgs, StreamSendArgs, VideoArgs};
+pub use stream::{Codec, DemoVideoArgs, StreamArgs, StreamCommand, StreamReceiveArgs, StreamSendArgs, VideoArgs};
 pub use values::{AmtRelayName, Host};
 
 /// Default group of sessions: administratively scoped (RFC 2365, organization-local), with "HW" in ASCII.
@@ -393,6 +393,8 @@ pub struct DemoArgs {
     /// Keep the files and print the folder
     #[arg(long)]
     pub keep: bool,
+    #[command(flatten)]
+    pub video: DemoVideoArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }

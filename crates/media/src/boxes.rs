@@ -45,6 +45,26 @@ pub struct Fragment {
     pub bytes: Vec<u8>,
 }
 
+impl Fragment {
+    /// Returns the fragment at another decoding time in milliseconds, in a track of a timescale; `None` if the
+    /// fragment has no decoding time.
+    pub fn at(&self, time_ms: u64, timescale: u32) -> Option<Self> {
+        let moof = find(&self.bytes, &[b"moof"])?;
+        let tfdt = find(moof, &[b"traf", b"tfdt"])?;
+        // The found content lies within the bytes.
+        let start = tfdt.as_ptr().addr() - self.bytes.as_ptr().addr();
+        let (at, is_long) = (start + 4, *tfdt.first()? != 0);
+        let time = time_ms * u64::from(timescale) / 1_000;
+        let mut bytes = self.bytes.clone();
+        if is_long {
+            bytes.get_mut(at..at + 8)?.copy_from_slice(&time.to_be_bytes());
+        } else {
+            bytes.get_mut(at..at + 4)?.copy_from_slice(&u32::try_from(time).ok()?.to_be_bytes());
+        }
+        Some(Self { time_ms, bytes })
+    }
+}
+
 /// Part of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
@@ -227,6 +247,12 @@ mod tests {
             assert_eq!((first.time_ms, second.time_ms), (0, 1_000));
             assert_eq!([&init.bytes[..], &first.bytes, &boxed(b"free", b""), &second.bytes].concat(), track);
         }
+    }
+
+    #[test]
+    fn a_fragment_moves_to_another_time() {
+        let moved = Fragment { time_ms: 1_000, bytes: fragment(12_800) }.at(5_000, 12_800).unwrap();
+        assert_eq!(moved, Fragment { time_ms: 5_000, bytes: fragment(64_000) });
     }
 
     #[test]

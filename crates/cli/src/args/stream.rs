@@ -129,6 +129,37 @@ pub struct VideoArgs {
     pub ffmpeg: PathBuf,
 }
 
+impl VideoArgs {
+    /// Returns the options of a test picture.
+    pub fn test(ffmpeg: PathBuf) -> Self {
+        Self {
+            source: Some("test".to_owned()),
+            input_format: None,
+            codec: Codec::H264,
+            rungs: vec![5, 30, 100],
+            gop: Duration::from_secs(1),
+            fps: None,
+            repair: 4,
+            no_audio: false,
+            ffmpeg,
+        }
+    }
+}
+
+/// Video in the demo.
+#[derive(Debug, Args)]
+pub struct DemoVideoArgs {
+    /// Show live video instead: a test picture to three receivers of 5, 30 and 100 % of the rate, on one page
+    #[arg(long = "video", id = "demo_video", conflicts_with_all = ["file", "size", "rate", "keep"])]
+    pub is_video: bool,
+    /// With --video: address of the page
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = values::http)]
+    pub http: SocketAddr,
+    /// With --video: program ffmpeg
+    #[arg(long, value_name = "PATH", default_value = "ffmpeg", value_hint = ValueHint::ExecutablePath)]
+    pub ffmpeg: PathBuf,
+}
+
 /// Codec of video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Codec {

@@ -2,12 +2,12 @@
 
 mod encoder;
 mod folder;
-mod input;
-mod player;
+pub mod input;
+pub mod player;
 mod receive;
 mod send;
-mod source;
-mod video;
+pub mod source;
+pub mod video;
 
 use crate::args::{StreamArgs, StreamCommand};
 use crate::exit::{Exit, Failure};

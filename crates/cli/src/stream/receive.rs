@@ -128,6 +128,10 @@ fn transfer(
         if let StreamReceiveUpdate::Progress(received) = &update {
             line.show(&watch.parts(received));
         }
+        // The buffer that a signal cuts off says nothing.
+        if shutdown.is_asked() && matches!(update, StreamReceiveUpdate::Buffer(_)) {
+            continue;
+        }
         if let Err(failure) = watch.on_update(update)
             && failed.is_none()
         {
