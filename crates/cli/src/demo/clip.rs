@@ -1,7 +1,6 @@
 //! Prepared clip of the demo, for machines without ffmpeg: four seconds of a test picture, again and again.
 //!
-//! Made by `tests/interop/video.sh --clip`: three rungs and the audio as ffmpeg writes the tracks for
-//! `headwater stream send`.
+//! Made by `clip/make.sh`: three rungs and the audio as ffmpeg writes the tracks for `headwater stream send`.
 
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;

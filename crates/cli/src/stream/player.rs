@@ -125,6 +125,7 @@ impl Player {
             folder.write_segment(&presentation, &segment).or_exit(Exit::Disk, NOT_WRITTEN)?;
         }
         self.reception.push(presentation, segment);
+        tracing::debug!("GOP {} is at the gateway", played.number);
         Ok(played)
     }
 

@@ -17,6 +17,8 @@ use crate::exit::{Exit, Failure, OrExit};
 
 /// Frame rates to choose from.
 const FRAME_RATES: [u32; 4] = [25, 24, 30, 20];
+/// Lateness of the encoder in milliseconds, from which people are told.
+const LATE_MS: u64 = 3_000;
 /// Longest time without a picture.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Pieces of tracks that wait for the packer, at most of this length.
@@ -132,6 +134,7 @@ impl Video {
             }
             while let Some(packed) = packer.poll(|number| pacer.capture_ms(number)).or_exit(Exit::Other, tried)? {
                 over.count(&packed);
+                tracing::debug!("GOP {} is submitted", packed.number);
                 let time = pacer.next(Instant::now());
                 if !offer(feed, &packed.bytes.into(), time)? {
                     return Ok(());
@@ -204,12 +207,14 @@ struct Pacer {
     last: Option<Submitted>,
     /// Estimated time of the first picture, in milliseconds since 1970.
     began_ms: Cell<u64>,
+    /// Whether people know that the encoder is too slow.
+    is_warned: Cell<bool>,
 }
 
 impl Pacer {
     fn new(gop_ms: u32, is_prepared: bool) -> Self {
         let gop = Duration::from_millis(gop_ms.into());
-        Self { gop, is_prepared, until: None, last: None, began_ms: Cell::new(u64::MAX) }
+        Self { gop, is_prepared, until: None, last: None, began_ms: Cell::new(u64::MAX), is_warned: Cell::new(is_prepared) }
     }
 
     /// Returns the time in which a buffer that is ready now is to be sent.
@@ -231,6 +236,13 @@ impl Pacer {
         let latest = u64::try_from(now - self.gop.as_millis()).unwrap_or(0).saturating_sub(since);
         // The clocks of source and system may differ: the estimate may rise by 1 ms in each buffer.
         self.began_ms.set(self.began_ms.get().saturating_add(1).min(latest));
+        let late = latest - self.began_ms.get();
+        if late > LATE_MS && !self.is_warned.replace(true) {
+            tracing::warn!(
+                "the encoder is {late} ms behind the source: this machine is too slow for these rungs; leave a rung out, or \
+                 lower --fps or --max-rate"
+            );
+        }
         self.began_ms.get() + since
     }
 }

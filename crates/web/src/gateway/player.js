@@ -153,7 +153,7 @@ class Player {
     const rung = newest.rung === null ? null : list.rungs[newest.rung];
     this.show('.rung').textContent = rung ? `${newest.rung + 1} of ${list.rungs.length} · ${rung.width}×${rung.height}` : 'no picture';
     this.show('.received').textContent = newest.length ? `${bytesText(newest.prefix)} of ${bytesText(newest.length)}` : bytesText(newest.prefix);
-    this.show('.rate').textContent = `${rateText(newest.prefix * 8000 / list.gop)}${rung ? `, video ${rateText(rung.rate)}` : ''}`;
+    this.show('.rate').textContent = `${rateText(newest.prefix * 8000 / list.gop)}, ${rung ? rateText(rung.rate) : 'none'}`;
     const gop = list.gop / 1000, first = Math.floor(video.currentTime / gop);
     const playing = list.buffers.find(buffer => buffer.gop === first);
     if (playing && playing.capture) {
@@ -162,7 +162,7 @@ class Player {
     }
     const quality = video.getVideoPlaybackQuality();
     [stats.frames, stats.dropped] = [quality.totalVideoFrames, quality.droppedVideoFrames];
-    this.show('.quality').textContent = `${stats.stalls}, ${stats.dropped} of ${stats.frames} pictures`;
+    this.show('.quality').textContent = `${stats.stalls}, ${stats.dropped} of ${stats.frames}`;
     const history = this.show('.history'), shown = list.buffers.slice(-HISTORY);
     history.setAttribute('aria-label', `Encodings of the last ${shown.length} seconds: ${shown.map(b => b.rung === null ? 'none' : b.rung + 1).join(', ')}`);
     history.replaceChildren(...Array.from({ length: HISTORY }, (_, i) => {
