@@ -283,16 +283,18 @@ def log_times(program, pattern):
 
 # Pictures with the wall clock in 24 squares at the top: milliseconds modulo 2^24.
 CLOCK = """
-import sys, time
+import os, sys, time
 out, w, h, fps = sys.stdout.buffer, 640, 360, 25
+# Noise fills the rungs, as films do.
+noise = [bytes(90 + octet % 64 for octet in os.urandom(w * (h - 24))) for _ in range(8)]
 out.write(b"YUV4MPEG2 W640 H360 F25:1 Ip C420jpeg\\n")
-grey, chroma, began, n = bytes([110]) * (w * (h - 24)), bytes([128]) * (w * h // 2), time.time(), 0
+chroma, began, n = bytes([128]) * (w * h // 2), time.time(), 0
 while True:
     wait = began + n / fps - time.time()
     if wait > 0: time.sleep(wait)
     ms = int(time.time() * 1000) & 0xffffff
     row = b"".join(bytes([235 if ms >> bit & 1 else 16]) * 24 for bit in range(24)) + bytes([16]) * (w - 24 * 24)
-    out.write(b"FRAME\\n" + row * 24 + grey + chroma)
+    out.write(b"FRAME\\n" + row * 24 + noise[n // 3 % 8] + chroma)
     n += 1
 """
 READ_CLOCK = """

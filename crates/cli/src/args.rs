@@ -48,7 +48,9 @@ pub use roster::RosterArgs;
 pub use select::{BundleName, SelectArgs};
 pub use serve::ServeArgs;
 pub use sim::SimArgs;
-pub use stream::{Codec, DemoVideoArgs, StreamArgs, StreamCommand, StreamReceiveArgs, StreamSendArgs, VideoArgs};
+pub use stream::{
+    Codec, DemoVideoArgs, StreamArgs, StreamCommand, StreamReceiveArgs, StreamSendArgs, VideoArgs,
+};
 pub use values::{AmtRelayName, Host};
 
 /// Default group of sessions: administratively scoped (RFC 2365, organization-local), with "HW" in ASCII.

@@ -94,9 +94,7 @@ impl GatewayOptions {
     }
 
     fn receivers(&self) -> String {
-        let receiver = |(number, (name, _)): (usize, &(String, VideoReception))| {
-            serde_json::json!({ "name": name, "path": self.path(number) })
-        };
+        let receiver = |(number, (name, _)): (usize, &(String, VideoReception))| serde_json::json!({ "name": name, "path": self.path(number) });
         let receivers: Vec<_> = self.receivers.iter().enumerate().map(receiver).collect();
         serde_json::json!({ "about": self.about, "receivers": receivers }).to_string()
     }
@@ -112,7 +110,8 @@ impl GatewayOptions {
         }
         let (reception, name) = self.find(path)?;
         let playlist = |playlist: Option<String>| {
-            let unavailable = || Answer { status: StatusCode::SERVICE_UNAVAILABLE, ..Answer::new(PLAYLIST, Bytes::new()) };
+            let unavailable =
+                || Answer { status: StatusCode::SERVICE_UNAVAILABLE, ..Answer::new(PLAYLIST, Bytes::new()) };
             Some(playlist.map_or_else(unavailable, |text| Answer::new(PLAYLIST, text.into())))
         };
         match name {
@@ -155,7 +154,10 @@ impl Answer {
 async fn respond(State(options): State<Arc<GatewayOptions>>, request: Request) -> Response {
     let is_head = request.method() == Method::HEAD;
     let mut response = if !host::is_own(request.headers(), &options.names) {
-        (StatusCode::MISDIRECTED_REQUEST, "this server is reached by its address, or by a name of --http-name\n")
+        (
+            StatusCode::MISDIRECTED_REQUEST,
+            "this server is reached by its address, or by a name of --http-name\n",
+        )
             .into_response()
     } else if request.method() != Method::GET && !is_head {
         (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "GET, HEAD")]).into_response()

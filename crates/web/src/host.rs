@@ -40,10 +40,25 @@ mod tests {
             fields.insert(header::HOST, host.parse().unwrap());
             super::is_own(&fields, &names)
         };
-        for own in ["127.0.0.1:8080", "192.0.2.1", "[::1]:8080", "[::1]", "localhost:8080", "LOCALHOST", "Media.Example.org:80"] {
+        for own in [
+            "127.0.0.1:8080",
+            "192.0.2.1",
+            "[::1]:8080",
+            "[::1]",
+            "localhost:8080",
+            "LOCALHOST",
+            "Media.Example.org:80",
+        ] {
             assert!(is_own(own), "{own}");
         }
-        for foreign in ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "localhost.evil:80", "[::1].evil"] {
+        for foreign in [
+            "evil.example",
+            "evil.example:8080",
+            "127.0.0.1.evil.example",
+            "",
+            "localhost.evil:80",
+            "[::1].evil",
+        ] {
             assert!(!is_own(foreign), "{foreign}");
         }
         assert!(!super::is_own(&HeaderMap::new(), &names));

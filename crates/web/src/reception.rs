@@ -131,9 +131,7 @@ impl VideoReception {
         let buffers = reception.segments.iter().filter(|numbered| Some(numbered.run) == run);
         let buffers: Vec<_> = buffers.map(buffer).collect();
         let shown = reception.presentation.clone().unwrap_or_default();
-        let rung = |(width, height, rate): &(u16, u16, u32)| {
-            serde_json::json!({ "width": width, "height": height, "rate": rate })
-        };
+        let rung = |(width, height, rate): &(u16, u16, u32)| serde_json::json!({ "width": width, "height": height, "rate": rate });
         serde_json::json!({
             "run": shown.run, "gop": shown.gop_ms, "note": reception.note, "video": shown.video_codec,
             "audio": shown.audio_codec, "rungs": shown.rungs.iter().map(rung).collect::<Vec<_>>(), "buffers": buffers,
@@ -256,7 +254,9 @@ mod tests {
         assert_eq!(reception.segment(Kind::Video, 24), Some(Bytes::from_static(&[29])));
         assert_eq!((reception.segment(Kind::Video, 12), reception.segment(Kind::Video, 22)), (None, None));
         assert_eq!(reception.playlist(Kind::Audio).unwrap().matches("GAP").count(), 10, "no audio came");
-        assert!(reception.master_playlist().unwrap().contains("CODECS=\"avc3.64001e,opus\",RESOLUTION=640x360"));
+        assert!(
+            reception.master_playlist().unwrap().contains("CODECS=\"avc3.64001e,opus\",RESOLUTION=640x360")
+        );
     }
 
     #[test]

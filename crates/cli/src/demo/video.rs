@@ -103,7 +103,8 @@ fn sender(stage: &Stage, capture: Option<&Capture>) -> Result<StreamSendSession,
     let control = CongestionControl::layered(&controls::DEFAULT, layers);
     let control = control.ok_or_else(|| Failure::new(Exit::Other, "the default control has no layers"))?;
     let key = SenderKey::ephemeral().or_exit(Exit::Other, "cannot make a key")?;
-    let mut options = StreamSendOptions { signing: Some(key), ..StreamSendOptions::new(stage.group, control) };
+    let mut options =
+        StreamSendOptions { signing: Some(key), ..StreamSendOptions::new(stage.group, control) };
     options.link.interface = Some(stage.interface.clone());
     options.link.trace = capture.map(Capture::hook);
     StreamSendSession::open(options).map_err(|error| failure("cannot send over loopback", error))

@@ -108,12 +108,16 @@ impl Encoder {
             command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
         }
         tracing::debug!("{command:?}");
-        let mut child = command.spawn().or_exit(Exit::Usage, format!("cannot run '{}'", encoding.args.ffmpeg.display()))?;
+        let mut child = command
+            .spawn()
+            .or_exit(Exit::Usage, format!("cannot run '{}'", encoding.args.ffmpeg.display()))?;
         let lines: Arc<Mutex<VecDeque<String>>> = Arc::default();
         if let Some(stderr) = child.stderr.take() {
             let kept = Arc::clone(&lines);
             let thread = std::thread::Builder::new().name("ffmpeg".into());
-            thread.spawn(move || keep_lines(BufReader::new(stderr), &kept)).or_exit(Exit::Other, "cannot start a thread")?;
+            thread
+                .spawn(move || keep_lines(BufReader::new(stderr), &kept))
+                .or_exit(Exit::Other, "cannot start a thread")?;
         }
         let input = child.stdin.take().zip(source.head.take());
         Ok(Self { child: Some(child), lines, input })
@@ -145,7 +149,8 @@ impl Encoder {
     fn feed(&mut self) -> Result<(), Failure> {
         let Some((mut pipe, head)) = self.input.take() else { return Ok(()) };
         let feed = move || {
-            let fed = pipe.write_all(&head).and_then(|()| std::io::copy(&mut std::io::stdin().lock(), &mut pipe));
+            let fed =
+                pipe.write_all(&head).and_then(|()| std::io::copy(&mut std::io::stdin().lock(), &mut pipe));
             if let Err(error) = fed {
                 tracing::debug!("standard input is not fed to ffmpeg any more: {error}");
             }
@@ -187,13 +192,20 @@ impl Encoder {
     fn failure(&self, status: ExitStatus) -> Failure {
         // The lines come by a pipe.
         std::thread::sleep(INTERVAL * 5);
-        Failure::new(Exit::Other, format!("ffmpeg has failed ({status}), and the session is closed{}", self.last_lines()))
+        Failure::new(
+            Exit::Other,
+            format!("ffmpeg has failed ({status}), and the session is closed{}", self.last_lines()),
+        )
     }
 
     fn last_lines(&self) -> String {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let shown: Vec<_> = lines.iter().map(String::as_str).collect();
-        if shown.is_empty() { String::new() } else { format!("; its last lines: {}", super::plain(&shown.join("; "))) }
+        if shown.is_empty() {
+            String::new()
+        } else {
+            format!("; its last lines: {}", super::plain(&shown.join("; ")))
+        }
     }
 }
 
@@ -265,7 +277,8 @@ fn prepare(
     }
     let path = |track| folder.path().join(track_name(track, "mp4")).display().to_string();
     let mut encoder = Encoder::spawn(encoding, source, &path)?;
-    let status = encoder.child.as_mut().map(Child::wait).transpose().or_exit(Exit::Other, "cannot wait for ffmpeg")?;
+    let status =
+        encoder.child.as_mut().map(Child::wait).transpose().or_exit(Exit::Other, "cannot wait for ffmpeg")?;
     if let Some(status) = status.filter(|status| !status.success()) {
         return Err(encoder.failure(status));
     }

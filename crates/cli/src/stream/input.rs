@@ -30,8 +30,12 @@ pub fn form(args: &StreamSendArgs) -> Result<Option<Form>, Failure> {
     }
     let (form, size) = match (args.form, size) {
         (None | Some(args::Form::Bytes), Some(size)) => (args::Form::Bytes, size),
-        (Some(args::Form::Bytes), None) => return usage("buffers of bytes need a length: add for example --size 250kB"),
-        (Some(_), Some(_)) => return usage("--size is for --form bytes: leave --size out, or the other --form"),
+        (Some(args::Form::Bytes), None) => {
+            return usage("buffers of bytes need a length: add for example --size 250kB");
+        }
+        (Some(_), Some(_)) => {
+            return usage("--size is for --form bytes: leave --size out, or the other --form");
+        }
         (form, None) => (form.unwrap_or(args::Form::Lengths), 0),
     };
     Ok(Some(Form { form, size, time }))
@@ -70,7 +74,8 @@ pub fn offer(feed: &StreamFeed, bytes: &Arc<[u8]>, time: Duration) -> Result<boo
             // The end of the session reports the reason.
             Err(StreamError::Ended) => return Ok(false),
             Err(StreamError::Submit(error)) => {
-                return Err(error).or_exit(Exit::Usage, format!("cannot send a buffer of {} bytes", bytes.len()));
+                return Err(error)
+                    .or_exit(Exit::Usage, format!("cannot send a buffer of {} bytes", bytes.len()));
             }
         }
     }
@@ -80,14 +85,17 @@ fn not_read(error: ReadError) -> Failure {
     match error {
         ReadError::TooLong { bytes_max } => Failure::new(
             Exit::Usage,
-            format!("a buffer is longer than {bytes_max} bytes; all buffers before were sent; does the input have --form lengths?"),
+            format!(
+                "a buffer is longer than {bytes_max} bytes; all buffers before were sent; does the input have --form lengths?"
+            ),
         ),
         ReadError::Truncated => Failure::new(
             Exit::Usage,
             "standard input ends within a buffer; all buffers before were sent; does the input have --form lengths?",
         ),
-        ReadError::Io(error) => {
-            Failure::of(Exit::Disk, anyhow::Error::from(error).context("cannot read buffers from standard input"))
-        }
+        ReadError::Io(error) => Failure::of(
+            Exit::Disk,
+            anyhow::Error::from(error).context("cannot read buffers from standard input"),
+        ),
     }
 }

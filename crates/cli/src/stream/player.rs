@@ -84,7 +84,9 @@ impl Player {
         let none = Played { number: received.id.into(), rung: None, rungs: 0, repaired: 0 };
         match self.cutter.cut(&buffer) {
             Ok(cut) => self.on_cut(cut, received),
-            Err(CutError::Index(IndexError::Magic)) if self.shown.is_none() => self.on_other(received).map(|()| none),
+            Err(CutError::Index(IndexError::Magic)) if self.shown.is_none() => {
+                self.on_other(received).map(|()| none)
+            }
             Err(CutError::Lost) => {
                 self.counters.headless += 1;
                 self.on_missing(received.prefix.len(), None);
@@ -102,7 +104,12 @@ impl Player {
         let Cut { index, description, audio, rung, repaired } = cut;
         self.others = 0;
         self.counters.repaired += repaired as u64;
-        let played = Played { number: index.number, rung: rung.as_ref().map(|rung| rung.0), rungs: index.rungs(), repaired };
+        let played = Played {
+            number: index.number,
+            rung: rung.as_ref().map(|rung| rung.0),
+            rungs: index.rungs(),
+            repaired,
+        };
         if rung.is_none() {
             let ranges = index.ranges().unwrap_or_default();
             let needed = ranges.get(2).map_or(0, |range| range.end);
@@ -160,7 +167,11 @@ impl Player {
         let reason = match needed {
             Some((needed, gop_ms)) if mean < needed => {
                 let rate = |bytes: usize| bytes as u64 * 8 / u64::from(gop_ms.max(1));
-                format!("the path carries {} kbit/s of the video, and the lowest rung needs {} kbit/s", rate(mean), rate(needed))
+                format!(
+                    "the path carries {} kbit/s of the video, and the lowest rung needs {} kbit/s",
+                    rate(mean),
+                    rate(needed)
+                )
             }
             _ => "packets of the lowest rung are lost in each buffer".to_owned(),
         };

@@ -25,8 +25,7 @@ use crate::send::server_failed;
 use crate::shutdown::Shutdown;
 
 /// Default address of the page.
-const HTTP_DEFAULT: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+const HTTP_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 /// Longest buffer: a gateway keeps several.
 pub const BUFFER_BYTES_MAX: usize = 16 << 20;
 
@@ -114,11 +113,24 @@ fn transfer(
     let group = args.network.group;
     events.emit(
         None,
-        &Event::SessionStarted { role: Role::Receiver, group: group.to_string(), interface: None, tsi: None, control: None },
+        &Event::SessionStarted {
+            role: Role::Receiver,
+            group: group.to_string(),
+            interface: None,
+            tsi: None,
+            control: None,
+        },
     );
     let line = screen.line("receiving");
     let mut watch = Watch {
-        player, screen, events, senders, group, last: Progress::default(), refused: None, played: None,
+        player,
+        screen,
+        events,
+        senders,
+        group,
+        last: Progress::default(),
+        refused: None,
+        played: None,
     };
     // The session reads packets on a thread of its own, so that a slow disk loses no packets.
     let tried = format!("cannot receive from {group}");
@@ -142,8 +154,8 @@ fn transfer(
     screen.clear();
     let result = thread.join();
     let Watch { mut player, events, last, refused, .. } = watch;
-    let summary =
-        result.map_err(|error| events.session_failed(Role::Receiver, last.clone(), error_failure(&tried, error)))?;
+    let summary = result
+        .map_err(|error| events.session_failed(Role::Receiver, last.clone(), error_failure(&tried, error)))?;
     let finished = player.finish();
     let ended = failed.map_or(finished, Err).and_then(|()| conclude(&summary, refused, (group, args)));
     let outcome = match (&ended, &summary.outcome) {
@@ -221,7 +233,9 @@ impl Watch<'_> {
     fn parts(&self, received: &StreamReceiveProgress) -> Vec<String> {
         let mut parts = vec![rate(received.rate_bits)];
         match self.played {
-            Some(Played { rung: Some(rung), rungs, .. }) => parts.push(format!("encoding {} of {rungs}", rung + 1)),
+            Some(Played { rung: Some(rung), rungs, .. }) => {
+                parts.push(format!("encoding {} of {rungs}", rung + 1))
+            }
             Some(Played { rungs: 1.., .. }) => parts.push("no picture".to_owned()),
             _ => {}
         }
@@ -247,11 +261,17 @@ fn conclude(
         StreamOutcome::NothingReceived | StreamOutcome::TimedOut => match refused {
             Some(failure) => Err(failure),
             None if summary.outcome == StreamOutcome::NothingReceived => Err(nothing_received(group)),
-            None => failure(Exit::Incomplete, "no part of a buffer came within the timeout; has the sender ended?"),
+            None => failure(
+                Exit::Incomplete,
+                "no part of a buffer came within the timeout; has the sender ended?",
+            ),
         },
         StreamOutcome::NoBuffers => failure(
             Exit::Other,
-            &format!("the session on {group} carries files, no stream; receive with `headwater receive --group {}`", args.network.group),
+            &format!(
+                "the session on {group} carries files, no stream; receive with `headwater receive --group {}`",
+                args.network.group
+            ),
         ),
         StreamOutcome::ControlRefused(reason) => failure(Exit::Other, reason),
     }

@@ -11,8 +11,8 @@ use headwater_proto::Rate;
 use headwater_proto::controls;
 use headwater_proto::eventlog::{ControlState, Event, Progress, Role};
 
-use super::video::Video;
 use super::input;
+use super::video::Video;
 use crate::args::StreamSendArgs;
 use crate::capture::Capture;
 use crate::events::Events;

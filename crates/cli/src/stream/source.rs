@@ -19,6 +19,9 @@ const HEAD_BYTES: usize = 1 << 20;
 const HEAD_TIME: Duration = Duration::from_secs(2);
 /// Size of the test picture.
 const TEST_SIZE: (u16, u16) = (640, 360);
+/// Clock in the test picture, which needs a font.
+const CLOCK: &str = "drawtext=text='%{localtime\\:%T}':fontsize=64:fontcolor=white:box=1:boxcolor=black@0.7:\
+     boxborderw=12:x=(w-tw)/2:y=h-th-34";
 /// Largest side of a picture that is sent.
 const SIDE_MAX: u16 = 8_192;
 /// Last lines of ffmpeg in an error.
@@ -84,7 +87,7 @@ impl Source {
         let name = args.source.as_deref().unwrap_or("test");
         let wants_audio = has_opus && !args.no_audio;
         if name == "test" {
-            return Ok(Self::test(wants_audio, fps));
+            return Ok(Self::test(args, wants_audio, fps));
         }
         let head = if name == "-" { Some(read_head()?) } else { None };
         let url = if name == "-" { "pipe:0" } else { name };
@@ -111,9 +114,10 @@ impl Source {
         Ok(Self { input, audio, size, head, is_file })
     }
 
-    fn test(wants_audio: bool, fps: u32) -> Self {
+    fn test(args: &VideoArgs, wants_audio: bool, fps: u32) -> Self {
         let (width, height) = TEST_SIZE;
-        let picture = format!("testsrc2=size={width}x{height}:rate={fps}");
+        let plain = format!("testsrc2=size={width}x{height}:rate={fps}");
+        let picture = Some(format!("{plain},{CLOCK}")).filter(|clock| can_draw(args, clock)).unwrap_or(plain);
         // A short tone each second.
         let tone = "aevalsrc=exprs='if(lt(mod(t,1),0.06),0.2*sin(2*PI*880*t),0)':s=48000";
         let words = ["-re", "-f", "lavfi", "-i", &picture, "-f", "lavfi", "-i", tone];
@@ -127,30 +131,45 @@ impl Source {
     }
 }
 
+/// Whether ffmpeg has a filter and a font for a picture.
+fn can_draw(args: &VideoArgs, picture: &str) -> bool {
+    let words =
+        ["-hide_banner", "-nostdin", "-f", "lavfi", "-i", picture, "-frames:v", "1", "-f", "null", "-"];
+    let drawn = Command::new(&args.ffmpeg)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    drawn.is_ok_and(|status| status.success())
+}
+
 /// Returns ffmpeg's format of a device.
 fn device_format(name: &str) -> Option<&'static str> {
     let is_device = |kind: &str| name.starts_with(kind) && Path::new(name).exists();
-    let is_character =
-        || std::fs::metadata(name).is_ok_and(|metadata| metadata.file_type().is_char_device());
+    let is_character = || std::fs::metadata(name).is_ok_and(|metadata| metadata.file_type().is_char_device());
     (is_device("/dev/video") && is_character()).then_some("v4l2")
 }
 
 /// Reads the first bytes of standard input.
 fn read_head() -> Result<Vec<u8>, Failure> {
     let mut input = std::io::stdin().lock();
-    let (mut head, mut until) = (Vec::new(), None);
+    let (mut head, mut until) = (Vec::new(), None::<Instant>);
     let mut piece = vec![0; 64 << 10];
     while head.len() < HEAD_BYTES {
         if let Some(until) = until {
-            let left = Instant::now().max(until) - Instant::now();
-            let left = if until > Instant::now() { until - Instant::now() } else { left };
-            let timeout = Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(0), tv_nsec: left.subsec_nanos().into() };
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(0),
+                tv_nsec: left.subsec_nanos().into(),
+            };
             let ready = poll(&mut [PollFd::new(&std::io::stdin(), PollFlags::IN)], Some(&timeout));
             if ready.unwrap_or(0) == 0 {
                 break;
             }
         }
-        let bytes = input.read(&mut piece).or_exit(Exit::Disk, "cannot read the video from standard input")?;
+        let bytes =
+            input.read(&mut piece).or_exit(Exit::Disk, "cannot read the video from standard input")?;
         if bytes == 0 {
             break;
         }
@@ -215,7 +234,8 @@ impl Streams {
         for line in report.lines().filter(|line| line.trim_start().starts_with("Stream #0:")) {
             if line.contains(": Audio:") {
                 streams.has_audio = true;
-            } else if line.contains(": Video:") && !line.contains("(attached pic)") && streams.video.is_none() {
+            } else if line.contains(": Video:") && !line.contains("(attached pic)") && streams.video.is_none()
+            {
                 streams.video = line.split([',', ' ']).find_map(size);
             }
         }
@@ -239,7 +259,10 @@ fn not_read(name: &str, report: &str) -> String {
     let lines: Vec<&str> = report.lines().filter(about).collect();
     let shown = lines[lines.len().saturating_sub(LINES_SHOWN)..].join("; ");
     if shown.is_empty() {
-        return format!("ffmpeg has found nothing in '{name}' within {} s; is the source on?", PROBE_TIME.as_secs());
+        return format!(
+            "ffmpeg has found nothing in '{name}' within {} s; is the source on?",
+            PROBE_TIME.as_secs()
+        );
     }
     format!("ffmpeg cannot read '{name}': {}", crate::stream::plain(&shown))
 }

@@ -132,7 +132,9 @@ impl Video {
             for piece in splitters[track].push(&bytes).or_exit(Exit::Other, tried)? {
                 packer.push(track, piece).or_exit(Exit::Other, tried)?;
             }
-            while let Some(packed) = packer.poll(|number| pacer.capture_ms(number)).or_exit(Exit::Other, tried)? {
+            while let Some(packed) =
+                packer.poll(|number| pacer.capture_ms(number)).or_exit(Exit::Other, tried)?
+            {
                 over.count(&packed);
                 tracing::debug!("GOP {} is submitted", packed.number);
                 let time = pacer.next(Instant::now());
@@ -152,7 +154,9 @@ impl Video {
         for (number, track) in self.tracks.drain(..).enumerate() {
             let sender = sender.clone();
             let thread = Builder::new().name(format!("track {number}"));
-            thread.spawn(move || read_track(number, track, &sender)).or_exit(Exit::Other, "cannot start a thread")?;
+            thread
+                .spawn(move || read_track(number, track, &sender))
+                .or_exit(Exit::Other, "cannot start a thread")?;
         }
         Ok(pieces)
     }
@@ -175,11 +179,17 @@ fn times(args: &VideoArgs) -> Result<(u32, u32), Failure> {
     let shown = humantime::format_duration(args.gop);
     let longest = Duration::from(BUFFER_TIME_MAX).min(Duration::from_secs(10));
     let gop_ms = u32::try_from(args.gop.as_millis()).unwrap_or(u32::MAX);
-    if args.gop > longest || args.gop < Duration::from_millis(200) || args.gop.subsec_nanos() % 1_000_000 != 0 {
-        return Err(usage(format!("--gop {shown} is out of range: 200ms to {} s, in whole milliseconds", longest.as_secs())));
+    if args.gop > longest || args.gop < Duration::from_millis(200) || args.gop.subsec_nanos() % 1_000_000 != 0
+    {
+        return Err(usage(format!(
+            "--gop {shown} is out of range: 200ms to {} s, in whole milliseconds",
+            longest.as_secs()
+        )));
     }
     if !gop_ms.is_multiple_of(OPUS_MS) && !args.no_audio {
-        return Err(usage(format!("--gop {shown} is no multiple of {OPUS_MS} ms, the time of a packet of audio; write for example 480ms, or --no-audio")));
+        return Err(usage(format!(
+            "--gop {shown} is no multiple of {OPUS_MS} ms, the time of a packet of audio; write for example 480ms, or --no-audio"
+        )));
     }
     let fits = |fps: &u32| (fps * gop_ms).is_multiple_of(1_000);
     match args.fps {
@@ -214,7 +224,14 @@ struct Pacer {
 impl Pacer {
     fn new(gop_ms: u32, is_prepared: bool) -> Self {
         let gop = Duration::from_millis(gop_ms.into());
-        Self { gop, is_prepared, until: None, last: None, began_ms: Cell::new(u64::MAX), is_warned: Cell::new(is_prepared) }
+        Self {
+            gop,
+            is_prepared,
+            until: None,
+            last: None,
+            began_ms: Cell::new(u64::MAX),
+            is_warned: Cell::new(is_prepared),
+        }
     }
 
     /// Returns the time in which a buffer that is ready now is to be sent.
@@ -267,7 +284,8 @@ impl Overruns {
         if self.buffers == Self::ENOUGH && self.over * 4 > self.buffers {
             tracing::warn!(
                 "{} of {} buffers are larger than planned: slow receivers miss pictures; raise --max-rate",
-                self.over, self.buffers
+                self.over,
+                self.buffers
             );
         }
     }

@@ -167,8 +167,8 @@ class Player {
     history.setAttribute('aria-label', `Encodings of the last ${shown.length} seconds: ${shown.map(b => b.rung === null ? 'none' : b.rung + 1).join(', ')}`);
     history.replaceChildren(...Array.from({ length: HISTORY }, (_, i) => {
       const bar = document.createElement('i'), buffer = shown[i - HISTORY + shown.length];
-      bar.className = !buffer ? 'free' : buffer.rung === null ? 'none' : '';
-      bar.style.height = buffer && buffer.rung !== null ? `${100 * (buffer.rung + 1) / list.rungs.length}%` : '3px';
+      if (buffer && buffer.rung === null) bar.className = 'none';
+      else if (buffer) bar.style.setProperty('--part', `${100 * (buffer.rung + 1) / list.rungs.length}%`);
       return bar;
     }));
   }
