@@ -117,6 +117,11 @@ impl VideoReception {
         self.lock().note = note;
     }
 
+    /// Returns the line for people who wait for pictures.
+    pub fn note(&self) -> Option<String> {
+        self.lock().note.clone()
+    }
+
     /// Returns the received buffers as JSON.
     pub(crate) fn list(&self) -> String {
         let reception = self.lock();
@@ -206,7 +211,6 @@ impl Reception {
             self.insert(run, is_first, segment);
         }
         self.presentation = Some(presentation);
-        self.note = None;
     }
 
     fn insert(&mut self, run: u32, is_first: bool, segment: VideoSegment) {

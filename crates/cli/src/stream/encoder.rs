@@ -99,7 +99,7 @@ impl Encoder {
         path: &dyn Fn(usize) -> String,
     ) -> Result<Self, Failure> {
         let mut command = Command::new(&encoding.args.ffmpeg);
-        command.args(["-hide_banner", "-nostdin", "-nostats", "-loglevel", "warning", "-y"]);
+        command.args(["-hide_banner", "-nostdin", "-nostats", "-loglevel", "level+verbose", "-y"]);
         command.args(&source.input).args(outputs(encoding, source, path));
         let stdin = if source.head.is_some() { Stdio::piped() } else { Stdio::null() };
         // Signals of the terminal end the session first, and the end of the sockets ends ffmpeg.
@@ -218,7 +218,9 @@ impl Drop for Encoder {
     }
 }
 
+/// Keeps the last lines, and tells of pictures of another size or rate.
 fn keep_lines(mut lines: impl BufRead, kept: &Mutex<VecDeque<String>>) {
+    let mut pictures: Option<String> = None;
     loop {
         let mut line = Vec::new();
         match (&mut lines).take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
@@ -226,16 +228,36 @@ fn keep_lines(mut lines: impl BufRead, kept: &Mutex<VecDeque<String>>) {
             Ok(_) => {}
         }
         let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-        tracing::debug!("ffmpeg: {line}");
-        if line.contains("Changing video frame properties") || line.contains("changing from") {
-            tracing::warn!("the source has changed its pictures: {}", super::plain(&line));
+        if let Some(found) = input_pictures(&line) {
+            if pictures.as_ref().is_some_and(|known| *known != found) {
+                tracing::warn!(
+                    "the source has changed its pictures to {found}; the video goes on with the size and rate of its start"
+                );
+            }
+            pictures = Some(found);
         }
+        // Reports on normal work tell nothing of a failure.
+        if line.is_empty() || ["[verbose]", "[info]"].iter().any(|level| line.contains(level)) {
+            continue;
+        }
+        tracing::debug!("ffmpeg: {}", super::plain(&line));
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() == LINES_MAX {
             kept.pop_front();
         }
         kept.push_back(line);
     }
+}
+
+/// Returns the pictures that a line of ffmpeg reports at the input of its filters: `640x360 at 25/1`.
+fn input_pictures(line: &str) -> Option<String> {
+    let (_, report) =
+        line.split_once("input from stream").filter(|(graph, _)| graph.starts_with("[graph"))?;
+    let field = |name: &str| {
+        let value = report.split(' ').find_map(|word| word.strip_prefix(name))?;
+        value.bytes().all(|octet| octet.is_ascii_digit() || octet == b'/').then_some(value)
+    };
+    Some(format!("{}x{} at {}", field("w:")?, field("h:")?, field("fr:")?))
 }
 
 fn track_name(track: usize, suffix: &str) -> String {
@@ -296,7 +318,10 @@ fn outputs(encoding: &Encoding<'_>, source: &Source, path: &dyn Fn(usize) -> Str
     let mut filters = format!("[0:v:0]fps={fps}:start_time=0,split={}{split}", rungs.len());
     for (number, rung) in rungs.iter().enumerate() {
         let Rung { width, height, .. } = rung;
-        filters += &format!(";[s{number}]scale={width}:{height},setsar=1,format=yuv420p[v{number}]");
+        filters += &format!(
+            ";[s{number}]scale={width}:{height}:force_original_aspect_ratio=decrease,pad={width}:{height}:-1:-1,setsar=1,\
+             format=yuv420p[v{number}]"
+        );
     }
     let mut words = vec!["-filter_complex".to_owned(), filters];
     for (number, rung) in rungs.iter().enumerate() {
@@ -335,4 +360,16 @@ fn outputs(encoding: &Encoding<'_>, source: &Source, path: &dyn Fn(usize) -> Str
 /// Adds words that are separated by blanks.
 fn add(words: &mut Vec<String>, line: &str) {
     words.extend(line.split(' ').map(str::to_owned));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_found_in_the_lines_of_ffmpeg() {
+        let line = "[graph 0 input from stream 0:0 @ 0x5] [verbose] w:640 h:360 pixfmt:yuv420p tb:1/90000 fr:25/1 sar:1/1";
+        assert_eq!(input_pictures(line).as_deref(), Some("640x360 at 25/1"));
+        assert_eq!(input_pictures("[Parsed_scale_2 @ 0x5] [verbose] w:320 h:180 flags:''"), None);
+    }
 }

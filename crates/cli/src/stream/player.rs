@@ -116,6 +116,7 @@ impl Player {
             self.on_missing(received.prefix.len(), Some((needed, index.gop_ms)));
         } else {
             (self.without, self.is_warned) = ((0, 0), false);
+            self.reception.set_note(None);
         }
         let Some(description) = description else { return Ok(played) };
         let presentation = self.presentation(index.run, index.gop_ms, description);
@@ -201,3 +202,61 @@ impl Player {
 }
 
 const NOT_WRITTEN: &str = "cannot write the stream to the folder of --out";
+
+#[cfg(test)]
+mod tests {
+    use headwater_media::{Fragment, Init, Packer, Piece, Planned, Protection, Rung};
+
+    use super::*;
+
+    fn packed(count: u32) -> Vec<Vec<u8>> {
+        let rung = Rung { width: 320, height: 180, rate: 50_000 };
+        let plan =
+            Planned { rungs: vec![rung; 2], protection: Protection::default(), places: vec![9_000; 2] };
+        let mut packer = Packer::new(plan, 1_000, 7, false);
+        for track in 0..2 {
+            let init = Init { bytes: vec![1; 600], timescale: 1_000, codec: "avc3.64001e".into() };
+            packer.push(track, Piece::Init(init)).unwrap();
+        }
+        let gop = |number: u32| {
+            for track in 0..2 {
+                let time_ms = u64::from(number) * 1_000;
+                packer.push(track, Piece::Fragment(Fragment { time_ms, bytes: vec![2; 7_000] })).unwrap();
+            }
+            packer.poll(|_| 0).unwrap().unwrap().bytes
+        };
+        (0..count).map(gop).collect()
+    }
+
+    fn received(bytes: &[u8], prefix: usize) -> Received {
+        Received { length: Some(bytes.len()), prefix: bytes[..prefix].to_vec(), ..Received::default() }
+    }
+
+    #[test]
+    fn a_prefix_without_a_rung_is_told_with_both_rates() {
+        let reception = VideoReception::default();
+        let mut player = Player::new(reception.clone(), None);
+        for bytes in packed(6) {
+            let played = player.on_buffer(&received(&bytes, 5_000)).unwrap();
+            assert_eq!((played.rung, played.rungs), (None, 2));
+        }
+        assert_eq!((player.counters().buffers, player.counters().without), (6, 6));
+        let note = reception.note().unwrap();
+        assert!(note.contains("carries 40 kbit/s") && note.contains("needs 5"), "{note}");
+    }
+
+    #[test]
+    fn foreign_buffers_between_are_counted_and_skipped() {
+        let mut player = Player::new(VideoReception::default(), None);
+        let buffers = packed(2);
+        assert_eq!(player.on_buffer(&received(&buffers[0], 10_000)).unwrap().rung, Some(0));
+        for _ in 0..5 {
+            player.on_buffer(&received(b"no video, though as long as a header of video is", 48)).unwrap();
+        }
+        let mut forged = buffers[1].clone();
+        forged[44..48].copy_from_slice(&u32::MAX.to_be_bytes());
+        player.on_buffer(&received(&forged, 10_000)).unwrap();
+        assert_eq!(player.on_buffer(&received(&buffers[1], buffers[1].len())).unwrap().rung, Some(1));
+        assert_eq!(player.counters().foreign, 6);
+    }
+}

@@ -45,7 +45,8 @@ class Player {
       try {
         const answer = await fetch(this.path + 'list', { cache: 'no-store' });
         const list = await answer.json();
-        if (list.note && !this.isPlaying) this.say(list.note);
+        if (list.note) this.say(list.note);
+        else if (this.isPlaying) this.say('');
         if (list.buffers.length && list.video) await this.update(list);
       } catch (error) {
         this.fail(error);
