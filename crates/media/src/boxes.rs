@@ -46,8 +46,8 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// Returns the fragment at another decoding time in milliseconds, in a track of a timescale; `None` if the
-    /// fragment has no decoding time.
+    /// Returns the fragment at another decoding time in milliseconds, in a track of a timescale; `None` if
+    /// the fragment has no decoding time.
     pub fn at(&self, time_ms: u64, timescale: u32) -> Option<Self> {
         let moof = find(&self.bytes, &[b"moof"])?;
         let tfdt = find(moof, &[b"traf", b"tfdt"])?;

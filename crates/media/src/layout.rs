@@ -14,7 +14,8 @@ pub const SYMBOL_BYTES_MAX: u16 = 9_000;
 pub const PROTECTION_MAX: u8 = 25;
 /// Most source symbols of the first block: the symbols that Reed-Solomon codes at once.
 pub const FIRST_BLOCK_MAX: u16 = 200;
-/// Most source symbols of a block. With [`PROTECTION_MAX`], a block has at most 250 symbols of the code's 255.
+/// Most source symbols of a block. With [`PROTECTION_MAX`], a block has at most 250 symbols; the code's most
+/// is 255.
 const BLOCK_MAX: usize = 200;
 
 /// Repair symbols of a buffer.

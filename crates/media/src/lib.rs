@@ -16,9 +16,9 @@
 //! | `packer` | tracks of the encoder to buffers, and the time in which a buffer is sent |
 //! | `cut` | received parts of a buffer to the best whole rung |
 //!
-//! The format is described in `docs/reference/wire/video.md`, the reasons in `docs/design/video.md`. The crate
-//! is pure: no socket, clock, thread or entropy. Bytes from the network never panic and allocate at most a
-//! small multiple of the received bytes, plus [`DESCRIPTION_BYTES_MAX`].
+//! The format is described in `docs/reference/wire/video.md`, the reasons in `docs/design/video.md`. The
+//! crate is pure: no socket, clock, thread or entropy. Bytes from the network never panic and allocate at
+//! most a small multiple of the received bytes, plus [`DESCRIPTION_BYTES_MAX`].
 
 #![deny(unsafe_code)]
 

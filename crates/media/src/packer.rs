@@ -13,7 +13,8 @@ use crate::layout::{FIRST_BLOCK_MAX, Layout, Protection};
 /// Part of the session's rate that becomes prefix, in percent (measured: 89.5 at 120 kbit/s, 90 at 720, 92 at
 /// 2400).
 const PREFIX_PERCENT: u64 = 90;
-/// Mean size of a GOP in percent of its place: x264 with a VBV of 0.5 s has a largest GOP of 1.14 of the mean.
+/// Mean size of a GOP in percent of its place: with a VBV of 0.5 s, the largest GOP of x264 is 1.14 of the
+/// mean.
 const FILL_PERCENT: u64 = 85;
 /// Bytes of the boxes around an audio fragment.
 const AUDIO_OVERHEAD: u64 = 200;

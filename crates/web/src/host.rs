@@ -35,10 +35,10 @@ mod tests {
     #[test]
     fn foreign_names_are_no_names_of_this_server() {
         let names = ["media.example.org".to_owned()];
-        let is_own = |host: &str| {
+        let names_server = |host: &str| {
             let mut fields = HeaderMap::new();
             fields.insert(header::HOST, host.parse().unwrap());
-            super::is_own(&fields, &names)
+            is_own(&fields, &names)
         };
         for own in [
             "127.0.0.1:8080",
@@ -49,7 +49,7 @@ mod tests {
             "LOCALHOST",
             "Media.Example.org:80",
         ] {
-            assert!(is_own(own), "{own}");
+            assert!(names_server(own), "{own}");
         }
         for foreign in [
             "evil.example",
@@ -59,8 +59,8 @@ mod tests {
             "localhost.evil:80",
             "[::1].evil",
         ] {
-            assert!(!is_own(foreign), "{foreign}");
+            assert!(!names_server(foreign), "{foreign}");
         }
-        assert!(!super::is_own(&HeaderMap::new(), &names));
+        assert!(!is_own(&HeaderMap::new(), &names));
     }
 }

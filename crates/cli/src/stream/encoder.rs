@@ -5,16 +5,17 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use headwater_media::Rung;
 use nix::unistd::User;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
 use super::source::Source;
@@ -52,12 +53,15 @@ pub struct Encoding<'a> {
 /// Track of an encoder.
 pub type Track = Box<dyn Read + Send>;
 
-/// Running ffmpeg.
+/// Running ffmpeg. No thread serves ffmpeg before [`Encoder::watch`], so that all threads of a confined
+/// process are confined.
 pub struct Encoder {
     child: Option<Child>,
+    /// Program that copies standard input to ffmpeg, if the source is standard input.
+    feeder: Option<Child>,
+    /// Standard error of ffmpeg, before a thread reads the lines.
+    stderr: Option<ChildStderr>,
     lines: Arc<Mutex<VecDeque<String>>>,
-    /// Standard input of ffmpeg, and the first bytes, if the source is standard input.
-    input: Option<(ChildStdin, Vec<u8>)>,
 }
 
 impl Encoder {
@@ -81,8 +85,7 @@ impl Encoder {
             give(encoding, &path)?;
             listeners.push(listener);
         }
-        let path = |track| format!("unix:{}", folder.path().join(track_name(track, "sock")).display());
-        let mut encoder = Self::spawn(encoding, source, &path)?;
+        let mut encoder = Self::spawn(encoding, source, &folder, "sock")?;
         let began = Instant::now();
         let mut tracks: Vec<Track> = Vec::new();
         for listener in listeners {
@@ -96,36 +99,37 @@ impl Encoder {
     fn spawn(
         encoding: &Encoding<'_>,
         source: &mut Source,
-        path: &dyn Fn(usize) -> String,
+        folder: &TempDir,
+        suffix: &str,
     ) -> Result<Self, Failure> {
+        let tried = format!("cannot run '{}'", encoding.args.ffmpeg.display());
+        let feeder = source.head.take().map(|head| feed(&head, folder)).transpose()?;
+        let mut encoder = Self { child: None, feeder, stderr: None, lines: Arc::default() };
+        let input = encoder.feeder.as_mut().and_then(|feeder| feeder.stdout.take());
         let mut command = Command::new(&encoding.args.ffmpeg);
         command.args(["-hide_banner", "-nostdin", "-nostats", "-loglevel", "level+verbose", "-y"]);
-        command.args(&source.input).args(outputs(encoding, source, path));
-        let stdin = if source.head.is_some() { Stdio::piped() } else { Stdio::null() };
+        let path = |track| {
+            let path = folder.path().join(track_name(track, suffix)).display().to_string();
+            if suffix == "sock" { format!("unix:{path}") } else { path }
+        };
+        command.args(&source.input).args(outputs(encoding, source, &path));
         // Signals of the terminal end the session first, and the end of the sockets ends ffmpeg.
-        command.stdin(stdin).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        command
+            .stdin(input.map_or_else(Stdio::null, Stdio::from))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command.process_group(0);
         if let Some(user) = user(encoding)? {
             command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
         }
         tracing::debug!("{command:?}");
-        let mut child = command
-            .spawn()
-            .or_exit(Exit::Usage, format!("cannot run '{}'", encoding.args.ffmpeg.display()))?;
-        let lines: Arc<Mutex<VecDeque<String>>> = Arc::default();
-        if let Some(stderr) = child.stderr.take() {
-            let kept = Arc::clone(&lines);
-            let thread = std::thread::Builder::new().name("ffmpeg".into());
-            thread
-                .spawn(move || keep_lines(BufReader::new(stderr), &kept))
-                .or_exit(Exit::Other, "cannot start a thread")?;
-        }
-        let input = child.stdin.take().zip(source.head.take());
-        Ok(Self { child: Some(child), lines, input })
+        let mut child = command.spawn().or_exit(Exit::Usage, tried)?;
+        encoder.stderr = child.stderr.take();
+        encoder.child = Some(child);
+        Ok(encoder)
     }
 
     fn accept(&mut self, listener: &UnixListener, began: Instant) -> Result<Track, Failure> {
-        // Standard input is fed while ffmpeg looks at the source.
-        self.feed()?;
         loop {
             match listener.accept() {
                 Ok((stream, _)) => {
@@ -145,17 +149,12 @@ impl Encoder {
         }
     }
 
-    /// Feeds standard input to ffmpeg on a thread.
-    fn feed(&mut self) -> Result<(), Failure> {
-        let Some((mut pipe, head)) = self.input.take() else { return Ok(()) };
-        let feed = move || {
-            let fed =
-                pipe.write_all(&head).and_then(|()| std::io::copy(&mut std::io::stdin().lock(), &mut pipe));
-            if let Err(error) = fed {
-                tracing::debug!("standard input is not fed to ffmpeg any more: {error}");
-            }
-        };
-        let thread = std::thread::Builder::new().name("standard input".into()).spawn(feed);
+    /// Reads the lines of ffmpeg on a thread.
+    pub fn watch(&mut self) -> Result<(), Failure> {
+        let Some(stderr) = self.stderr.take() else { return Ok(()) };
+        let kept = Arc::clone(&self.lines);
+        let thread = std::thread::Builder::new().name("ffmpeg".into());
+        let thread = thread.spawn(move || keep_lines(BufReader::new(stderr), &kept));
         thread.map(drop).or_exit(Exit::Other, "cannot start a thread")
     }
 
@@ -180,7 +179,8 @@ impl Encoder {
     }
 
     /// Returns the failure of an encoder that gives nothing.
-    pub fn stalled(&self, symptom: &str, time: Duration) -> Failure {
+    pub fn stalled(&mut self, symptom: &str, time: Duration) -> Failure {
+        self.kill();
         let reason = format!(
             "ffmpeg has {symptom} for {} s, and the session is closed; is the source on, and this machine fast enough?{}",
             time.as_secs(),
@@ -189,16 +189,18 @@ impl Encoder {
         Failure::new(Exit::Other, reason)
     }
 
-    fn failure(&self, status: ExitStatus) -> Failure {
-        // The lines come by a pipe.
+    fn failure(&mut self, status: ExitStatus) -> Failure {
+        self.kill();
+        // A thread may still read the last lines.
         std::thread::sleep(INTERVAL * 5);
-        Failure::new(
-            Exit::Other,
-            format!("ffmpeg has failed ({status}), and the session is closed{}", self.last_lines()),
-        )
+        let reason = format!("ffmpeg has failed ({status}), and the session is closed{}", self.last_lines());
+        Failure::new(Exit::Other, reason)
     }
 
-    fn last_lines(&self) -> String {
+    fn last_lines(&mut self) -> String {
+        if let Some(stderr) = self.stderr.take() {
+            keep_lines(BufReader::new(stderr), &self.lines);
+        }
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let shown: Vec<_> = lines.iter().map(String::as_str).collect();
         if shown.is_empty() {
@@ -207,15 +209,42 @@ impl Encoder {
             format!("; its last lines: {}", super::plain(&shown.join("; ")))
         }
     }
+
+    /// Ends ffmpeg and the programs that a script in its place has started.
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            kill_group(&mut child);
+        }
+        if let Some(mut feeder) = self.feeder.take() {
+            feeder.kill().ok();
+            feeder.wait().ok();
+        }
+    }
 }
 
 impl Drop for Encoder {
     fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().ok();
-            child.wait().ok();
-        }
+        self.kill();
     }
+}
+
+/// Kills the process group of a child that leads its group.
+pub fn kill_group(child: &mut Child) {
+    if let Ok(id) = i32::try_from(child.id())
+        && let Some(id) = Pid::from_raw(id)
+    {
+        kill_process_group(id, Signal::KILL).ok();
+    }
+    child.kill().ok();
+    child.wait().ok();
+}
+
+/// Starts a program that copies the first bytes of standard input, which were read already, and the rest.
+fn feed(head: &[u8], folder: &TempDir) -> Result<Child, Failure> {
+    let path = folder.path().join("head");
+    fs::write(&path, head).or_exit(Exit::Disk, "cannot write to the folder of ffmpeg's sockets")?;
+    let feeder = Command::new("cat").arg(path).arg("-").stdout(Stdio::piped()).process_group(0).spawn();
+    feeder.or_exit(Exit::Other, "cannot run 'cat', which passes standard input to ffmpeg")
 }
 
 /// Keeps the last lines, and tells of pictures of another size or rate.
@@ -297,13 +326,17 @@ fn prepare(
         let reason = "--codec av1 is for files: SVT-AV1 exceeds its rate too far for live sources; leave --codec out, or encode the source into a file first";
         return Err(Failure::new(Exit::Usage, reason));
     }
-    let path = |track| folder.path().join(track_name(track, "mp4")).display().to_string();
-    let mut encoder = Encoder::spawn(encoding, source, &path)?;
-    let status =
-        encoder.child.as_mut().map(Child::wait).transpose().or_exit(Exit::Other, "cannot wait for ffmpeg")?;
+    let mut encoder = Encoder::spawn(encoding, source, folder, "mp4")?;
+    // Until ffmpeg ends.
+    if let Some(stderr) = encoder.stderr.take() {
+        keep_lines(BufReader::new(stderr), &encoder.lines);
+    }
+    let status = encoder.child.as_mut().map(Child::wait).transpose();
+    let status = status.or_exit(Exit::Other, "cannot wait for ffmpeg")?;
     if let Some(status) = status.filter(|status| !status.success()) {
         return Err(encoder.failure(status));
     }
+    let path = |track| folder.path().join(track_name(track, "mp4"));
     let tried = "cannot read the encoded video";
     let open = |track| File::open(path(track)).map(|file| Box::new(file) as Track).or_exit(Exit::Disk, tried);
     let tracks = (0..count).map(open).collect::<Result<_, _>>()?;

@@ -75,7 +75,7 @@ impl Folder {
             let name = format!("init-{name}-{}.mp4", self.runs);
             fs::write(self.path.join(&name), bytes)?;
             let discontinuity = if self.runs > 1 { "#EXT-X-DISCONTINUITY\n" } else { "" };
-            write!(playlist, "{discontinuity}#EXT-X-MAP:URI=\"{name}\"\n")?;
+            writeln!(playlist, "{discontinuity}#EXT-X-MAP:URI=\"{name}\"")?;
         }
         Ok(())
     }

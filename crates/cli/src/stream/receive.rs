@@ -234,7 +234,7 @@ impl Watch<'_> {
         let mut parts = vec![rate(received.rate_bits)];
         match self.played {
             Some(Played { rung: Some(rung), rungs, .. }) => {
-                parts.push(format!("encoding {} of {rungs}", rung + 1))
+                parts.push(format!("encoding {} of {rungs}", rung + 1));
             }
             Some(Played { rungs: 1.., .. }) => parts.push("no picture".to_owned()),
             _ => {}
@@ -289,7 +289,8 @@ fn progress(received: &StreamReceiveProgress) -> Progress {
     }
 }
 
-/// Formats `received 60 buffers in 61.2 s: 1 without a picture, 0 headers lost, 0 foreign; 0.2 % of the packets lost, 12 repaired`.
+/// Formats `received 60 buffers in 61.2 s: 1 without a picture, 0 without a header, 0 of other content; 0.2 %
+/// of the packets lost, 12 repaired`.
 fn sum_up(player: &Player, summary: &StreamReceiveSummary) -> String {
     let counters = player.counters();
     let reception = summary.progress.reception;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use headwater::stream::{
     StreamSendOptions, StreamSendProgress, StreamSendSession, StreamSendUpdate, StreamStarted,
 };
-use headwater::{BASE_RATE_DEFAULT, CongestionControl, LayerOptions, MAX_RATE_DEFAULT, RateLimit, Session};
+use headwater::{
+    BASE_RATE_DEFAULT, CongestionControl, LayerOptions, MAX_RATE_DEFAULT, RateLimit, SenderKey, Session,
+};
 use headwater_proto::Rate;
 use headwater_proto::controls;
 use headwater_proto::eventlog::{ControlState, Event, Progress, Role};
@@ -43,7 +45,9 @@ pub fn run(args: &StreamSendArgs) -> Result<Exit, Failure> {
     let form = input::form(args)?;
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let mut events = Events::open(&args.output, "headwater stream send")?;
-    let session = open(args, capture.as_ref())?;
+    let key = keys::signing_key(&args.keys, false)?;
+    let written = keys::written(key.as_ref());
+    let session = open(args, key, capture.as_ref())?;
     let content = match form {
         Some(form) => Content::Input(form),
         // ffmpeg starts before the confinement, which forbids to start programs.
@@ -53,8 +57,7 @@ pub fn run(args: &StreamSendArgs) -> Result<Exit, Failure> {
             Content::Video(Video::start(&args.video, rates, session.started().part_bytes, user)?)
         }
     };
-    let key = args.keys.sign.clone();
-    confine(&args.confine, &Paths { read: key.into_iter().collect(), ..Paths::default() })?;
+    confine(&args.confine, &Paths { write: written.into_iter().collect(), ..Paths::default() })?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, content, session, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
@@ -68,7 +71,11 @@ fn base_rate(args: &StreamSendArgs) -> Rate {
     args.base_rate.unwrap_or(BASE_RATE_DEFAULT)
 }
 
-fn open(args: &StreamSendArgs, capture: Option<&Capture>) -> Result<StreamSendSession, Failure> {
+fn open(
+    args: &StreamSendArgs,
+    key: Option<SenderKey>,
+    capture: Option<&Capture>,
+) -> Result<StreamSendSession, Failure> {
     let layers = LayerOptions::new()
         .with_max_rate(max_rate(args))
         .with_base_rate(base_rate(args))
@@ -83,7 +90,7 @@ fn open(args: &StreamSendArgs, capture: Option<&Capture>) -> Result<StreamSendSe
     let options = StreamSendOptions {
         tsi: args.tsi,
         part_bytes: args.symbol_size,
-        signing: keys::signing_key(&args.keys, false)?,
+        signing: key,
         group_key: keys::group_key(args.keys.group_key.as_deref())?,
         ..StreamSendOptions::new(args.network.sender(&args.link, capture), control)
     };

@@ -2,12 +2,14 @@
 
 use std::io::{Read, Write};
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::encoder::kill_group;
 use crate::args::{Codec, VideoArgs};
 use crate::exit::{Exit, Failure, OrExit};
 
@@ -189,6 +191,7 @@ fn probe(args: &VideoArgs, input: &[String], head: Option<&[u8]>) -> Result<Stri
         .stdin(stdin)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
+        .process_group(0)
         .spawn()
         .or_exit(Exit::Usage, tried)?;
     let mut pipe = child.stdin.take();
@@ -210,13 +213,8 @@ fn probe(args: &VideoArgs, input: &[String], head: Option<&[u8]>) -> Result<Stri
             std::thread::sleep(Duration::from_millis(20));
         }
         // Ended already, unless the source gives nothing.
-        child.kill().ok();
-        let output = Output {
-            status: child.wait().or_exit(Exit::Other, "cannot wait for ffmpeg")?,
-            stdout: Vec::new(),
-            stderr: reader.join().unwrap_or_default(),
-        };
-        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+        kill_group(&mut child);
+        Ok(String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned())
     })
 }
 

@@ -11,6 +11,7 @@ use headwater_media::{Ladder, Packed, Packer, Planned, Splitter, Submitted, subm
 
 use super::encoder::{AUDIO_RATE, Encoder, Encoding, Track};
 use super::input::offer;
+use super::receive::BUFFER_BYTES_MAX;
 use super::source::{self, Source};
 use crate::args::{Codec, VideoArgs};
 use crate::exit::{Exit, Failure, OrExit};
@@ -78,6 +79,13 @@ impl Video {
         let mut source = Source::open(args, has_opus, fps)?;
         let has_audio = source.audio.is_some();
         let plan = plan(source.size, has_audio)?;
+        if plan.places.last().is_some_and(|bytes| *bytes > BUFFER_BYTES_MAX) {
+            let reason = format!(
+                "a buffer of --max-rate in --gop would have more than {} MiB, the most that receivers take; lower one of both",
+                BUFFER_BYTES_MAX >> 20
+            );
+            return Err(Failure::new(Exit::Usage, reason));
+        }
         let encoding = Encoding { args, rungs: &plan.rungs, fps, gop_ms, user };
         let (encoder, tracks) = Encoder::start(&encoding, &mut source)?;
         let (percentages, is_prepared) = (args.rungs.clone(), args.codec == Codec::Av1);
@@ -105,6 +113,7 @@ impl Video {
     }
 
     fn run(mut self, feed: &StreamFeed) -> Result<(), Failure> {
+        self.encoder.watch()?;
         let pieces = self.read_tracks()?;
         let tracks = self.plan.rungs.len() + usize::from(self.has_audio);
         let mut splitters: Vec<Splitter> = (0..tracks).map(|_| Splitter::default()).collect();
@@ -179,7 +188,9 @@ fn times(args: &VideoArgs) -> Result<(u32, u32), Failure> {
     let shown = humantime::format_duration(args.gop);
     let longest = Duration::from(BUFFER_TIME_MAX).min(Duration::from_secs(10));
     let gop_ms = u32::try_from(args.gop.as_millis()).unwrap_or(u32::MAX);
-    if args.gop > longest || args.gop < Duration::from_millis(200) || args.gop.subsec_nanos() % 1_000_000 != 0
+    if args.gop > longest
+        || args.gop < Duration::from_millis(200)
+        || !args.gop.subsec_nanos().is_multiple_of(1_000_000)
     {
         return Err(usage(format!(
             "--gop {shown} is out of range: 200ms to {} s, in whole milliseconds",

@@ -255,8 +255,8 @@ impl<C: SenderControl> Sender<C> {
         }
     }
 
-    /// Writes a packet of the description, with the public key of a signed session: with layers, a packet that
-    /// carries the key alone would take the place of a part, the most important ones first.
+    /// Writes a packet of the description, with the public key of a signed session: with layers, a packet
+    /// with the key alone would take the place of a part, and the parts left out are the most important.
     fn write_description(&mut self, now: Instant, departure: &Departure, buffer: &mut [u8]) -> usize {
         self.stats.fdt_packets += 1;
         let symbol = self.fdt.send(now, departure.level);
