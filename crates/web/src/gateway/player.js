@@ -3,8 +3,8 @@
 
 const HISTORY = 12;
 // Bounds of the time between the playhead and the end of the received video, in GOPs and seconds.
-const NEAR = 0.5, FAR = 1.2, JUMP = 4;
-const POLL_MS = 200;
+const NEAR = 0.7, FAR = 1.4, JUMP = 4;
+const POLL_MS = 200, STEER_MS = 80;
 const KEPT = 20;
 const MediaSourceType = window.ManagedMediaSource || window.MediaSource;
 
@@ -21,7 +21,8 @@ class Player {
     this.show('h2').textContent = name;
     document.getElementById('receivers').append(article);
     this.video = this.show('video');
-    this.video.addEventListener('waiting', () => { if (this.isPlaying) this.stats.stalls += 1; });
+    this.video.addEventListener('waiting', () => { if (this.isPlaying && !this.isJumping) this.stats.stalls += 1; });
+    this.video.addEventListener('seeked', () => { this.isJumping = false; });
     this.video.addEventListener('playing', () => this.onPlaying());
     const sound = this.show('.sound');
     sound.addEventListener('click', () => {
@@ -30,6 +31,7 @@ class Player {
       sound.setAttribute('aria-pressed', String(!this.video.muted));
     });
     this.run();
+    setInterval(() => this.steer(), STEER_MS);
   }
 
   say(text) { this.show('.message').textContent = text; }
@@ -51,7 +53,6 @@ class Player {
       } catch (error) {
         this.fail(error);
       }
-      this.steer();
       await new Promise(done => setTimeout(done, POLL_MS));
     }
   }
@@ -130,19 +131,23 @@ class Player {
   // Holds the playhead behind the end of the received video by the speed, and jumps gaps.
   steer() {
     const { video, list } = this;
-    if (!list || !this.videoBuffer || !this.videoBuffer.buffered.length) return;
-    const ranges = this.videoBuffer.buffered, gop = list.gop / 1000;
+    if (!list || !video.buffered.length) return;
+    const ranges = video.buffered, gop = list.gop / 1000;
     const end = ranges.end(ranges.length - 1), behind = end - video.currentTime;
     let at = null;
     for (let i = 0; i < ranges.length; i++) {
-      if (video.currentTime >= ranges.start(i) - 0.05 && video.currentTime < ranges.end(i) - 0.05) at = video.currentTime;
+      if (video.currentTime >= ranges.start(i) - 0.05 && video.currentTime < ranges.end(i) - STEER_MS / 500) at = video.currentTime;
     }
     if (at === null || behind > JUMP * gop + 1) {
       // Begins in the last range, or in the range behind the gap.
       let next = null;
       for (let i = ranges.length - 1; i >= 0; i--) if (ranges.start(i) > video.currentTime) next = ranges.start(i) + 0.01;
       if (behind > JUMP * gop + 1 || next === null) next = Math.max(ranges.start(ranges.length - 1) + 0.01, end - gop - NEAR);
-      if (next > video.currentTime + 0.02) { video.currentTime = next; this.stats.jumps += 1; }
+      if (next > video.currentTime + 0.02) {
+        this.isJumping = true;
+        video.currentTime = next;
+        this.stats.jumps += 1;
+      }
       return;
     }
     const least = 0.5 * gop + NEAR, most = gop + FAR;
