@@ -372,21 +372,19 @@ def quality(bed):
         total = 0
         for rung, (receiver, out) in enumerate(zip(receivers, outs)):
             receiver.stop()
-            # The longest run of buffers with the receiver's own rung.
+            # Files are numbered by the buffers whose header came. The longest run with the receiver's own rung counts.
+            headed = [buffer for buffer in receiver.buffers() if buffer["prefix"] > 0]
             run = best = []
-            for at, buffer in enumerate(receiver.buffers()):
+            for at, buffer in enumerate(headed):
                 follows = run and buffer["number"] == run[-1][1] + 1 and buffer.get("rung") == rung
                 run = run + [(at, buffer["number"])] if follows else [(at, buffer["number"])] if buffer.get("rung") == rung else []
                 best = max(best, run, key=len)
             best = best[:-1]
             check(len(best) >= 4, f"{name}: too few buffers in a row with rung {rung}: {ladder(receiver.buffers())}")
             joined = out / "joined.mp4"
-            names = {path.name: path for path in out.glob("v*.m4s")}
             parts, bytes_ = [(out / "init-video-1.mp4").read_bytes()], 0
-            # Files are numbered by the buffers with a description, as the events are.
-            shift = len(receiver.buffers()) - 1 - max(int(name[1:9]) for name in names)
             for at, _ in best:
-                part = names[f"v{at - shift:08}.m4s"].read_bytes()
+                part = (out / f"v{at:08}.m4s").read_bytes()
                 parts.append(part)
                 bytes_ += len(part)
             joined.write_bytes(b"".join(parts))

@@ -12,7 +12,7 @@ pub struct Folder {
     /// Number of the next buffer.
     next: u32,
     /// Playlists of video and audio, once video has come.
-    playlists: Option<[File; 2]>,
+    playlists: Option<[Option<File>; 2]>,
     run: Option<u32>,
     /// Runs of the sender.
     runs: u32,
@@ -41,6 +41,7 @@ impl Folder {
         let tracks = [('v', &segment.video), ('a', &segment.audio)];
         let Some(playlists) = &mut self.playlists else { return Ok(()) };
         for (playlist, (letter, bytes)) in playlists.iter_mut().zip(tracks) {
+            let Some(playlist) = playlist else { continue };
             let name = format!("{letter}{number:08}.m4s");
             if bytes.is_empty() {
                 write!(playlist, "#EXT-X-GAP\n#EXTINF:{seconds:.3},\n{name}\n")?;
@@ -67,11 +68,13 @@ impl Folder {
                 let mut file = File::create(self.path.join(format!("{name}.m3u8")))?;
                 file.write_all(head.as_bytes()).map(|()| file)
             };
-            self.playlists = Some([create("video")?, create("audio")?]);
+            let audio = (!presentation.audio_init.is_empty()).then(|| create("audio")).transpose()?;
+            self.playlists = Some([Some(create("video")?), audio]);
             fs::write(self.path.join("master.m3u8"), presentation.master_playlist())?;
         }
         let Some(playlists) = &mut self.playlists else { return Ok(()) };
         for (playlist, (name, bytes)) in playlists.iter_mut().zip(inits) {
+            let Some(playlist) = playlist else { continue };
             let name = format!("init-{name}-{}.mp4", self.runs);
             fs::write(self.path.join(&name), bytes)?;
             let discontinuity = if self.runs > 1 { "#EXT-X-DISCONTINUITY\n" } else { "" };
@@ -82,6 +85,10 @@ impl Folder {
 
     /// Ends the playlists.
     pub fn finish(&mut self) -> io::Result<()> {
-        self.playlists.iter_mut().flatten().try_for_each(|playlist| playlist.write_all(b"#EXT-X-ENDLIST\n"))
+        self.playlists
+            .iter_mut()
+            .flatten()
+            .flatten()
+            .try_for_each(|playlist| playlist.write_all(b"#EXT-X-ENDLIST\n"))
     }
 }

@@ -97,6 +97,7 @@ struct Watch<'a> {
     /// Group, and the reason why no content is taken.
     group: SocketAddr,
     refused: Option<Failure>,
+    has_group_key: bool,
     played: Option<Played>,
 }
 
@@ -130,6 +131,7 @@ fn transfer(
         group,
         last: Progress::default(),
         refused: None,
+        has_group_key: args.keys.group_key.is_some(),
         played: None,
     };
     // The session reads packets on a thread of its own, so that a slow disk loses no packets.
@@ -221,7 +223,7 @@ impl Watch<'_> {
                 self.refused = Some(Failure::new(Exit::Untrusted, reason));
             }
             SessionEvent::Unopened { reason, .. } => {
-                let failure = nothing_opened(reason, true, self.group);
+                let failure = nothing_opened(reason, self.has_group_key, self.group);
                 tracing::warn!("{}", failure.chain());
                 self.refused = Some(failure);
             }
