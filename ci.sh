@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 STEPS=(fmt prose clippy docs wasm test python verdict deny fuzz interop)
-PURE=(-p headwater-wire -p headwater-fec -p headwater-proto)
+PURE=(-p headwater-wire -p headwater-fec -p headwater-proto -p headwater-media)
 WASM=wasm32-unknown-unknown
 CARGO_DENY=0.20.2
 CARGO_FUZZ=0.13.2
@@ -31,9 +31,9 @@ usage: ./ci.sh [STEP...]
   verdict  the published experiments run in their short form and give their tables
   deny     licences, bans and sources of the dependencies; advisories when their database can be had
   fuzz     every fuzz target for FUZZ_SECONDS (default 10)
-  interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers, ZeroMQ's subscribers, run-time faults, and the attacks of tests/attacks
+  interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers, ZeroMQ's subscribers, run-time faults, video in Chromium, and the attacks of tests/attacks
   long     the forms that take too long for each change: queues by theory, resumption with every code, loss in bursts,
-           overload, each in full; not part of all
+           overload, each in full, memory of a receiver of video; not part of all
   explore  the property tests with SEEDS (default 10) seeds of their own; not part of all, whose seed is fixed
   site     the pages and the Rust documentation as a site in target/site; not part of all
   all      all of these in this order (also without any argument)
@@ -153,6 +153,7 @@ step_long() {
     bash tests/interop/resume.sh --long
     bash tests/interop/bursts.sh --full
     bash tests/interop/overload.sh --full
+    bash tests/interop/video.sh memory
 }
 
 step_explore() {
@@ -199,6 +200,11 @@ step_interop() {
     [ -x /usr/lib/frr/pimd ] || (need_apt frr) || notes+=("interop: FRR cannot be installed, bridges were used")
     # Without it AMT is tried with messages by hand instead of another implementation.
     [ -e /usr/include/event.h ] || (need_apt libevent-dev) || notes+=("interop: libevent cannot be installed, AMT's other implementation was left out")
+    # Without these video is not played.
+    local program
+    for program in ffmpeg chromium mpv; do
+        have $program || (need_apt $program) || notes+=("interop: $program cannot be installed, the job video (tests/interop/video.sh) was not run in full")
+    done
     [ -x /usr/bin/time ] || need_apt time
     have python3 || need_apt python3
     /usr/bin/python3 -c 'import zmq' 2>/dev/null || need_apt python3-zmq

@@ -14,7 +14,7 @@ import tempfile
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PURE = ["wire", "fec", "proto"]
+PURE = ["wire", "fec", "proto", "media"]
 
 # Banned path -> a Rust item body that uses it.
 USES = {

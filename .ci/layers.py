@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the direction of dependencies, between crates and inside `proto`, and the purity of the protocol crates.
 
-    product (crates/):  wire, fec <- proto <- headwater <- web <- cli
+    product (crates/):  wire, fec <- proto <- headwater <- web <- cli, fec <- media <- cli
     laboratory (lab/):  proto <- baselines <- netsim <- testbed, and lab/cli may use all of them
 
 Direction is read from what each Cargo.toml declares, of every kind (normal, dev, build), so that a test
@@ -28,10 +28,11 @@ MAY_USE = {
     "headwater-baselines": {"headwater-wire", "headwater-proto"},
     "headwater-netsim": {"headwater-wire", "headwater-fec", "headwater-proto", "headwater-baselines"},
     "headwater": {"headwater-wire", "headwater-fec", "headwater-proto"},
+    "headwater-media": {"headwater-fec"},
     "headwater-web": {"headwater-proto", "headwater"},
     "headwater-testbed": {"headwater-proto", "headwater-netsim"},
     "headwater-attacks": {"headwater-wire"},
-    "headwater-cli": {"headwater-wire", "headwater-fec", "headwater-proto", "headwater", "headwater-web"},
+    "headwater-cli": {"headwater-wire", "headwater-fec", "headwater-proto", "headwater", "headwater-media", "headwater-web"},
 }
 for end in ("headwater-lab", "headwater-python"):
     MAY_USE[end] = set(MAY_USE)
@@ -59,7 +60,7 @@ NAMED_MORE = {"LE_SBCC": 4, "SIM": 4, "FIXED": 13}
 # Folders of `proto` that are a control's own, where their name is not that of the control.
 CONTROL_FOLDERS = {"FLID_DL": ["flid"], "LE_SBCC": ["le_sbcc", "pgm"]}
 
-PURE = ["headwater-wire", "headwater-fec", "headwater-proto", "headwater-baselines", "headwater-netsim"]
+PURE = ["headwater-wire", "headwater-fec", "headwater-proto", "headwater-media", "headwater-baselines", "headwater-netsim"]
 # Built for wasm, a crate may hide what it does on a real machine behind cfg: both are looked at.
 TARGETS = ["wasm32-unknown-unknown", "x86_64-unknown-linux-gnu"]
 IMPURE = {

@@ -17,6 +17,7 @@ mod roster;
 mod select;
 mod serve;
 mod sim;
+mod stream;
 pub mod values;
 mod view;
 
@@ -52,6 +53,9 @@ pub use roster::RosterArgs;
 pub use select::{BundleName, SelectArgs};
 pub use serve::ServeArgs;
 pub use sim::SimArgs;
+pub use stream::{
+    Codec, DemoVideoArgs, StreamArgs, StreamCommand, StreamReceiveArgs, StreamSendArgs, VideoArgs,
+};
 pub use values::{AmtRelayName, Host};
 pub(crate) use view::address as view_address;
 pub use view::{ViewAddressArgs, ViewArgs, ViewCommandArgs};
@@ -146,6 +150,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Send and receive messages over PGM, to and from ZeroMQ's and OpenPGM's sockets, too
     Pgm(PgmArgs),
+    /// Send and receive live video and other content of which each receiver gets as much as its path carries
+    Stream(StreamArgs),
     /// Relay requests of receivers to sources, and replies to receivers, on networks without multicast
     #[command(after_help = relay::EXAMPLES, after_long_help = long(relay::EXAMPLES))]
     Relay(Box<RelayArgs>),

@@ -23,6 +23,7 @@ mod send;
 mod serve;
 pub mod shutdown;
 mod simulate;
+mod stream;
 mod view;
 
 pub use args::{Cli, OutputArgs, values};
@@ -42,6 +43,7 @@ impl Cli {
             Command::Receive(args) => receive::run(args),
             Command::Get(args) => receive::get(args),
             Command::Pgm(args) => pgm::run(args),
+            Command::Stream(args) => stream::run(args),
             Command::Relay(args) => relay::run(args),
             Command::Demo(args) => demo::run(args),
             Command::View(args) => view::run(args),

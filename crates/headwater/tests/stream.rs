@@ -162,6 +162,33 @@ fn an_encrypted_stream_is_for_the_group_alone() {
     assert_eq!(whole[1..], [0, 0]);
 }
 
+/// Packets with the sender's public key take the place of no part: the last packet of the base channel in a
+/// buffer's time is the beginning of the buffer.
+#[test]
+fn a_receiver_of_the_base_channel_has_the_beginning_of_signed_buffers() {
+    let group = group();
+    let mut options = receive_options(group);
+    options.listen.trust = Trust::First;
+    options.listen.max_rate = Some("210k".parse().unwrap());
+    let receiver = receiver(options);
+    let options = StreamSendOptions {
+        signing: Some(SenderKey::ephemeral().unwrap()),
+        ..StreamSendOptions::new(loopback(group), m2c("2M"))
+    };
+    let session = StreamSendSession::open(options).unwrap();
+    let (started, feed) = (session.started(), session.feed());
+    let sender = Sender { started, feed, thread: session.spawn().unwrap() };
+    let buffers = 8;
+    for number in 0..buffers {
+        sender.submit(content(number, 100_000), Duration::from_millis(500)).unwrap();
+    }
+    assert!(sender.finish().is_complete);
+    let (received, _) = receive(receiver);
+    received.iter().for_each(|received| check(received, 100_000));
+    let begun = received.iter().filter(|received| received.prefix.len() > 3_000).count();
+    assert!(begun + 3 >= usize::from(buffers), "{begun} of {buffers} buffers have a beginning");
+}
+
 /// The sequencer lays each buffer on what the groups send when it begins, though reports move them meanwhile.
 #[test]
 fn buffers_go_as_fast_as_reports_allow_by_sim() {

@@ -110,6 +110,21 @@ pub enum Event<'a> {
         /// Bytes from the beginning of the stream.
         bytes: u64,
     },
+    /// `stream:buffer`: a receiver of a stream has a buffer, complete or not.
+    StreamBuffer {
+        /// Number of the buffer; of video, of the group of pictures.
+        number: u32,
+        /// Bytes from the beginning to the first hole.
+        prefix: usize,
+        /// Bytes of the whole buffer, if known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bytes: Option<usize>,
+        /// Number of the rung of video that is played, from 0, if any is whole.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rung: Option<usize>,
+        /// Lost packets that were repaired.
+        repaired: usize,
+    },
     /// `stream:ended`: the input of a sender has ended.
     StreamEnded {
         /// Length of the stream in bytes.
@@ -458,6 +473,7 @@ impl Event<'_> {
             Self::ObjectMismatch { .. } => "object:mismatch",
             Self::ObjectWithdrawn { .. } => "object:withdrawn",
             Self::StreamReleased { .. } => "stream:released",
+            Self::StreamBuffer { .. } => "stream:buffer",
             Self::StreamEnded { .. } => "stream:ended",
             Self::StreamMissed { .. } => "stream:missed",
             Self::StreamCompleted { .. } => "stream:completed",

@@ -12,6 +12,9 @@
 //! | `range` | fields of requests: ranges, entity tags, names |
 //! | `body` | bytes of a file at the server's rate |
 //! | `view` | live page, metrics, events |
+//! | `gateway` | page and playlists of received video |
+//! | `reception` | last buffers of a received video |
+//! | `host` | names of the server, headers of pages |
 //!
 //! `/session.sdp` describes the session, and `/session.fdt` is its FDT, if the session publishes them.
 //!
@@ -19,10 +22,15 @@
 
 mod body;
 mod files;
+mod gateway;
+mod host;
 mod range;
+mod reception;
 mod server;
 mod view;
 
+pub use gateway::{Gateway, GatewayOptions, GatewaySocket};
+pub use reception::{BUFFERS_KEPT, Presentation, VideoReception, VideoSegment};
 pub use server::{
     CONNECTIONS_MAX, FileServer, FileServerOptions, FileServerSocket, LOCAL_CONNECTIONS_MAX, RATE_DEFAULT,
     ServerError, ViewAddress,

@@ -100,6 +100,12 @@ pub struct FileServerSocket {
 #[derive(Debug)]
 pub struct FileServer {
     pacer: Arc<Pacer>,
+    _running: Running,
+}
+
+/// Thread that serves. Dropping the value ends all connections.
+#[derive(Debug)]
+pub(crate) struct Running {
     /// Dropped to stop the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -160,26 +166,21 @@ impl FileServerSocket {
     ) -> Result<FileServer, ServerError> {
         let pacer = Arc::new(Pacer::new(self.options.rate));
         let files = files.map(|files| Files { files, pacer: Arc::clone(&pacer) });
-        let site = Site { files, view, opened: self.options.view.map(|view| view.ip) };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(4)
-            .build()
-            .map_err(ServerError::Thread)?;
-        let (stop, stopped) = oneshot::channel();
-        let run = move || {
-            yield_to_sessions();
-            runtime.block_on(serve([Some(self.listener), self.view], site, stopped));
-            // Reads of a slow disk may still be in progress.
-            runtime.shutdown_background();
+        let site = Site { files, view: view.clone(), opened: self.options.view.map(|view| view.ip) };
+        let begin = move || {
+            if let Some(view) = view {
+                view.follow_remotes();
+                tokio::spawn(view.take_samples());
+            }
         };
-        let thread = thread::Builder::new().name("headwater-web".into()).spawn(run);
-        Ok(FileServer { pacer, stop: Some(stop), thread: Some(thread.map_err(ServerError::Thread)?) })
+        let listeners = [Some(self.listener), self.view].into_iter().flatten().collect();
+        let routes = Arc::new(move |ends: Ends| routes(site.clone(), ends));
+        Ok(FileServer { pacer, _running: Running::start(listeners, routes, begin)? })
     }
 }
 
-/// Listens at an address.
-fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServerError> {
+/// Listens at an address, and returns the socket with its address and port.
+pub(crate) fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServerError> {
     let failed = |source| ServerError::Listen { address, source };
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
@@ -202,7 +203,49 @@ impl FileServer {
     }
 }
 
-impl Drop for FileServer {
+/// Ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    client: SocketAddr,
+    local: SocketAddr,
+}
+
+/// Routes of a connection by its ends.
+pub(crate) type Routes = Arc<dyn Fn(Ends) -> Router + Send + Sync>;
+
+impl Running {
+    /// Serves routes on a new thread. `begin` is called first, on that thread.
+    pub(crate) fn start(
+        listeners: Vec<TcpListener>,
+        routes: Routes,
+        begin: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, ServerError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(4)
+            .build()
+            .map_err(ServerError::Thread)?;
+        let (stop, mut stopped) = oneshot::channel::<()>();
+        let run = move || {
+            yield_to_sessions();
+            runtime.block_on(async {
+                begin();
+                let (served, refused) = (Places::default(), Arc::new(Semaphore::new(REFUSED_MAX)));
+                for listener in listeners {
+                    let places = (served.clone(), Arc::clone(&refused));
+                    tokio::spawn(accept(listener, Arc::clone(&routes), places));
+                }
+                until(&mut stopped, std::future::pending::<()>()).await;
+            });
+            // Reads of a slow disk may still be in progress.
+            runtime.shutdown_background();
+        };
+        let thread = thread::Builder::new().name("headwater-web".into()).spawn(run);
+        Ok(Self { stop: Some(stop), thread: Some(thread.map_err(ServerError::Thread)?) })
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -221,21 +264,8 @@ struct Site {
     opened: Option<IpAddr>,
 }
 
-/// Serves until the sender of `stopped` is dropped.
-async fn serve(listeners: [Option<TcpListener>; 2], site: Site, mut stopped: oneshot::Receiver<()>) {
-    if let Some(view) = site.view.clone() {
-        view.follow_remotes();
-        tokio::spawn(view.take_samples());
-    }
-    let (served, refused) = (Places::default(), Arc::new(Semaphore::new(REFUSED_MAX)));
-    for listener in listeners.into_iter().flatten() {
-        tokio::spawn(accept(listener, site.clone(), (served.clone(), Arc::clone(&refused))));
-    }
-    until(&mut stopped, std::future::pending::<()>()).await;
-}
-
 /// Accepts connections.
-async fn accept(listener: TcpListener, site: Site, (served, refused): (Places, Arc<Semaphore>)) {
+async fn accept(listener: TcpListener, routes: Routes, (served, refused): (Places, Arc<Semaphore>)) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("the HTTP server ends: {error}"),
@@ -250,9 +280,8 @@ async fn accept(listener: TcpListener, site: Site, (served, refused): (Places, A
             }
         };
         let Ok(local) = stream.local_addr() else { continue };
-        let access = ViewAccess { view: site.opened, client, local };
         let (place, refusal, routes) = match served.take(client.ip()) {
-            Some(place) => (Some(place), None, routes(site.clone(), access)),
+            Some(place) => (Some(place), None, routes(Ends { client, local })),
             None => match Arc::clone(&refused).try_acquire_owned() {
                 Ok(refusal) => (None, Some(refusal), full_routes()),
                 Err(_full) => continue,
@@ -268,7 +297,8 @@ async fn accept(listener: TcpListener, site: Site, (served, refused): (Places, A
 }
 
 /// Returns the routes of a connection.
-fn routes(site: Site, access: ViewAccess) -> Router {
+fn routes(site: Site, Ends { client, local }: Ends) -> Router {
+    let access = ViewAccess { view: site.opened, client, local };
     Router::new().fallback(respond).with_state((site, access))
 }
 

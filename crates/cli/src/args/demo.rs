@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use headwater_proto::{Rate, Size};
 
-use super::{OutputArgs, ViewArgs, values};
+use super::{DemoVideoArgs, OutputArgs, ViewArgs, values};
 
 pub const EXAMPLES: &str = "\
 Examples:
   headwater demo                     20 MB of made-up content to three receivers
   headwater demo --http              the same in a browser, at three rates: http://127.0.0.1:9720/
+  headwater demo --video             live video to three receivers, in a browser
   headwater demo image.iso           a file of yours; the copies are compared with the file, then deleted";
 
 /// `headwater demo`.
@@ -34,6 +35,8 @@ pub struct DemoArgs {
     pub keep: bool,
     #[command(flatten)]
     pub view: ViewArgs,
+    #[command(flatten)]
+    pub video: DemoVideoArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -1,6 +1,6 @@
 //! Arguments of the live page.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clap::Args;
 use headwater_web::{REMOTES_MAX, RemotePage, ViewAddress};
@@ -11,6 +11,13 @@ use super::{ConfineArgs, values};
 pub const VIEW_PORT: u16 = 9720;
 /// Default address of the page.
 const VIEW_DEFAULT: &str = "127.0.0.1:9720";
+
+impl ViewArgs {
+    /// Returns the address of a page that is shown without being asked for.
+    pub fn http_or_default(&self) -> SocketAddr {
+        self.http.unwrap_or((Ipv4Addr::LOCALHOST, VIEW_PORT).into())
+    }
+}
 
 /// Live page, metrics and events of a process.
 #[derive(Args, Clone, Debug, Default)]

@@ -112,6 +112,33 @@ pub enum Report {
     ReceiverEnded(usize, Result<Box<ReceiveSummary>, ReceiveError>),
 }
 
+/// Loopback interface of the demo.
+pub struct Loopback {
+    /// Group and port of the base channel.
+    pub group: SocketAddr,
+    /// Name of the interface.
+    pub interface: String,
+}
+
+impl Loopback {
+    /// Finds the loopback interface and a free port.
+    pub fn find() -> Result<Self, Failure> {
+        let tried = "cannot play the demo on this machine";
+        let interfaces = Interface::list().or_exit(Exit::Network, tried)?;
+        let loopback = interfaces.into_iter().find(|interface| interface.loopback && interface.up);
+        let Some(interface) = loopback else {
+            return Err(Failure::new(
+                Exit::Network,
+                format!("{tried}: no loopback interface is up; run `ip link set dev lo up` as root"),
+            ));
+        };
+        let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
+        let port = port.or_exit(Exit::Network, tried)?.port();
+        let group = (IpAddr::V4(GROUP), port).into();
+        Ok(Self { group, interface: interface.name })
+    }
+}
+
 /// Network of the demo.
 pub struct Stage {
     /// Group and port of the base channel.
@@ -126,21 +153,10 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Finds the loopback interface and a free port.
+    /// Finds the network.
     pub fn set(cast: Cast, rate: Rate, has_page: bool) -> Result<Self, Failure> {
-        let tried = "cannot play the demo on this machine";
-        let interfaces = Interface::list().or_exit(Exit::Network, tried)?;
-        let loopback = interfaces.into_iter().find(|interface| interface.loopback && interface.up);
-        let Some(interface) = loopback else {
-            return Err(Failure::new(
-                Exit::Network,
-                format!("{tried}: no loopback interface is up; run `ip link set dev lo up` as root"),
-            ));
-        };
-        let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
-        let port = port.or_exit(Exit::Network, tried)?.port();
-        let group = (IpAddr::V4(GROUP), port).into();
-        Ok(Self { group, interface: interface.name, cast, rate, has_page })
+        let Loopback { group, interface } = Loopback::find()?;
+        Ok(Self { group, interface, cast, rate, has_page })
     }
 
     /// Opens the sender of a file.

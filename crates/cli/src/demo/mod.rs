@@ -1,8 +1,10 @@
 //! `headwater demo`: one sender, three receivers, real multicast over loopback, in one process.
 
 mod cast;
+mod clip;
 pub mod content;
 mod table;
+mod video;
 mod view;
 
 use std::io::{self, Write};
@@ -46,6 +48,9 @@ const RATE_MAX_BITS: u64 = 100_000_000;
 /// Runs the demo in a temporary folder, which is deleted at the end.
 pub fn run(args: &DemoArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
+    if args.video.is_video {
+        return video::run(args, &screen);
+    }
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let shutdown = Shutdown::install(capture.as_ref())?;
     let folder = tempfile::Builder::new().prefix("headwater-demo-").tempdir();

@@ -1,6 +1,6 @@
 //! `headwater pgm`: messages over PGM, to and from any implementation.
 
-mod messages;
+pub mod messages;
 mod progress;
 mod receive;
 mod send;

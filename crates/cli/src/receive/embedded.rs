@@ -113,7 +113,7 @@ pub fn stream(args: &ReceiveArgs) -> Result<Box<dyn EmbeddedSession>, Failure> {
                 let event = Event::LinkChanged { interface: &change.interface, state: change.state.name() };
                 events.emit(None, &event);
             }
-            StreamReceiveUpdate::Late { .. } => {}
+            StreamReceiveUpdate::Late { .. } | StreamReceiveUpdate::Session(_) => {}
         }
         events.take_lines().map(Delivery::Events)
     };

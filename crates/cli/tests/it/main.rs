@@ -23,6 +23,7 @@ mod repair;
 mod requests;
 mod roster;
 mod simulate;
+mod stream;
 mod target;
 mod transfer;
 mod usage;

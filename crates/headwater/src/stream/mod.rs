@@ -49,6 +49,7 @@ use crate::keys::{GroupKeys, SenderKey};
 use crate::receive::ListenOptions;
 use crate::send::LinkOptions;
 
+pub use headwater_proto::delivery::SessionEvent;
 pub use headwater_proto::stream::{BUFFER_BYTES_MAX, BUFFER_TIME_MAX, Order, Piece, Received, SubmitError};
 pub use receiver::StreamReceiveSession;
 pub use sender::{StreamFeed, StreamSendSession};

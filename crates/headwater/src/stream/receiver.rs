@@ -103,7 +103,7 @@ impl Session for StreamReceiveSession {
                 StreamReceiveUpdate::Buffer(received) => received.prefix.len() + pieces(&received.pieces),
                 StreamReceiveUpdate::Late { piece, .. } => pieces(std::slice::from_ref(piece)),
                 StreamReceiveUpdate::Progress(_) => size_of::<StreamReceiveProgress>(),
-                StreamReceiveUpdate::LinkChanged(_) => 0,
+                StreamReceiveUpdate::LinkChanged(_) | StreamReceiveUpdate::Session(_) => 0,
             }
     }
 
@@ -173,8 +173,12 @@ impl<C: ReceiverControl> Application<Receiver<C>, ReceiverSocket> for Watch<'_> 
 
     fn event(&mut self, event: ReceiverEvent) {
         match event {
-            ReceiverEvent::Session(SessionEvent::Found { tsi, source }) => self.sender = Some((source, tsi)),
-            ReceiverEvent::Session(_) => {}
+            ReceiverEvent::Session(event) => {
+                if let SessionEvent::Found { tsi, source } = event {
+                    self.sender = Some((source, tsi));
+                }
+                (self.observer)(StreamReceiveUpdate::Session(event));
+            }
             ReceiverEvent::NoBuffers => self.end = Some(StreamOutcome::NoBuffers),
             ReceiverEvent::ControlRefused { reason } => {
                 self.end = Some(StreamOutcome::ControlRefused(reason));

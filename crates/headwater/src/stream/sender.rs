@@ -265,6 +265,11 @@ impl StreamFeed {
         self.waker.wake();
     }
 
+    /// Whether the session takes no more buffers.
+    pub fn is_ended(&self) -> bool {
+        self.state().is_ended
+    }
+
     /// Takes the next buffer, if any.
     fn take(&self) -> Option<Submission> {
         let next = self.state().next.take();

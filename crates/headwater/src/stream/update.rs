@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use headwater_proto::control::{Reception, Status};
+use headwater_proto::delivery::SessionEvent;
 use headwater_proto::stream::{Piece, Received, ReceiverStats, SenderStats, SubmitError};
 
 use crate::congestion_control::CongestionControl;
@@ -87,6 +88,8 @@ pub enum StreamReceiveUpdate {
         /// Piece of the buffer.
         piece: Piece,
     },
+    /// Sessions detected on the group, and the verified sender.
+    Session(SessionEvent),
     /// Progress, about ten times a second.
     Progress(Box<StreamReceiveProgress>),
     /// The interface went down, disappeared, or came back.

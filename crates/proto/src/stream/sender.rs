@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use headwater_wire::auth::KEY_BYTES;
 use headwater_wire::extensions::{FDT_INSTANCE_ID_MAX, Seq};
 use headwater_wire::fdt::{File, Instance};
 use headwater_wire::{Fti, PayloadId};
@@ -105,6 +106,8 @@ pub struct Sender<C> {
     has_skipped: bool,
     events: VecDeque<SenderEvent>,
     signing: Option<Box<SigningLine>>,
+    /// Whether the next packet of a long description gives way to the public key.
+    is_key_next: bool,
     encryption: Option<Box<Encryption>>,
     stats: SenderStats,
 }
@@ -149,6 +152,7 @@ impl<C: SenderControl> Sender<C> {
             has_skipped: false,
             events: VecDeque::new(),
             signing: None,
+            is_key_next: false,
             encryption: None,
             stats: SenderStats::default(),
         })
@@ -246,17 +250,36 @@ impl<C: SenderControl> Sender<C> {
                 }
                 write_part(*config, departure, &part, buffer)
             }
-            Load::Reserved => {
-                stats.fdt_packets += 1;
-                let symbol = fdt.send(now, departure.level);
-                write_fdt(config.tsi, departure, &symbol, buffer)
-            }
+            Load::Reserved => self.write_description(now, departure, buffer),
             Load::Nothing => 0,
         }
     }
 
-    /// Writes a packet with the public key, if due, and returns the length; 0 otherwise.
+    /// Writes a packet of the description, with the public key of a signed session: with layers, a packet
+    /// with the key alone would take the place of a part, and the parts left out are the most important.
+    fn write_description(&mut self, now: Instant, departure: &Departure, buffer: &mut [u8]) -> usize {
+        self.stats.fdt_packets += 1;
+        let symbol = self.fdt.send(now, departure.level);
+        let bytes = write_fdt(self.config.tsi, departure, &symbol, buffer);
+        let Some(line) = &self.signing else { return bytes };
+        if bytes + KEY_BYTES <= usize::from(self.config.part_bytes) {
+            return line.insert_key(buffer, bytes);
+        }
+        // A long description leaves each second packet to the key.
+        self.is_key_next = !self.is_key_next;
+        if self.is_key_next {
+            return bytes;
+        }
+        let bytes = Header::new(self.config.tsi, None, 0, departure).emit(buffer);
+        line.insert_key(buffer, bytes)
+    }
+
+    /// Writes a packet with the public key alone, if due, and returns the length; 0 otherwise. With layers,
+    /// descriptions carry the key.
     fn write_key(&mut self, now: Instant, departure: &Departure, buffer: &mut [u8]) -> usize {
+        if SentLevels::of(self.control.layering(), departure.levels).is_some() {
+            return 0;
+        }
         let Some(line) = &mut self.signing else { return 0 };
         if line.next_auth_packet(now, departure.channel).is_none() {
             return 0;

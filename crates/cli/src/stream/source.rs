@@ -1,0 +1,285 @@
+//! Source of a video: checks of ffmpeg and of the source, and the input options of ffmpeg.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::encoder::kill_group;
+use crate::args::{Codec, VideoArgs};
+use crate::exit::{Exit, Failure, OrExit};
+
+/// Longest look at a source.
+const PROBE_TIME: Duration = Duration::from_secs(20);
+/// Most bytes of standard input by which ffmpeg finds out about the streams.
+const HEAD_BYTES: usize = 1 << 20;
+/// Longest wait for these bytes, from the first on.
+const HEAD_TIME: Duration = Duration::from_secs(2);
+/// Size of the test picture.
+const TEST_SIZE: (u16, u16) = (640, 360);
+/// Clock in the test picture, which needs a font.
+const CLOCK: &str = "drawtext=text='%{localtime\\:%T}':fontsize=64:fontcolor=white:box=1:boxcolor=black@0.7:\
+     boxborderw=12:x=(w-tw)/2:y=h-th-34";
+/// Largest side of a picture that is sent.
+const SIDE_MAX: u16 = 8_192;
+/// Last lines of ffmpeg in an error.
+const LINES_SHOWN: usize = 4;
+
+/// Source as ffmpeg reads the source.
+#[derive(Debug)]
+pub struct Source {
+    /// Words before the filters.
+    pub input: Vec<String>,
+    /// Name of the stream of audio, if there is any.
+    pub audio: Option<&'static str>,
+    /// Width and height of the pictures.
+    pub size: (u16, u16),
+    /// First bytes of standard input, if the source is standard input.
+    pub head: Option<Vec<u8>>,
+    /// Whether the source is a file that ends.
+    pub is_file: bool,
+}
+
+/// Refuses an ffmpeg that is missing, or lacks an encoder. Returns whether the encoder of audio is there.
+pub fn check_ffmpeg(args: &VideoArgs) -> Result<bool, Failure> {
+    let ffmpeg = args.ffmpeg.display();
+    let listed = Command::new(&args.ffmpeg)
+        .args(["-hide_banner", "-nostdin", "-encoders"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    let listed = match listed {
+        Ok(listed) => String::from_utf8_lossy(&listed.stdout).into_owned(),
+        Err(error) => {
+            let reason = format!(
+                "cannot run '{ffmpeg}', which encodes the video: {error}; install the package ffmpeg, or name the program \
+                 by --ffmpeg"
+            );
+            return Err(Failure::new(Exit::Usage, reason));
+        }
+    };
+    let has = |encoder: &str| listed.split_whitespace().any(|word| word == encoder);
+    let (encoder, library) = match args.codec {
+        Codec::H264 => ("libx264", "x264"),
+        Codec::Av1 => ("libsvtav1", "SVT-AV1"),
+    };
+    if !has(encoder) {
+        let reason = format!(
+            "'{ffmpeg}' has no encoder {encoder}; install an ffmpeg with {library}, such as the package ffmpeg of Debian, \
+             Ubuntu or Arch, or choose another --codec"
+        );
+        return Err(Failure::new(Exit::Usage, reason));
+    }
+    if !has("libopus") && !args.no_audio {
+        tracing::warn!("'{ffmpeg}' has no encoder libopus: the video is sent without audio");
+    }
+    Ok(has("libopus"))
+}
+
+impl Source {
+    /// Looks at the source of the arguments.
+    ///
+    /// # Errors
+    /// If ffmpeg cannot read the source, or the source has no video.
+    pub fn open(args: &VideoArgs, has_opus: bool, fps: u32) -> Result<Self, Failure> {
+        let name = args.source.as_deref().unwrap_or("test");
+        let wants_audio = has_opus && !args.no_audio;
+        if name == "test" {
+            return Ok(Self::test(args, wants_audio, fps));
+        }
+        let head = if name == "-" { Some(read_head()?) } else { None };
+        let url = if name == "-" { "pipe:0" } else { name };
+        let mut input: Vec<String> = Vec::new();
+        if let Some(format) = args.input_format.as_deref().or(device_format(name)) {
+            input.extend(["-f".to_owned(), format.to_owned()]);
+        }
+        input.extend(["-i".to_owned(), url.to_owned()]);
+        let report = probe(args, &input, head.as_deref())?;
+        let streams = Streams::parse(&report);
+        let Some(size) = streams.video else {
+            return Err(Failure::new(Exit::Usage, not_read(name, &report)));
+        };
+        let audio = streams.has_audio.then_some("0:a:0").filter(|_| wants_audio);
+        if audio.is_none() && wants_audio {
+            tracing::warn!("'{name}' has no audio: the video is sent without audio");
+        }
+        let is_file = std::fs::metadata(name).is_ok_and(|metadata| metadata.is_file());
+        let is_web = ["http:", "https:", "file:"].iter().any(|scheme| name.starts_with(scheme));
+        if (is_file || is_web) && args.codec == Codec::H264 {
+            // A live source paces itself.
+            input.insert(0, "-re".to_owned());
+        }
+        Ok(Self { input, audio, size, head, is_file })
+    }
+
+    fn test(args: &VideoArgs, wants_audio: bool, fps: u32) -> Self {
+        let (width, height) = TEST_SIZE;
+        let plain = format!("testsrc2=size={width}x{height}:rate={fps}");
+        let picture = Some(format!("{plain},{CLOCK}")).filter(|clock| can_draw(args, clock)).unwrap_or(plain);
+        // A short tone each second.
+        let tone = "aevalsrc=exprs='if(lt(mod(t,1),0.06),0.2*sin(2*PI*880*t),0)':s=48000";
+        let words = ["-re", "-f", "lavfi", "-i", &picture, "-f", "lavfi", "-i", tone];
+        Self {
+            input: words.map(str::to_owned).into(),
+            audio: wants_audio.then_some("1:a:0"),
+            size: TEST_SIZE,
+            head: None,
+            is_file: false,
+        }
+    }
+}
+
+/// Whether ffmpeg has a filter and a font for a picture.
+fn can_draw(args: &VideoArgs, picture: &str) -> bool {
+    let words =
+        ["-hide_banner", "-nostdin", "-f", "lavfi", "-i", picture, "-frames:v", "1", "-f", "null", "-"];
+    let drawn = Command::new(&args.ffmpeg)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    drawn.is_ok_and(|status| status.success())
+}
+
+/// Returns ffmpeg's format of a device.
+fn device_format(name: &str) -> Option<&'static str> {
+    let is_device = |kind: &str| name.starts_with(kind) && Path::new(name).exists();
+    let is_character = || std::fs::metadata(name).is_ok_and(|metadata| metadata.file_type().is_char_device());
+    (is_device("/dev/video") && is_character()).then_some("v4l2")
+}
+
+/// Reads the first bytes of standard input.
+fn read_head() -> Result<Vec<u8>, Failure> {
+    let mut input = std::io::stdin().lock();
+    let (mut head, mut until) = (Vec::new(), None::<Instant>);
+    let mut piece = vec![0; 64 << 10];
+    while head.len() < HEAD_BYTES {
+        if let Some(until) = until {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(0),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let ready = poll(&mut [PollFd::new(&std::io::stdin(), PollFlags::IN)], Some(&timeout));
+            if ready.unwrap_or(0) == 0 {
+                break;
+            }
+        }
+        let bytes =
+            input.read(&mut piece).or_exit(Exit::Disk, "cannot read the video from standard input")?;
+        if bytes == 0 {
+            break;
+        }
+        head.extend_from_slice(&piece[..bytes]);
+        until.get_or_insert_with(|| Instant::now() + HEAD_TIME);
+    }
+    Ok(head)
+}
+
+/// Returns the lines of ffmpeg about an input.
+fn probe(args: &VideoArgs, input: &[String], head: Option<&[u8]>) -> Result<String, Failure> {
+    let tried = format!("cannot run '{}'", args.ffmpeg.display());
+    let stdin = if head.is_some() { Stdio::piped() } else { Stdio::null() };
+    let mut child = Command::new(&args.ffmpeg)
+        .args(["-hide_banner", "-nostdin"])
+        .args(input)
+        .stdin(stdin)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .or_exit(Exit::Usage, tried)?;
+    let mut pipe = child.stdin.take();
+    let mut lines = child.stderr.take();
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if let (Some(pipe), Some(head)) = (&mut pipe, head) {
+                // ffmpeg may have read enough.
+                pipe.write_all(head).ok();
+            }
+        });
+        let reader = scope.spawn(move || {
+            let mut text = Vec::new();
+            lines.iter_mut().for_each(|lines| drop(lines.take(1 << 20).read_to_end(&mut text)));
+            text
+        });
+        while !reader.is_finished() && began.elapsed() < PROBE_TIME {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Ended already, unless the source gives nothing.
+        kill_group(&mut child);
+        Ok(String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned())
+    })
+}
+
+/// Streams that ffmpeg has found.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Streams {
+    /// Width and height.
+    video: Option<(u16, u16)>,
+    has_audio: bool,
+}
+
+impl Streams {
+    fn parse(report: &str) -> Self {
+        let mut streams = Self::default();
+        for line in report.lines().filter(|line| line.trim_start().starts_with("Stream #0:")) {
+            if line.contains(": Audio:") {
+                streams.has_audio = true;
+            } else if line.contains(": Video:") && !line.contains("(attached pic)") && streams.video.is_none()
+            {
+                streams.video = line.split([',', ' ']).find_map(size);
+            }
+        }
+        streams
+    }
+}
+
+/// Returns the width and height of a word such as `640x360`.
+fn size(word: &str) -> Option<(u16, u16)> {
+    let (width, height) = word.split_once('x')?;
+    let side = |text: &str| text.parse().ok().filter(|side| (16..=SIDE_MAX).contains(side));
+    side(width).zip(side(height))
+}
+
+/// Returns the reason why a source is not sent.
+fn not_read(name: &str, report: &str) -> String {
+    if report.lines().any(|line| line.starts_with("Input #0")) {
+        return format!("'{name}' has no video that ffmpeg can read; name a source with video");
+    }
+    let about = |line: &&str| !line.trim().is_empty() && !line.contains("At least one output file");
+    let lines: Vec<&str> = report.lines().filter(about).collect();
+    let shown = lines[lines.len().saturating_sub(LINES_SHOWN)..].join("; ");
+    if shown.is_empty() {
+        return format!(
+            "ffmpeg has found nothing in '{name}' within {} s; is the source on?",
+            PROBE_TIME.as_secs()
+        );
+    }
+    format!("ffmpeg cannot read '{name}': {}", crate::stream::plain(&shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_found_in_the_lines_of_ffmpeg() {
+        let report = "\
+Input #0, mov,mp4,m4a,3gp,3g2,mj2, from 'film.mp4':
+  Stream #0:0[0x1](und): Video: h264 (High) (avc1 / 0x31637661), yuv420p(tv, bt709), 1280x720 [SAR 1:1 DAR 16:9], 25 fps
+  Stream #0:1[0x2](und): Audio: aac (LC) (mp4a / 0x6134706D), 48000 Hz, stereo, fltp, 128 kb/s";
+        assert_eq!(Streams::parse(report), Streams { video: Some((1_280, 720)), has_audio: true });
+        let cover = "Input #0\n  Stream #0:1: Video: mjpeg, yuvj420p, 600x600, 90k tbr (attached pic)\n  Stream #0:0: Audio: mp3";
+        assert_eq!(Streams::parse(cover), Streams { video: None, has_audio: true });
+        assert!(not_read("song.mp3", cover).contains("no video"));
+        assert!(not_read("gone", "gone: No such file or directory\n").contains("No such file"));
+        assert_eq!(size("0x31637661"), None);
+    }
+}
