@@ -235,25 +235,29 @@ def transfer(kind, rate, seconds):
     """Rates of a transfer with a load on and off by turns: the median of the ratios, the median rate, and the memory."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         port, to = free_port(), group()
-        sender = quiet("send", "--interface", "lo", "--group", to, "--rate", rate, "--fec", "none", "--no-sign", "--http", f"127.0.0.1:{port}", content(folder, 64), stdout=subprocess.DEVNULL)
+        sender = quiet("send", "--interface", "lo", "--group", to, "--rate", rate, "--fec", "none", "--no-sign", "--json", "--http", f"127.0.0.1:{port}", content(folder, 64), stdout=subprocess.PIPE)
         try:
             wait_for(port)
             time.sleep(2)
-            load, turns, before = Load(port, kind), [], None
+            load, turns, progress = Load(port, kind), [], []
 
-            def bytes_sent():
-                # The kernel's count: a scrape would be a load, too.
-                with open("/proc/net/dev") as file:
-                    line = next(line for line in file if line.strip().startswith("lo:"))
-                return int(line.split(":")[1].split()[8])
+            def follow():
+                # The sender's own count: a scrape would be a load, and the interface counts the load, too.
+                for line in sender.stdout:
+                    if b'"session:progress"' in line:
+                        event = json.loads(line)
+                        progress.append((event["time"] / 1e3, event["bytes"]))
 
+            threading.Thread(target=follow, daemon=True).start()
+            time.sleep(0.5)
             for turn in range(2 * int(seconds)):
                 on = turn % 2 == 1
                 (load.on.set if on else load.on.clear)()
-                time.sleep(0.2)
-                before, began = bytes_sent(), time.monotonic()
+                time.sleep(0.3)
+                since, before = progress[-1]
                 time.sleep(0.8)
-                turns.append((bytes_sent() - before) / (time.monotonic() - began))
+                until, after = progress[-1]
+                turns.append((after - before) / max(until - since, 1e-3))
             load.ended = True
             load.on.set()
             ratios = [on / off for off, on in zip(turns[::2], turns[1::2])]
