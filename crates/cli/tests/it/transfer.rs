@@ -449,7 +449,10 @@ fn sending_begins_before_all_is_hashed() {
     fs::File::create(&file).unwrap().set_len(20_000_000_000).unwrap();
     let mut sending = headwater();
     sending.args(["send", "--interface", "lo", "--json", "--fec", "none", "--group", &group()]);
-    sending.args(["--holes", "send", "--max-rate", "2M", "--duration", "1s", "--pcap"]).arg(&capture).arg(&file);
+    sending
+        .args(["--holes", "send", "--max-rate", "2M", "--duration", "1s", "--pcap"])
+        .arg(&capture)
+        .arg(&file);
     let sent = Running::start(&mut sending).end();
     assert_eq!(sent.code, Some(0), "{}", sent.stderr);
     let packets = run(&["inspect", "--json", capture.to_str().unwrap()]).json();
