@@ -340,7 +340,7 @@ def latency(bed):
 
 CLIPS = {
     "film-like (mandelbrot zoom with noise)": "mandelbrot=size=640x360:rate=25,noise=alls=6:allf=t",
-    "generated (testsrc2)": "testsrc2=size=640x360:rate=25",
+    "generated (testsrc2 with noise)": "testsrc2=size=640x360:rate=25,noise=alls=6:allf=t",
 }
 PSNR_BOUNDS = (0.5, 1.5, 2.5)
 

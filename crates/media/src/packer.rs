@@ -219,7 +219,7 @@ pub struct Packed {
 
 /// Assembles the tracks of an encoder into buffers.
 ///
-/// Memory: [`WAITING_MAX`] GOPs of each track.
+/// Memory: eight GOPs of each track.
 #[derive(Debug)]
 pub struct Packer {
     plan: Planned,
