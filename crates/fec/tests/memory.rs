@@ -144,7 +144,8 @@ fn plans_are_made_and_kept_within_their_bound() {
         let mut encoder = None;
         let bytes = peak(|| encoder = Some(codec.encoder(k, &source).unwrap())) as u64;
         drop(encoder);
-        let kept = (NOW.get() - before.0).cast_unsigned() as u64;
+        // Plans that another test has made may have made room: less is kept then.
+        let kept = u64::try_from(NOW.get() - before.0).unwrap_or(0);
         println!(
             "k = {k}, T = {size}: {kept} bytes kept of {}, {bytes} of {}",
             told.kept,
