@@ -181,7 +181,7 @@ the fields of a table below, or of the structure of that name in the Rust docume
 fn metrics_are_those_of_the_list() {
     let mut body = format!(
         "Metrics of `/metrics` and samples of `/events`, of every command with `--http`. How to watch: [guide](../guide/watching.md).\n\n\
-         `/metrics` is OpenMetrics 1.0 text. Each metric has the label `session`: the name of an end where a process has several, else group \
+         `/metrics` is OpenMetrics 1.0 text. Each metric but `headwater_build_info` has the label `session`: the name of an end where a process has several, else group \
          and port; at most {ENDS_MAX}. `path` has at most 4 values, `reason` at most 24; no label names a file or a receiver. Counters begin \
          anew with each session.\n\n\
          Table: metrics.\n\n| metric | kind | labels | meaning |\n|---|---|---|---|\n"

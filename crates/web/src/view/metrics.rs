@@ -165,7 +165,7 @@ pub const METRICS: &[Metric] = &[
     level("headwater_ceiling_level", "Highest level that the sender sends", |end| end.ceiling),
     level(
         "headwater_ceiling_rate_bits",
-        "Rate of the highest level that the sender sends, in bit/s of UDP payload",
+        "Rates of all levels that the sender sends at present, together, in bit/s of UDP payload",
         |end| end.ceiling_rate,
     ),
     counter(
