@@ -16,7 +16,7 @@ const INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 /// Shows the page until interrupted.
 pub fn run(args: &ViewCommandArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&OutputArgs::default());
-    let options = FileServerOptions { view: args.opened.http_view, ..FileServerOptions::new(args.http) };
+    let options = FileServerOptions { view: args.http_view, ..FileServerOptions::new(args.http) };
     let socket = FileServerSocket::open(options).map_err(server_failed)?;
     let read = RESOLVER_FILES.map(Into::into).to_vec();
     confine(&args.confine, &Paths { read, listens: true, ..Paths::default() })?;

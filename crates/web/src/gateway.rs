@@ -153,16 +153,17 @@ impl Answer {
 }
 
 async fn respond(State(options): State<Arc<GatewayOptions>>, request: Request) -> Response {
-    let is_head = request.method() == Method::HEAD;
-    let mut response = if !host::is_own(request.headers(), &options.names) {
+    let (request, _body) = request.into_parts();
+    let is_head = request.method == Method::HEAD;
+    let mut response = if !host::is_own(&request, &options.names) {
         (
             StatusCode::MISDIRECTED_REQUEST,
             "this server is reached by its address, or by a name of --http-name\n",
         )
             .into_response()
-    } else if request.method() != Method::GET && !is_head {
+    } else if request.method != Method::GET && !is_head {
         (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "GET, HEAD")]).into_response()
-    } else if let Some(Answer { status, kind, body }) = options.answer(request.uri().path()) {
+    } else if let Some(Answer { status, kind, body }) = options.answer(request.uri.path()) {
         let fields = [
             (header::CONTENT_TYPE, kind.to_owned()),
             (header::CONTENT_LENGTH, body.len().to_string()),

@@ -23,6 +23,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::body::Pacer;
 use crate::files::{self, Files, full_routes};
+use crate::host;
 use crate::view::{LiveView, ViewAccess};
 use places::Places;
 pub use places::{CONNECTIONS_MAX, LOCAL_CONNECTIONS_MAX};
@@ -117,13 +118,21 @@ impl FileServerSocket {
     /// # Errors
     /// If the address cannot be listened on.
     pub fn open(options: FileServerOptions) -> Result<Self, ServerError> {
-        let (listener, address) = listen(options.address)?;
-        let view = options.view.and_then(|view| {
-            let port = view.port.unwrap_or(address.port());
-            let is_covered = address.ip().is_unspecified() || address.ip() == view.ip;
-            (port != address.port() || !is_covered).then_some(SocketAddr::new(view.ip, port))
+        let covers = |whole: IpAddr, part: IpAddr| {
+            whole == part || whole.is_unspecified() && (whole.is_ipv6() || part.is_ipv4())
+        };
+        let (own, is_same_port) = (options.address, |view: ViewAddress| {
+            view.port.is_none_or(|port| port == options.address.port())
         });
-        let view = view.map(listen).transpose()?.map(|(listener, _)| listener);
+        // A single socket for both, if one address covers the other; requests are told apart by their address.
+        let wider = options.view.filter(|view| is_same_port(*view) && covers(view.ip, own.ip()));
+        let at = wider.map_or(own, |view| SocketAddr::new(view.ip, own.port()));
+        let (listener, bound) = listen(at)?;
+        let address = SocketAddr::new(own.ip(), bound.port());
+        let other = options.view.filter(|view| !is_same_port(*view) || !covers(at.ip(), view.ip));
+        let other =
+            other.map(|view| SocketAddr::new(view.ip, view.port.unwrap_or(address.port()))).map(listen);
+        let view = other.transpose()?.map(|(listener, _)| listener);
         Ok(Self { listener, view, options, address })
     }
 
@@ -166,7 +175,8 @@ impl FileServerSocket {
     ) -> Result<FileServer, ServerError> {
         let pacer = Arc::new(Pacer::new(self.options.rate));
         let files = files.map(|files| Files { files, pacer: Arc::clone(&pacer) });
-        let site = Site { files, view: view.clone(), opened: self.options.view.map(|view| view.ip) };
+        let opened = self.options.view.map(|view| (view.ip, view.port.unwrap_or(self.address.port())));
+        let site = Site { files, view: view.clone(), address: self.address, opened };
         let begin = move || {
             if let Some(view) = view {
                 view.follow_remotes();
@@ -260,8 +270,10 @@ impl Drop for Running {
 struct Site {
     files: Option<Files>,
     view: Option<LiveView>,
-    /// Address of the view for other machines.
-    opened: Option<IpAddr>,
+    /// Address of the files.
+    address: SocketAddr,
+    /// Address and port of the view for other machines.
+    opened: Option<(IpAddr, u16)>,
 }
 
 /// Accepts connections.
@@ -303,11 +315,18 @@ fn routes(site: Site, Ends { client, local }: Ends) -> Router {
 }
 
 async fn respond(State((site, access)): State<(Site, ViewAccess)>, request: Request) -> Response {
-    match (&site.view, site.files) {
-        (Some(view), _) if LiveView::has_path(request.uri().path()) => {
-            view.respond(&access, &request.into_parts().0).await
+    let (parts, body) = request.into_parts();
+    let (address, local) = (site.address, access.local);
+    let has_files = access.local.port() == address.port()
+        && (address.ip().is_unspecified() || address.ip() == local.ip().to_canonical());
+    match (&site.view, site.files.filter(|_| has_files)) {
+        (Some(view), _) if LiveView::has_path(parts.uri.path()) => view.respond(&access, &parts).await,
+        // Files at a public address are for all names of the address, files at a loopback address for this
+        // machine.
+        (_, Some(_)) if local.ip().to_canonical().is_loopback() && !host::is_own(&parts, &[]) => {
+            StatusCode::MISDIRECTED_REQUEST.into_response()
         }
-        (_, Some(files)) => files::respond(files, request).await,
+        (_, Some(files)) => files::respond(files, Request::from_parts(parts, body)).await,
         _ => StatusCode::NOT_FOUND.into_response(),
     }
 }

@@ -57,8 +57,9 @@ pub struct ViewCommandArgs {
     /// Address and port of the page
     #[arg(long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1:9719", value_parser = address)]
     pub http: SocketAddr,
-    #[command(flatten)]
-    pub opened: ViewAddressArgs,
+    /// Show the page to other machines, too, at this address of this machine
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = view_address)]
+    pub http_view: Option<ViewAddress>,
     #[command(flatten)]
     pub confine: ConfineArgs,
 }

@@ -1,5 +1,7 @@
 //! Server of a receiver: files for other receivers (`--serve-repair`), and the live page (`--http`).
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
 use headwater::{ReceiveSession, ServingOptions};
 use headwater_web::{FileServer, FileServerOptions, FileServerSocket, LiveView};
 
@@ -12,11 +14,17 @@ use crate::send::server_failed;
 /// Opens the socket of the server, before the process is confined, if the arguments ask for a server.
 pub fn open(args: &ReceiveArgs) -> Result<Option<FileServerSocket>, Failure> {
     let serving = match (args.serve.serve_repair, args.view.http) {
+        // Other receivers reach the server, the page stays on this machine.
+        (Some(None), Some(page)) if page.ip().is_loopback() => {
+            let all: IpAddr =
+                if page.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            Some(SocketAddr::new(all, page.port()))
+        }
         (Some(None), Some(page)) => Some(page),
         _ => args.serve.address(args.network.group),
     };
     let address = match (serving, args.view.http) {
-        (Some(serving), Some(page)) if serving != page => {
+        (Some(serving), Some(page)) if serving != page && args.serve.serve_repair != Some(None) => {
             let why = "--serve-repair and --http are one server: give the address to one of both";
             return Err(Failure::new(Exit::Usage, why));
         }

@@ -52,7 +52,7 @@ fn a_page_answers_this_machine_and_this_host_alone() {
     assert_eq!(status, 200, "{head}");
     assert!(body.contains("<title>Headwater</title>"));
     for field in [
-        "content-security-policy: default-src 'self';",
+        "content-security-policy: default-src 'none';",
         "x-content-type-options: nosniff",
         "x-frame-options: deny",
     ] {
@@ -187,4 +187,57 @@ fn a_daemon_shows_its_services_on_one_page() {
     assert!(metrics.contains("headwater_sent_packets_total{session=\"images\"}"), "{metrics}");
     daemon.signal("-TERM");
     assert_eq!(daemon.end().code, Some(0));
+}
+
+/// Status of an answer to a request for an address by its own name.
+fn status(address: &str, request: &str) -> u16 {
+    ask(address, request, address).0
+}
+
+#[test]
+fn an_address_of_the_page_has_no_files_and_files_of_this_machine_are_for_no_name_of_strangers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.txt");
+    fs::write(&file, "content").unwrap();
+    let (files, at) = (free_address(), free_address());
+    let page = at.replace("127.0.0.1", "127.0.0.2");
+    let options = ["--rate", "1M", "--no-roster", "--http", &files, "--http-view", &page];
+    let sender = send(&group(), &file, &options);
+    wait_for_server(&files);
+    let until = Instant::now() + Duration::from_secs(20);
+    while status(&files, "GET /files/a.txt") != 200 {
+        assert!(Instant::now() < until, "no file is served");
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(status(&page, "GET /metrics"), 200);
+    for path in ["/files/a.txt", "/session.sdp", "/session.fdt"] {
+        assert_eq!(status(&page, &format!("GET {path}")), 404, "{path} at the address of the page");
+        let (status, ..) = ask(&files, &format!("GET {path}"), "evil.example");
+        assert_eq!(status, 421, "{path} by a stranger's name");
+    }
+    sender.interrupt();
+    sender.end();
+    // The page at all addresses, on the port of files at one.
+    let files = free_address();
+    let options = ["--rate", "1M", "--no-roster", "--http", &files, "--http-view", "0.0.0.0"];
+    let sender = send(&group(), &file, &options);
+    wait_for_server(&files);
+    let other = files.replace("127.0.0.1", "127.0.0.2");
+    let statuses = ["/metrics", "/files/a.txt"].map(|path| status(&other, &format!("GET {path}")));
+    assert_eq!(statuses, [200, 404]);
+    sender.interrupt();
+    sender.end();
+}
+
+#[test]
+fn a_receiver_that_serves_and_shows_a_page_serves_other_machines() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let receiver = receive(&group(), folder.path(), &["--serve-repair", "--http", &address]);
+    wait_for_server(&address);
+    // 127.0.0.2 stands for another address of this machine.
+    let other = address.replace("127.0.0.1", "127.0.0.2");
+    assert_eq!(status(&other, "GET /files/none"), 404);
+    receiver.interrupt();
+    receiver.end();
 }

@@ -521,10 +521,21 @@ fn a_gateway_cannot_fill_a_relay_with_senders() {
         let sender = SocketAddr::new(ip("10.0.0.9"), number + 1).to_string();
         tell(&mut relay, at(0), address(HERE), &relayed(mac, &sender, demand(9, false, 0.02)));
     }
-    assert_eq!((relay.counters().reports, relay.counters().crowded), (256, 744));
-    // Senders that are not heard make room after 5 s.
-    relay.handle(at(6_000), Input::Timeout);
+    assert_eq!((relay.counters().reports, relay.counters().crowded), (1_000, 0));
+    // Addresses of which no packet has come make room.
     let source = "10.0.0.9:7287";
+    tell(&mut relay, at(0), address(HERE), &relayed(mac, source, demand(9, false, 0.02)));
+    assert_eq!(reports(&mut relay, at(10), channel, source).len(), 1);
+}
+
+#[test]
+fn a_report_to_a_sender_that_has_ended_wakes_nobody() {
+    let (mut relay, channel, mac) = relay_with_member();
+    let source = "10.0.0.9:7287";
+    tell(&mut relay, at(0), address(HERE), &relayed(mac, source, demand(9, false, 0.02)));
+    reports(&mut relay, at(0), channel, source);
     tell(&mut relay, at(6_000), address(HERE), &relayed(mac, source, demand(9, false, 0.02)));
-    assert_eq!(reports(&mut relay, at(6_010), channel, source).len(), 1);
+    relay.handle(at(7_000), Input::Timeout);
+    relay.handle(at(8_100), Input::Timeout);
+    assert!(relay.poll_timeout().is_none_or(|due| due > at(8_100)), "{:?}", relay.poll_timeout());
 }

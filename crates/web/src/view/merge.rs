@@ -25,6 +25,8 @@ use super::sample::{ENDS_MAX, EndSample, ROWS_MAX, RowSample, apply};
 
 /// Maximum number of pages on one page.
 pub const REMOTES_MAX: usize = 1_024;
+/// Longest name of an end or key of a row that another page may send, in bytes.
+const NAME_BYTES_MAX: usize = 256;
 /// Time to connect, and to the head of the response.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// Time between two messages: a quiet server sends a comment each 15 s.
@@ -161,7 +163,8 @@ impl RemoteEnds {
         let (ends, rows) = (members("ends"), members("rows"));
         for (name, change) in ends {
             let Value::Object(change) = change else { continue };
-            if self.known.len() >= ENDS_MAX && !self.known.contains_key(&name) {
+            let is_new = !self.known.contains_key(&name);
+            if name.len() > NAME_BYTES_MAX || is_new && self.known.len() >= ENDS_MAX {
                 continue;
             }
             let end = self.known.entry(name.clone()).or_default();
@@ -172,7 +175,8 @@ impl RemoteEnds {
         }
         for (key, change) in rows {
             let Value::Object(change) = change else { continue };
-            if self.rows.len() >= ROWS_MAX && !self.rows.contains_key(&key) {
+            let is_new = !self.rows.contains_key(&key);
+            if key.len() > NAME_BYTES_MAX || is_new && self.rows.len() >= ROWS_MAX {
                 continue;
             }
             let row = self.rows.entry(key.clone()).or_default();

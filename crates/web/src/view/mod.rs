@@ -30,10 +30,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::watch;
 
+use crate::host;
 use board::{Board, INTERVAL};
 
 pub use feed::{Details, ViewFeed, ViewSender};
@@ -163,18 +164,18 @@ impl LiveView {
             Err(refusal) => refusal,
         };
         let fields = response.headers_mut();
-        for (name, value) in SECURITY {
+        for (name, value) in host::HEADERS {
             fields.insert(name, HeaderValue::from_static(value));
         }
         response
     }
 
     async fn admit(&self, access: &ViewAccess, request: &Parts) -> Result<(), Response> {
-        if !access.admits_client() {
+        if !access.admits_client(request) {
             let text = "this address answers no questions about the session; --http-view opens it\n";
             return Err((StatusCode::FORBIDDEN, text).into_response());
         }
-        if !access.admits_host(request) {
+        if !host::is_own(request, &[]) {
             let text = "the request names another host: write localhost, or the address of this machine, not a name\n";
             return Err((StatusCode::MISDIRECTED_REQUEST, text).into_response());
         }
@@ -236,23 +237,11 @@ impl LiveView {
     }
 }
 
-/// Fields of every answer: no script, style or picture from elsewhere, no frame, no guess of the media type.
-const SECURITY: [(HeaderName, &str); 5] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::REFERRER_POLICY, "no-referrer"),
-    (header::X_FRAME_OPTIONS, "DENY"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-];
-
 /// Rule of the clients that get answers about a session, and the addresses of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ViewAccess {
-    /// Address of `--http-view`.
-    pub(crate) view: Option<IpAddr>,
+    /// Address and port of `--http-view`.
+    pub(crate) view: Option<(IpAddr, u16)>,
     pub(crate) client: SocketAddr,
     pub(crate) local: SocketAddr,
 }

@@ -34,13 +34,12 @@ async fn feed(view: LiveView, client: mpsc::Sender<Result<Bytes, Infallible>>) {
         samples.borrow_and_update();
         let messages = lock(&view.0.board).messages(next);
         if let Messages::New(messages, count) = messages {
-            next = Some(count);
-            // A piece at a time: no client holds a copy of all samples.
             let mut messages = messages.into_iter().peekable();
-            while let Some(piece) = next_piece(&mut messages) {
-                if client.send(Ok(piece)).await.is_err() {
-                    return;
-                }
+            let Some(piece) = next_piece(&mut messages) else { continue };
+            // The rest stays with the board: no client that stalls holds samples that the board has dropped.
+            next = Some(count - messages.count() as u64);
+            if client.send(Ok(piece)).await.is_err() {
+                return;
             }
             continue;
         }

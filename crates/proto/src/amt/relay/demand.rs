@@ -87,15 +87,21 @@ pub(super) struct RelayedDemand {
 }
 
 impl RelayedDemand {
-    /// Records a report. Returns false if there is no room for another sender.
+    /// Records a report. Returns false if there is no room for another sender. A sender of whom no packet
+    /// has come makes room, so that no gateway fills the table with addresses.
     pub(super) fn record(&mut self, now: Instant, sender: SocketAddr, demand: Demand) -> bool {
         if !self.senders.contains_key(&sender) && self.senders.len() >= SENDERS_MAX {
-            return false;
+            let unheard = self.senders.iter().find(|(_, sender)| sender.heard.is_none());
+            let Some(unheard) = unheard.map(|(address, _)| *address) else { return false };
+            self.senders.remove(&unheard);
         }
         let fresh =
             Sender { pending: Pending::default(), heard: None, reported: now, not_before: Instant::ZERO };
         let sender = self.senders.entry(sender).or_insert(fresh);
-        sender.reported = now;
+        // Repeated reports keep no place for a sender that is not heard.
+        if sender.heard.is_some() {
+            sender.reported = now;
+        }
         sender.pending.record(demand);
         true
     }
@@ -107,9 +113,12 @@ impl RelayedDemand {
         }
     }
 
-    /// Forgets senders of which nobody reports.
+    /// Forgets senders of which nobody reports, and reports to senders that are heard no more.
     pub(super) fn sweep(&mut self, now: Instant) {
         self.senders.retain(|_, sender| {
+            if sender.heard.is_some() && !sender.is_heard(now) {
+                sender.pending = Pending::default();
+            }
             let kept = if sender.heard.is_some() { KEPT_TIME } else { UNHEARD_TIME };
             now.since(sender.reported) < kept
         });
