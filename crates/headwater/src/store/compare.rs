@@ -12,7 +12,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use headwater_fec::Block;
@@ -368,12 +367,14 @@ impl Places {
         if self.device().is_some() || file.part.is_some() {
             return false;
         }
-        let Ok(content) = self.content(file) else { return false };
-        let is_empty = content.metadata().is_ok_and(|metadata| metadata.blocks() == 0);
-        if !is_empty || rustix::fs::ioctl_ficlone(&*content, &base.file).is_err() {
-            return false;
-        }
-        debug!("'{}' begins as a clone of its older version", file.spec.path);
-        content.set_len(file.spec.bytes).is_ok()
+        // Writes of other threads wait for the clone.
+        *file.is_clone.get_or_init(|| {
+            let Ok(content) = self.content(file) else { return false };
+            if rustix::fs::ioctl_ficlone(&*content, &base.file).is_err() {
+                return false;
+            }
+            debug!("'{}' begins as a clone of its older version", file.spec.path);
+            content.set_len(file.spec.bytes).is_ok()
+        })
     }
 }

@@ -478,6 +478,9 @@ impl Store for DiskStore {
         let taken = file.number.zip(spec.identity);
         let taken = taken.map(|(file, identity)| self.ledger.take_object(&self.writer, file, identity));
         let (number, kept) = taken.map_or((None, BTreeMap::new()), |(number, kept)| (Some(number), kept));
+        if !kept.is_empty() {
+            file.note_written();
+        }
         if let Some(device) = self.places.device().filter(|_| !kept.is_empty()) {
             device.keep_all();
         }

@@ -55,6 +55,8 @@ pub(super) struct FilePlace {
     pub(super) is_bundle: bool,
     /// Digest that was announced after the file.
     learnt_digest: OnceLock<Digest>,
+    /// Whether the content began as a clone of an older version; set by the first write, too.
+    pub(super) is_clone: OnceLock<bool>,
     /// Whether the file was given up, or is in place already: its working files are gone for good.
     is_over: AtomicBool,
 }
@@ -97,6 +99,7 @@ impl FilePlace {
             part: None,
             is_bundle: false,
             learnt_digest: OnceLock::new(),
+            is_clone: OnceLock::new(),
             is_over: AtomicBool::new(false),
         }
     }
@@ -117,6 +120,11 @@ impl FilePlace {
     /// Returns the digest of the file, if known.
     pub(super) fn digest(&self) -> Option<Digest> {
         self.spec.digest.or_else(|| self.learnt_digest.get().copied())
+    }
+
+    /// Notes that the content has bytes that no clone may replace.
+    pub(super) fn note_written(&self) {
+        self.is_clone.get_or_init(|| false);
     }
 
     /// Returns the place of the file's first byte in its content.
@@ -347,6 +355,7 @@ impl Places {
     /// Writes the content of a file at an offset.
     pub(super) fn write(&self, place: &FilePlace, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let content = self.content(place)?;
+        place.note_written();
         let offset = place.start() + offset;
         let written = match self.device() {
             Some(device) => device.write(bytes, offset, place.start() + place.spec.bytes),
@@ -359,6 +368,7 @@ impl Places {
     /// Makes bytes of the content of a file zeros, as a hole where the file system can.
     pub(super) fn clear(&self, place: &FilePlace, offset: u64, bytes: u64) -> Result<(), StoreError> {
         let content = self.content(place)?;
+        place.note_written();
         if self.device().is_none() && place.part.is_none() && punch(&content, offset, bytes) {
             return Ok(());
         }
