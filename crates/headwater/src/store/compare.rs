@@ -235,11 +235,11 @@ impl Comparison {
             self.next += 1;
             let Some(promised) = self.promised.get(number).copied() else { continue };
             let is_zero = self.file.spec.is_sparse && self.zero_digest(block.bytes).starts_with(&promised);
+            *left = left.saturating_sub(block.bytes);
             let digest = if is_zero {
                 places.clear(&self.file, offset, block.bytes)?;
                 Some(self.zero_digest(block.bytes))
             } else {
-                *left = left.saturating_sub(block.bytes);
                 self.take(places, &promised, (offset, block.bytes), &mut room)?
             };
             if let Some(digest) = digest {
@@ -361,8 +361,8 @@ fn digest_of(file: &File, offset: u64, block: &Block, chunk: &mut [u8]) -> io::R
 }
 
 impl Places {
-    /// Makes an empty working file share the blocks of an older file. Returns false if the working file has
-    /// content, or the file system cannot share.
+    /// Makes a working file share the blocks of an older file. Returns false if something was written to the
+    /// working file, which may be holes alone, or the file system cannot share.
     fn clone_into_content(&self, file: &FilePlace, base: &BaseFile) -> bool {
         if self.device().is_some() || file.part.is_some() {
             return false;
