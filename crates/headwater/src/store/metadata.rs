@@ -135,6 +135,14 @@ impl MetadataRules {
     pub(super) fn note_early(&self, spec: &FileSpec) {
         let Preserve { owner, xattrs, .. } = self.options.preserve;
         if (owner || xattrs) && self.session.get().is_none() {
+        if self.session.get().is_none() {
+            self.note_resumed(spec);
+        }
+    }
+
+    /// Notes a file in place that gets owner and attributes at the end: an earlier receiver may have stopped
+    /// before.
+    pub(super) fn note_resumed(&self, spec: &FileSpec) {
             lock(&self.early).push(spec.clone());
         }
     }

@@ -359,7 +359,7 @@ impl DiskStore {
             false => self.ledger.take_file(&self.writer, spec),
         };
         if held.is_whole {
-            self.places.folder.rules.note_early(spec);
+            self.places.folder.rules.note_resumed(spec);
             self.in_place.insert(file);
             self.end(file, spec);
         } else if kind.is_bundle() {
