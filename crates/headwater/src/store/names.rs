@@ -28,7 +28,7 @@ const FOLDER_BITS_MIN: u32 = 0o500;
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// Space that copies leave free, in bytes.
-const FREE_BYTES_MIN: u64 = 16 << 20;
+pub(super) const FREE_BYTES_MIN: u64 = 16 << 20;
 
 /// Reason for which a name is not made.
 type Refused = String;
@@ -219,14 +219,14 @@ impl Folder {
         let Ok(folder) = rustix::fs::openat(parent, name, FOLDER, Mode::empty()) else { return Ok(()) };
         let failed = |errno: Errno| format!("its metadata cannot be set: {errno}");
         let (rules, kinds) = (&self.rules, self.rules.kinds());
-        rules.apply_owner_and_xattrs(folder.as_fd(), path);
+        let is_owned = rules.apply_owner_and_xattrs(folder.as_fd(), path);
         let stat = rustix::fs::fstat(&folder).map_err(failed)?;
         if let Some(mode) = entry.mode.filter(|_| kinds.modes) {
-            let mut bits = rules.bits(path, mode, self.umask_allows());
+            let mut bits = rules.bits(path, mode, self.umask_allows(), is_owned);
             if !rustix::process::geteuid().is_root() {
                 bits |= Mode::from_raw_mode(FOLDER_BITS_MIN);
             }
-            let mask = if kinds.owner { 0o7777 } else { MODE_MASK };
+            let mask = if is_owned { 0o7777 } else { MODE_MASK };
             if stat.st_mode & mask != bits.as_raw_mode() & mask {
                 // Inherited bits of the group stay.
                 let kept = stat.st_mode & 0o7777 & !mask;
@@ -250,7 +250,7 @@ impl Folder {
 }
 
 /// Copies a file, which shares its blocks where the file system can, and keeps holes otherwise.
-fn copy_file(from: &std::fs::File, to: &std::fs::File, bytes: u64) -> std::io::Result<()> {
+pub(super) fn copy_file(from: &std::fs::File, to: &std::fs::File, bytes: u64) -> std::io::Result<()> {
     if rustix::fs::ioctl_ficlone(to, from).is_ok() {
         return Ok(());
     }

@@ -211,3 +211,30 @@ fn a_time_beyond_all_calendars_is_ignored() {
     let year = 365 * 24 * 3_600;
     assert!(fs::metadata(folder.path().join("file")).unwrap().mtime() < 200 * year);
 }
+
+/// Gives up the rights of root in this thread, and in threads that start later.
+fn drop_root() {
+    if is_root() {
+        let nobody = rustix::fs::Uid::from_raw(65_534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+    }
+}
+
+/// A program of the sender's root must not become a program with the rights of the receiver's user.
+#[test]
+fn special_bits_come_with_the_senders_owner_alone() {
+    drop_root();
+    let folder = tempfile::tempdir().unwrap();
+    let owner = Some(Owner { user: 1_234, group: 5_678 });
+    let mut special = entry("d/file", EntryKind::File);
+    (special.mode, special.owner) = (Some(0o6755), owner);
+    let mut above = entry("d", EntryKind::Folder);
+    (above.mode, above.owner) = (Some(0o3777), owner);
+    let travels = Preserve { xattrs: false, ..Preserve::ALL };
+    let mut session = session(folder.path(), with(Preserve::ALL, false), travels, vec![above, special]);
+    let faults = session.store.finish_metadata();
+    assert!(faults.iter().any(|(name, why)| name == "d/file" && why.contains("only root")), "{faults:?}");
+    let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().mode() & 0o7777;
+    fs::create_dir(folder.path().join("own")).unwrap();
+    assert_eq!((mode("d/file") & 0o7000, mode("d")), (0, mode("own")));
+}
