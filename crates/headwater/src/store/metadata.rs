@@ -6,6 +6,7 @@
 //! are in place, since each new name changes the time of a folder, and nothing is written below a link.
 
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use headwater_proto::delivery::{
@@ -71,6 +72,8 @@ pub(super) struct MetadataRules {
     /// Files in place whose owner and attributes were not known.
     early: Mutex<Vec<FileSpec>>,
     faults: Mutex<Vec<(String, String)>>,
+    /// Number of failures beyond those in `faults`.
+    further_faults: AtomicUsize,
     pub(super) made: MadeNames,
 }
 
@@ -122,11 +125,19 @@ impl MetadataRules {
         let mut faults = lock(&self.faults);
         if faults.len() < FAULTS_MAX {
             faults.push((name.to_owned(), reason.to_owned()));
+        } else {
+            self.further_faults.fetch_add(1, Ordering::Relaxed);
         }
     }
 
+    /// Removes and returns the failures, with one entry for those beyond [`FAULTS_MAX`].
     pub(super) fn take_faults(&self) -> Vec<(String, String)> {
-        std::mem::take(&mut *lock(&self.faults))
+        let mut faults = std::mem::take(&mut *lock(&self.faults));
+        let further = self.further_faults.swap(0, Ordering::Relaxed);
+        if further > 0 {
+            faults.push(("further names".to_owned(), format!("{further} more failures are not named")));
+        }
+        faults
     }
 
     pub(super) fn take_early(&self) -> Vec<FileSpec> {

@@ -48,6 +48,7 @@ mod writer;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use headwater_proto::auth::PublicKey;
@@ -95,6 +96,8 @@ pub(crate) struct StoreOptions {
     pub(crate) apply: ApplyOptions,
     /// File or folder to take blocks from.
     pub(crate) base: Option<PathBuf>,
+    /// Set once the session is to end.
+    pub(crate) stop: Option<Arc<AtomicBool>>,
 }
 
 /// Receives into a folder. Unfinished content is kept on drop if the session can be resumed.
@@ -133,11 +136,12 @@ pub(crate) struct DiskStore {
 impl DiskStore {
     /// Opens the folder, created if need be. `waker` is used for every new report.
     pub(crate) fn open(folder: &Path, options: StoreOptions, waker: Waker) -> Result<Self, StoreError> {
-        let StoreOptions { target, selection, bundle_cache, apply, base } = options;
+        let StoreOptions { target, selection, bundle_cache, apply, base, stop } = options;
         let cache = bundle_cache.map(BundleCache::new);
         let unpacking = Unpacking::new(cache, selection);
         let places = Places::new(Folder::open(folder, apply)?, target, unpacking);
-        let places = Arc::new(places.with_base(base.as_deref().map(Base::open).transpose()?));
+        let places = places.with_base(base.as_deref().map(Base::open).transpose()?).with_stop(stop);
+        let places = Arc::new(places);
         let (ledger, log) = StoreIndex::open(Arc::clone(&places))?;
         let workers = Workers::start(Arc::clone(&places), waker)?;
         let gather = Gather::new();

@@ -238,3 +238,48 @@ fn special_bits_come_with_the_senders_owner_alone() {
     fs::create_dir(folder.path().join("own")).unwrap();
     assert_eq!((mode("d/file") & 0o7000, mode("d")), (0, mode("own")));
 }
+
+/// A sender whose hard links do not travel sends each file; an entry must not fill the disk with copies.
+#[test]
+fn hard_links_that_do_not_travel_are_not_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let travels = Preserve { hardlinks: false, owner: false, ..Preserve::ALL };
+    let entries = vec![hard_link("copy", "d/file")];
+    let mut session = session(folder.path(), with(Preserve::default(), false), travels, entries);
+    assert_eq!(session.store.finish_metadata().len(), 1);
+    assert!(!folder.path().join("copy").exists());
+}
+
+#[test]
+fn a_stopped_receiver_makes_no_further_copies() {
+    let folder = tempfile::tempdir().unwrap();
+    let travels = Preserve { owner: false, ..Preserve::ALL };
+    let entries = vec![hard_link("copy", "d/file")];
+    let stop = Arc::new(AtomicBool::new(true));
+    let options = StoreOptions { stop: Some(stop), ..with(Preserve::default(), false) };
+    let mut session = session(folder.path(), options, travels, entries);
+    assert_eq!(session.store.finish_metadata().len(), 1);
+    assert!(!folder.path().join("copy").exists());
+}
+
+#[test]
+fn a_hard_link_to_a_file_that_is_not_selected_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let selection = Selection::new(&[], &["other".to_owned()]).unwrap();
+    let options = StoreOptions { selection, ..with(Preserve::default(), false) };
+    let travels = Preserve { owner: false, ..Preserve::ALL };
+    let mut session = session(folder.path(), options, travels, vec![hard_link("name", "other")]);
+    assert_eq!(session.store.finish_metadata(), []);
+    assert!(!folder.path().join("name").exists());
+}
+
+#[test]
+fn failures_beyond_those_named_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let travels = Preserve { owner: false, ..Preserve::ALL };
+    let entries = (0..100).map(|number| hard_link(&format!("name{number}"), "missing")).collect();
+    let mut session = session(folder.path(), with(Preserve::default(), false), travels, entries);
+    let faults = session.store.finish_metadata();
+    assert_eq!(faults.len(), 65);
+    assert!(faults[64].1.starts_with("36 "), "{faults:?}");
+}

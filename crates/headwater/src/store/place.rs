@@ -28,6 +28,8 @@ pub(super) struct Places {
     pub(super) unpacking: Unpacking,
     /// Older versions of files.
     pub(super) base: Option<Base>,
+    /// Set once the session is to end.
+    stop: Option<Arc<AtomicBool>>,
     open: OpenFiles<FileKey>,
     /// Length of the working file of a stream, once known.
     stream_bytes: Mutex<u64>,
@@ -186,12 +188,22 @@ impl ObjectPlace {
 impl Places {
     pub(super) fn new(folder: Folder, target: Option<Arc<Target>>, unpacking: Unpacking) -> Self {
         let open = OpenFiles::new(OPEN_FILES_MAX);
-        Self { folder, target, unpacking, base: None, open, stream_bytes: Mutex::new(0) }
+        Self { folder, target, unpacking, base: None, stop: None, open, stream_bytes: Mutex::new(0) }
     }
 
     /// Sets the older versions of files.
     pub(super) fn with_base(self, base: Option<Base>) -> Self {
         Self { base, ..self }
+    }
+
+    /// Sets the flag that ends long work.
+    pub(super) fn with_stop(self, stop: Option<Arc<AtomicBool>>) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// Whether the session is to end.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Acquire))
     }
 
     /// Returns the device that takes the content in place of a working file.
