@@ -279,3 +279,42 @@ fn a_part_of_a_comparison_takes_a_bounded_number_of_holes() {
     let compare::ComparisonStep::More(found) = step else { panic!("{step:?}") };
     assert_eq!(found.len(), 32);
 }
+
+#[test]
+fn holes_take_no_room_and_content_beyond_the_disk_is_refused() {
+    const LENGTH: u64 = 32 << 20;
+    let zeros = crate::system::zero_digest(LENGTH);
+    for (block, is_refused) in [(zeros, false), ([1; 32], true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut session = open(folder.path());
+        let blocks = session.store.places.folder.free_bytes().unwrap() / LENGTH + 10;
+        let (count, bytes) = (u32::try_from(blocks).unwrap(), blocks * LENGTH);
+        let digests = vec![block; count as usize];
+        let digest = file_digest(&digests);
+        let path = RelativePath::new("image").unwrap();
+        let mut spec = FileSpec {
+            path,
+            bytes,
+            mode: None,
+            modified: None,
+            md5: None,
+            digest: Some(digest),
+            is_sparse: false,
+        };
+        session.store.create_file(FILE, &spec).unwrap_err();
+        spec.is_sparse = true;
+        session.store.create_file(FILE, &spec).unwrap();
+        let object = ObjectSpec {
+            file: FILE,
+            offset: 0,
+            partition: Partition::with_blocks(bytes, 1_024, count).unwrap(),
+            codec: codec(Parameters::raptorq(1_024)).unwrap(),
+            identity: None,
+        };
+        session.store.create_object(OBJECT, &object);
+        let promised = digests.iter().map(|digest| *digest.first_chunk().unwrap()).collect();
+        session.store.compare_file(FILE, digest, promised);
+        let report = report(&mut session);
+        assert_eq!(matches!(report, StoreReport::FileRefused(FILE, _)), is_refused, "{report:?}");
+    }
+}

@@ -343,6 +343,19 @@ impl Comparison {
         missing
     }
 
+    /// Returns the bytes of the blocks that are no holes, as far as the digests tell.
+    pub(super) fn content_bytes(&mut self) -> u64 {
+        let mut sum = 0_u64;
+        for number in 0..self.blocks.len() {
+            let bytes = self.block(number).map_or(0, |(_, _, block)| block.bytes);
+            let promised = self.promised.get(number).copied().filter(|_| bytes <= BLOCK_BYTES_MAX);
+            if !promised.is_some_and(|promised| self.zero_digest(bytes).starts_with(&promised)) {
+                sum = sum.saturating_add(bytes);
+            }
+        }
+        sum
+    }
+
     fn zero_digest(&mut self, bytes: u64) -> Digest {
         *self.zeros.entry(bytes).or_insert_with(|| zero_digest(bytes))
     }
