@@ -8,8 +8,10 @@ use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
     DeliveryReceiver, DeliveryReceiverConfig, DeliverySender, DeliverySenderConfig, FileToSend, MemorySource,
     MemoryStore, PlanConfig, ReceiverEvent, ReceiverStats, RelativePath, SessionEvent, SessionPlan, Start,
+    Store,
 };
 use headwater_proto::{Duration, Instant, Rate, Seed, fixed};
+use headwater_wire::fdt;
 use pair::{Link, Pair, content, sender};
 use rand::RngExt;
 
@@ -416,4 +418,27 @@ fn holes_are_neither_sent_nor_awaited() {
         let sent = pair.sender.stats().symbols;
         assert!(sent < 15_000, "{sent} symbols, all zero: {is_all_zero}");
     }
+}
+
+/// The preface of a long FDT has the digest of a file without the digests of its blocks.
+#[test]
+fn holes_are_found_once_the_digests_follow_a_preface() {
+    let mut sparse = vec![0; 30_000_000];
+    sparse[..1_000_000].copy_from_slice(&content(29, 1_000_000));
+    let contents = [sparse];
+    let mut pair = pair_of_sparse(&contents, 0.0);
+    start(&mut pair, MemoryStore::new(u64::MAX));
+    run_described(&mut pair, 1);
+    let kept = stop(&mut pair).0.kept_description().unwrap();
+    let mut preface = fdt::Instance::parse(&kept.xml).unwrap();
+    preface.complete = false;
+    let entry = &mut preface.files[0].headwater;
+    (entry.block_digests, entry.digests_follow) = (Vec::new(), true);
+    assert!(entry.digest.is_some() && entry.is_sparse);
+    let mut pair = pair_of_sparse(&contents, 0.0);
+    start(&mut pair, MemoryStore::new(u64::MAX));
+    let machine = &mut pair.receivers[0].machine;
+    assert!(machine.put_description(Instant::ZERO, preface.to_xml().as_bytes()).unwrap());
+    pair.run(LIMIT);
+    pair.receivers[0].assert_received(&contents);
 }

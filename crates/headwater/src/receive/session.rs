@@ -134,6 +134,7 @@ impl ReceiveSession {
             bundle_cache: options.bundle_cache,
             apply: ApplyOptions { preserve: options.preserve, links: options.keeps_links },
             base: options.base,
+            stop: None,
         };
         let way = match (paths, ask, amt) {
             (Some(paths), ..) => SessionListener::Paths(PathListeners::open(listen, paths)?),
@@ -144,7 +145,10 @@ impl ReceiveSession {
             (None, Some(ask), _) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
         };
         let received = ReceivedFiles::default();
-        Ok(Self { way, out, store_options, takes_other_senders, repair, serving, received, store: None })
+        let mut session =
+            Self { way, out, store_options, takes_other_senders, repair, serving, received, store: None };
+        session.store_options.stop = Some(session.stop_handle().flag());
+        Ok(session)
     }
 
     /// Opens the folder, which is made if it is missing. Without this call the session opens the folder when

@@ -220,3 +220,101 @@ fn zeros_are_written_over_older_content() {
         assert_eq!(fs::read(&path).unwrap(), expected);
     }
 }
+
+/// Blocks of zeros that came leave the working file without room on disk.
+#[test]
+fn an_older_version_is_never_cloned_over_what_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut new = content();
+    new[..BLOCK_BYTES].fill(0);
+    let mut session = open(folder.path());
+    search(&mut session, &new, false);
+    let object = Arc::clone(session.store.objects[0].as_ref().unwrap());
+    assert!(object.file.is_clone.get().is_none());
+    for (esi, symbol) in (0..).zip(new[..BLOCK_BYTES].chunks(T.into())) {
+        session.store.write_source(OBJECT, 0, esi, symbol).unwrap();
+    }
+    session.store.finish_block(BlockJob { object: OBJECT, sbn: 0, missing: Vec::new(), repairs: 0 });
+    report(&mut session);
+    session.store.judge_block(OBJECT, 0, BlockVerdict::Right).unwrap();
+    assert_eq!(object.file.is_clone.get(), Some(&false));
+    drop(session);
+    let mut session = open(folder.path());
+    search(&mut session, &new, false);
+    let object = Arc::clone(session.store.objects[0].as_ref().unwrap());
+    assert_eq!(object.file.is_clone.get(), Some(&false), "resumed");
+}
+
+#[test]
+fn a_part_of_a_comparison_takes_a_bounded_number_of_holes() {
+    const HOLE_BYTES: u64 = 2 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = open(folder.path());
+    let digests = vec![crate::system::zero_digest(HOLE_BYTES); 40];
+    let bytes = 40 * HOLE_BYTES;
+    let digest = file_digest(&digests);
+    let path = RelativePath::new("image").unwrap();
+    let spec = FileSpec {
+        path,
+        bytes,
+        mode: None,
+        modified: None,
+        md5: None,
+        digest: Some(digest),
+        is_sparse: true,
+    };
+    session.store.create_file(FILE, &spec).unwrap();
+    let object = ObjectSpec {
+        file: FILE,
+        offset: 0,
+        partition: Partition::with_blocks(bytes, T, 40).unwrap(),
+        codec: codec(Parameters::raptorq(T)).unwrap(),
+        identity: None,
+    };
+    session.store.create_object(OBJECT, &object);
+    let objects = session.store.present.remove(&FILE).unwrap();
+    let promised = digests.iter().map(|digest| *digest.first_chunk().unwrap()).collect();
+    let mut comparison = Comparison::new(session.store.file(FILE), objects, digest, promised);
+    let step = comparison.go_on(&session.store.places).unwrap();
+    let compare::ComparisonStep::More(found) = step else { panic!("{step:?}") };
+    assert_eq!(found.len(), 32);
+}
+
+#[test]
+fn holes_take_no_room_and_content_beyond_the_disk_is_refused() {
+    const LENGTH: u64 = 32 << 20;
+    let zeros = crate::system::zero_digest(LENGTH);
+    for (block, is_refused) in [(zeros, false), ([1; 32], true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut session = open(folder.path());
+        let blocks = session.store.places.folder.free_bytes().unwrap() / LENGTH + 10;
+        let (count, bytes) = (u32::try_from(blocks).unwrap(), blocks * LENGTH);
+        let digests = vec![block; count as usize];
+        let digest = file_digest(&digests);
+        let path = RelativePath::new("image").unwrap();
+        let mut spec = FileSpec {
+            path,
+            bytes,
+            mode: None,
+            modified: None,
+            md5: None,
+            digest: Some(digest),
+            is_sparse: false,
+        };
+        session.store.create_file(FILE, &spec).unwrap_err();
+        spec.is_sparse = true;
+        session.store.create_file(FILE, &spec).unwrap();
+        let object = ObjectSpec {
+            file: FILE,
+            offset: 0,
+            partition: Partition::with_blocks(bytes, 1_024, count).unwrap(),
+            codec: codec(Parameters::raptorq(1_024)).unwrap(),
+            identity: None,
+        };
+        session.store.create_object(OBJECT, &object);
+        let promised = digests.iter().map(|digest| *digest.first_chunk().unwrap()).collect();
+        session.store.compare_file(FILE, digest, promised);
+        let report = report(&mut session);
+        assert_eq!(matches!(report, StoreReport::FileRefused(FILE, _)), is_refused, "{report:?}");
+    }
+}

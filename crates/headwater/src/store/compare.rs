@@ -12,7 +12,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use headwater_fec::Block;
@@ -236,11 +235,11 @@ impl Comparison {
             self.next += 1;
             let Some(promised) = self.promised.get(number).copied() else { continue };
             let is_zero = self.file.spec.is_sparse && self.zero_digest(block.bytes).starts_with(&promised);
+            *left = left.saturating_sub(block.bytes);
             let digest = if is_zero {
                 places.clear(&self.file, offset, block.bytes)?;
                 Some(self.zero_digest(block.bytes))
             } else {
-                *left = left.saturating_sub(block.bytes);
                 self.take(places, &promised, (offset, block.bytes), &mut room)?
             };
             if let Some(digest) = digest {
@@ -344,6 +343,19 @@ impl Comparison {
         missing
     }
 
+    /// Returns the bytes of the blocks that are no holes, as far as the digests tell.
+    pub(super) fn content_bytes(&mut self) -> u64 {
+        let mut sum = 0_u64;
+        for number in 0..self.blocks.len() {
+            let bytes = self.block(number).map_or(0, |(_, _, block)| block.bytes);
+            let promised = self.promised.get(number).copied().filter(|_| bytes <= BLOCK_BYTES_MAX);
+            if !promised.is_some_and(|promised| self.zero_digest(bytes).starts_with(&promised)) {
+                sum = sum.saturating_add(bytes);
+            }
+        }
+        sum
+    }
+
     fn zero_digest(&mut self, bytes: u64) -> Digest {
         *self.zeros.entry(bytes).or_insert_with(|| zero_digest(bytes))
     }
@@ -362,18 +374,20 @@ fn digest_of(file: &File, offset: u64, block: &Block, chunk: &mut [u8]) -> io::R
 }
 
 impl Places {
-    /// Makes an empty working file share the blocks of an older file. Returns false if the working file has
-    /// content, or the file system cannot share.
+    /// Makes a working file share the blocks of an older file. Returns false if something was written to the
+    /// working file, which may be holes alone, or the file system cannot share.
     fn clone_into_content(&self, file: &FilePlace, base: &BaseFile) -> bool {
         if self.device().is_some() || file.part.is_some() {
             return false;
         }
-        let Ok(content) = self.content(file) else { return false };
-        let is_empty = content.metadata().is_ok_and(|metadata| metadata.blocks() == 0);
-        if !is_empty || rustix::fs::ioctl_ficlone(&*content, &base.file).is_err() {
-            return false;
-        }
-        debug!("'{}' begins as a clone of its older version", file.spec.path);
-        content.set_len(file.spec.bytes).is_ok()
+        // Writes of other threads wait for the clone.
+        *file.is_clone.get_or_init(|| {
+            let Ok(content) = self.content(file) else { return false };
+            if rustix::fs::ioctl_ficlone(&*content, &base.file).is_err() {
+                return false;
+            }
+            debug!("'{}' begins as a clone of its older version", file.spec.path);
+            content.set_len(file.spec.bytes).is_ok()
+        })
     }
 }

@@ -5,9 +5,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use headwater_fec::{Parameters, Partition, codec};
-use headwater_proto::delivery::{FileTime, block_digest, file_digest};
+use headwater_proto::delivery::{
+    EntryKind, FileTime, MetadataEntry, Preserve, SessionMetadata, Xattr, block_digest, file_digest,
+};
 
-use super::tests::{FILE, OBJECT, Session, T, open};
+use super::tests::{FILE, OBJECT, Session, T, open, open_with};
 use super::*;
 
 const BYTES: usize = 6_000;
@@ -181,4 +183,65 @@ fn symbols_gathered_of_a_file_that_is_there_spoil_no_other_file() {
     again.store.create_file(FILE, &other).unwrap();
     let held = again.store.create_object(OBJECT, &object(FILE));
     assert_eq!(held.len(), 1, "the other file's symbol is resumed");
+}
+
+#[test]
+fn further_names_of_a_file_in_place_keep_content_and_metadata() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, snapshot) = (folder.path().join("folder/file"), folder.path().join("snapshot"));
+    fs::create_dir(folder.path().join("folder")).unwrap();
+    fs::write(&file, content()).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::hard_link(&file, &snapshot).unwrap();
+    let before = fs::metadata(&snapshot).unwrap();
+    for names in [1, 2] {
+        let mut session = open(folder.path());
+        let (_, digest, promised) = announce(&mut session, &content());
+        session.store.compare_file(FILE, digest, promised);
+        assert_eq!(report(&mut session), StoreReport::FileCompared { file: FILE, is_same: true });
+        drop(session);
+        let (kept, new) = (fs::metadata(&snapshot).unwrap(), fs::metadata(&file).unwrap());
+        assert_eq!((kept.mode(), kept.mtime()), (before.mode(), before.mtime()));
+        assert_eq!((new.mode() & 0o777, new.mtime(), new.nlink()), (0o640, 1_000_000, names));
+        assert_eq!((fs::read(&file).unwrap(), fs::read(&snapshot).unwrap()), (content(), content()));
+        // A file that is as announced keeps its names.
+        fs::hard_link(&file, folder.path().join("second")).ok();
+    }
+}
+
+/// A receiver that was killed before the last step has not applied owners and attributes.
+#[test]
+fn a_resumed_file_gets_its_attributes() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("folder")).unwrap();
+    fs::write(folder.path().join("folder/file"), content()).unwrap();
+    let mut session = open(folder.path());
+    let (_, digest, promised) = announce(&mut session, &content());
+    let other = FileSpec {
+        path: RelativePath::new("other").unwrap(),
+        bytes: 1,
+        mode: None,
+        modified: None,
+        md5: None,
+        digest: Some([3; 32]),
+        is_sparse: false,
+    };
+    session.store.create_file(FileIndex(1), &other).unwrap();
+    session.store.compare_file(FILE, digest, promised);
+    report(&mut session);
+    drop(session);
+    let preserve = Preserve { xattrs: true, ..Preserve::default() };
+    let apply = ApplyOptions { preserve, links: false };
+    let mut session = open_with(folder.path(), StoreOptions { apply, ..StoreOptions::default() });
+    let path = RelativePath::new("folder/file").unwrap();
+    let mut entry = MetadataEntry::new(path, EntryKind::File);
+    entry.xattrs = vec![Xattr { name: "user.a".into(), value: b"value".to_vec() }];
+    let metadata = SessionMetadata { travels: preserve, owner: None, entries: vec![entry] };
+    session.store.describe_metadata(metadata, Vec::new());
+    let (held, ..) = announce(&mut session, &content());
+    assert!(held.is_whole);
+    assert_eq!(session.store.finish_metadata(), []);
+    let mut value = [0_u8; 10];
+    let length = rustix::fs::getxattr(folder.path().join("folder/file"), "user.a", &mut value[..]);
+    assert_eq!(length.map(|length| &value[..length]), Ok(&b"value"[..]));
 }

@@ -16,7 +16,8 @@ use rustix::io::Errno;
 use tracing::warn;
 
 use super::journal::Stamp;
-use super::metadata::{ApplyOptions, MODE_MASK, MetadataRules, timestamps, timestamps_beside};
+use super::metadata::{ApplyOptions, MODE_MASK, MetadataRules, is_of, timestamps, timestamps_beside};
+use super::names::{FREE_BYTES_MIN, copy_file};
 use super::place::{content_name, key_of};
 
 /// Flags to open folders: never through a link.
@@ -227,31 +228,73 @@ impl Folder {
         find_parent(self.out.as_fd(), path)
     }
 
-    /// Gives a file already in place the metadata that publishing would have set.
+    /// Gives a file already in place the metadata that publishing would have set. A file with further names,
+    /// which may be a snapshot of the user, is not changed: a copy takes this name.
     pub(super) fn adopt(&self, file: &File, spec: &FileSpec) -> Result<(), StoreError> {
         let failed = |attempt: &str, error: Errno| self.failed(&format!("{attempt} '{}'", spec.path), error);
+        let inspect = || rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno));
         self.rules.note_early(spec);
-        self.rules.apply_owner_and_xattrs(file.as_fd(), &spec.path);
-        let stat = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno))?;
-        if let Some(mode) = self.rules.mode(spec) {
-            let mask = if self.rules.kinds().owner { MODE_ALL } else { MODE_MASK };
-            let mut bits = self.rules.bits(&spec.path, mode, MODE_MASK);
-            if stat.st_mode & mask != bits.as_raw_mode() {
-                bits = self.rules.bits(&spec.path, mode, self.allowed_bits(&spec.path, mode)?);
-            }
-            if stat.st_mode & mask != bits.as_raw_mode() {
-                rustix::fs::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno))?;
-            }
+        let stat = inspect()?;
+        if stat.st_nlink > 1 && self.would_change(file, &stat, spec)? {
+            return self.adopt_copy(file, &stat, spec);
+        }
+        let is_owned = self.rules.apply_owner_and_xattrs(file.as_fd(), &spec.path);
+        let stat = inspect()?;
+        if let Some(bits) = self.new_bits(&stat, spec, is_owned)? {
+            rustix::fs::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno))?;
         }
         self.rules.apply_acls(file.as_fd(), &spec.path);
-        let is_of = |time: FileTime| {
-            (stat.st_mtime, i128::from(stat.st_mtime_nsec)) == (time.seconds(), time.nanoseconds().into())
-        };
-        match self.rules.modified(spec).filter(|time| !is_of(*time)) {
+        match self.new_time(&stat, spec) {
             Some(time) => rustix::fs::futimens(file, &timestamps_beside(&stat, time))
                 .map_err(|errno| failed("set the time of", errno)),
             None => Ok(()),
         }
+    }
+
+    /// Whether [`Folder::adopt`] would change a file.
+    fn would_change(&self, file: &File, stat: &Stat, spec: &FileSpec) -> Result<bool, StoreError> {
+        let owner = self.rules.owner(&spec.path);
+        let is_owned = owner.is_some_and(|owner| is_of(stat, owner));
+        Ok(is_owned != owner.is_some()
+            || self.new_bits(stat, spec, is_owned)?.is_some()
+            || self.new_time(stat, spec).is_some()
+            || self.rules.has_other_xattrs(file.as_fd(), &spec.path))
+    }
+
+    /// Returns the permission bits of a file in place if they differ from the present bits.
+    fn new_bits(&self, stat: &Stat, spec: &FileSpec, is_owned: bool) -> Result<Option<Mode>, StoreError> {
+        let Some(mode) = self.rules.mode(spec) else { return Ok(None) };
+        let mask = if is_owned { MODE_ALL } else { MODE_MASK };
+        let differs = |bits: &Mode| stat.st_mode & mask != bits.as_raw_mode();
+        let bits = self.rules.bits(&spec.path, mode, MODE_MASK, is_owned);
+        if !differs(&bits) {
+            return Ok(None);
+        }
+        let allowed = self.allowed_bits(&spec.path, mode)?;
+        Ok(Some(self.rules.bits(&spec.path, mode, allowed, is_owned)).filter(differs))
+    }
+
+    /// Returns the time of a file in place if the time differs from the present time.
+    fn new_time(&self, stat: &Stat, spec: &FileSpec) -> Option<FileTime> {
+        let present = (stat.st_mtime, i128::from(stat.st_mtime_nsec));
+        self.rules.modified(spec).filter(|time| present != (time.seconds(), time.nanoseconds().into()))
+    }
+
+    /// Puts a copy with the metadata of the sender in the place of a file.
+    fn adopt_copy(&self, file: &File, stat: &Stat, spec: &FileSpec) -> Result<(), StoreError> {
+        let bytes = u64::try_from(stat.st_size).unwrap_or_default();
+        let free = self.free_bytes()?;
+        if free.saturating_sub(FREE_BYTES_MIN) < bytes {
+            return Err(no_space(self, &spec.path, bytes, free));
+        }
+        let name = format!("{}.copy", content_name(&key_of(&spec.path)));
+        let copy = self.make_work(&name, self.rules.mode(spec))?;
+        let copied = copy_file(file, &copy, bytes).map_err(|error| self.failed("copy a file", error));
+        let published = copied.and_then(|()| self.publish(&name, &copy, spec));
+        if published.is_err() {
+            self.discard(&name)?;
+        }
+        published.map(|_stamp| ())
     }
 
     /// Returns the bits of a mode that the umask allows, which shows in a newly made file.
@@ -291,11 +334,11 @@ impl Folder {
         let path = &spec.path;
         let failed = |attempt: &str, error: io::Error| self.failed(&format!("{attempt} '{path}'"), error);
         self.rules.note_early(spec);
-        self.rules.apply_owner_and_xattrs(file.as_fd(), path);
+        let is_owned = self.rules.apply_owner_and_xattrs(file.as_fd(), path);
         // Bits allowed by both the sender and the umask, which took effect when the file was made.
         let allowed = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno.into()))?.st_mode;
         let bits = match self.rules.mode(spec) {
-            Some(mode) => self.rules.bits(path, mode, allowed),
+            Some(mode) => self.rules.bits(path, mode, allowed, is_owned),
             None => Mode::from_raw_mode(allowed & MODE_DEFAULT),
         };
         rustix::fs::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno.into()))?;

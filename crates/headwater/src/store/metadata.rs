@@ -6,6 +6,7 @@
 //! are in place, since each new name changes the time of a folder, and nothing is written below a link.
 
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use headwater_proto::delivery::{
@@ -26,6 +27,8 @@ const FOLDER_WORKING: u32 = 0o700;
 const FAULTS_MAX: usize = 64;
 /// Longest list of names of extended attributes, in bytes.
 const NAMES_BYTES_MAX: usize = 64 << 10;
+/// Longest value of an extended attribute, in bytes.
+const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// Metadata that a receiver applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +72,8 @@ pub(super) struct MetadataRules {
     /// Files in place whose owner and attributes were not known.
     early: Mutex<Vec<FileSpec>>,
     faults: Mutex<Vec<(String, String)>>,
+    /// Number of failures beyond those in `faults`.
+    further_faults: AtomicUsize,
     pub(super) made: MadeNames,
 }
 
@@ -120,11 +125,19 @@ impl MetadataRules {
         let mut faults = lock(&self.faults);
         if faults.len() < FAULTS_MAX {
             faults.push((name.to_owned(), reason.to_owned()));
+        } else {
+            self.further_faults.fetch_add(1, Ordering::Relaxed);
         }
     }
 
+    /// Removes and returns the failures, with one entry for those beyond [`FAULTS_MAX`].
     pub(super) fn take_faults(&self) -> Vec<(String, String)> {
-        std::mem::take(&mut *lock(&self.faults))
+        let mut faults = std::mem::take(&mut *lock(&self.faults));
+        let further = self.further_faults.swap(0, Ordering::Relaxed);
+        if further > 0 {
+            faults.push(("further names".to_owned(), format!("{further} more failures are not named")));
+        }
+        faults
     }
 
     pub(super) fn take_early(&self) -> Vec<FileSpec> {
@@ -133,8 +146,16 @@ impl MetadataRules {
 
     /// Notes a file in place that gets owner and attributes once the metadata of the session is known.
     pub(super) fn note_early(&self, spec: &FileSpec) {
+        if self.session.get().is_none() {
+            self.note_resumed(spec);
+        }
+    }
+
+    /// Notes a file in place that gets owner and attributes at the end: an earlier receiver may have stopped
+    /// before.
+    pub(super) fn note_resumed(&self, spec: &FileSpec) {
         let Preserve { owner, xattrs, .. } = self.options.preserve;
-        if (owner || xattrs) && self.session.get().is_none() {
+        if owner || xattrs {
             lock(&self.early).push(spec.clone());
         }
     }
@@ -162,15 +183,11 @@ impl MetadataRules {
         entries.binary_search_by(|entry| entry.path.cmp(path)).ok().map(|found| &entries[found])
     }
 
-    /// Returns the permission bits of a file or folder: with `owner` those of the sender, else the `allowed`
-    /// bits among those of the sender.
-    pub(super) fn bits(&self, path: &RelativePath, mode: u32, allowed: u32) -> Mode {
+    /// Returns the permission bits of a file or folder: those of the sender if the file is of the sender's
+    /// owner (`is_owned`), else the `allowed` bits among those of the sender.
+    pub(super) fn bits(&self, path: &RelativePath, mode: u32, allowed: u32, is_owned: bool) -> Mode {
         let special = self.entry(path).and_then(|entry| entry.mode).unwrap_or(0) & SPECIAL_BITS;
-        Mode::from_raw_mode(if self.kinds().owner {
-            mode & MODE_MASK | special
-        } else {
-            allowed & mode & MODE_MASK
-        })
+        Mode::from_raw_mode(if is_owned { mode & MODE_MASK | special } else { allowed & mode & MODE_MASK })
     }
 
     pub(super) fn owner(&self, path: &RelativePath) -> Option<Owner> {
@@ -179,19 +196,43 @@ impl MetadataRules {
     }
 
     /// Gives a file or folder owner and attributes, before the mode: a change of the owner clears bits of the
-    /// mode, and a mode may forbid attributes. A failure is noted by name.
-    pub(super) fn apply_owner_and_xattrs(&self, file: BorrowedFd<'_>, path: &RelativePath) {
+    /// mode, and a mode may forbid attributes. A failure is noted by name. Returns whether the owner is the
+    /// sender's.
+    pub(super) fn apply_owner_and_xattrs(&self, file: BorrowedFd<'_>, path: &RelativePath) -> bool {
         if self.kinds().xattrs {
             let wanted = self.entry(path).map_or(&[][..], |entry| &entry.xattrs);
             self.apply_xattrs(file, path, wanted);
         }
-        if let Some(Owner { user, group }) = self.owner(path)
-            && rustix::fs::fstat(file).is_ok_and(|stat| (stat.st_uid, stat.st_gid) != (user, group))
-            && let Err(errno) =
-                rustix::fs::fchown(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))
-        {
-            self.fail(path.as_str(), &cannot_own(user, group, errno));
+        let Some(owner) = self.owner(path) else { return false };
+        let is_owned = || rustix::fs::fstat(file).is_ok_and(|stat| is_of(&stat, owner));
+        if is_owned() {
+            return true;
         }
+        let Owner { user, group } = owner;
+        match rustix::fs::fchown(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group))) {
+            Ok(()) => is_owned(),
+            Err(errno) => {
+                self.fail(path.as_str(), &cannot_own(user, group, errno));
+                false
+            }
+        }
+    }
+
+    /// Whether a file lacks attributes that the sender's file has, or has further attributes.
+    pub(super) fn has_other_xattrs(&self, file: BorrowedFd<'_>, path: &RelativePath) -> bool {
+        let Preserve { owner, xattrs, .. } = self.kinds();
+        if !xattrs {
+            return false;
+        }
+        let wanted = self.entry(path).map_or(&[][..], |entry| &entry.xattrs);
+        let mut room = vec![0; VALUE_BYTES_MAX];
+        let mut is_set = |xattr: &Xattr| {
+            let read = rustix::fs::fgetxattr(file, &*xattr.name, &mut room[..]);
+            read.is_ok_and(|length| room[..length] == xattr.value)
+        };
+        let mut applied = wanted.iter().filter(|xattr| owner || !Xattr::is_acl(&xattr.name));
+        let is_wanted = |name: &String| wanted.iter().any(|xattr| xattr.name == *name);
+        !applied.all(&mut is_set) || !user_xattrs(file).iter().all(is_wanted)
     }
 
     fn apply_xattrs(&self, file: BorrowedFd<'_>, path: &RelativePath, wanted: &[Xattr]) {
@@ -223,6 +264,11 @@ impl MetadataRules {
             self.fail(path.as_str(), &why);
         }
     }
+}
+
+/// Whether a file is of this owner.
+pub(super) fn is_of(stat: &Stat, owner: Owner) -> bool {
+    (stat.st_uid, stat.st_gid) == (owner.user, owner.group)
 }
 
 /// Returns the reason for which an owner was not set.

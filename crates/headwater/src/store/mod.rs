@@ -34,6 +34,7 @@ mod place;
 mod remove;
 #[cfg(test)]
 mod resume_tests;
+mod room;
 mod selection;
 mod stream;
 mod target;
@@ -48,6 +49,7 @@ mod writer;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use headwater_proto::auth::PublicKey;
@@ -62,7 +64,7 @@ use self::base::{BASE_BYTES_MIN, Base};
 use self::bundle_cache::BundleCache;
 use self::compare::{Comparison, FoundBlock, IndexedObject};
 use self::finish::{Job, Outcome};
-use self::folder::{Folder, no_space};
+use self::folder::Folder;
 use self::gather::{Gather, Key};
 use self::journal::Stamp;
 use self::kept::ResumedBlock;
@@ -95,6 +97,8 @@ pub(crate) struct StoreOptions {
     pub(crate) apply: ApplyOptions,
     /// File or folder to take blocks from.
     pub(crate) base: Option<PathBuf>,
+    /// Set once the session is to end.
+    pub(crate) stop: Option<Arc<AtomicBool>>,
 }
 
 /// Receives into a folder. Unfinished content is kept on drop if the session can be resumed.
@@ -117,6 +121,8 @@ pub(crate) struct DiskStore {
     write_at: Instant,
     /// Bytes of the accepted files that are not in place.
     announced_bytes: u64,
+    /// Bytes of `announced_bytes` for sparse files whose holes are known.
+    sparse_room: BTreeMap<FileIndex, u64>,
     /// The first file refused for want of space.
     out_of_space: Option<StoreError>,
     /// Number of accepted files neither in place nor given up.
@@ -133,11 +139,12 @@ pub(crate) struct DiskStore {
 impl DiskStore {
     /// Opens the folder, created if need be. `waker` is used for every new report.
     pub(crate) fn open(folder: &Path, options: StoreOptions, waker: Waker) -> Result<Self, StoreError> {
-        let StoreOptions { target, selection, bundle_cache, apply, base } = options;
+        let StoreOptions { target, selection, bundle_cache, apply, base, stop } = options;
         let cache = bundle_cache.map(BundleCache::new);
         let unpacking = Unpacking::new(cache, selection);
         let places = Places::new(Folder::open(folder, apply)?, target, unpacking);
-        let places = Arc::new(places.with_base(base.as_deref().map(Base::open).transpose()?));
+        let places = places.with_base(base.as_deref().map(Base::open).transpose()?).with_stop(stop);
+        let places = Arc::new(places);
         let (ledger, log) = StoreIndex::open(Arc::clone(&places))?;
         let workers = Workers::start(Arc::clone(&places), waker)?;
         let gather = Gather::new();
@@ -155,6 +162,7 @@ impl DiskStore {
             gather,
             write_at: Instant::now(),
             announced_bytes: 0,
+            sparse_room: BTreeMap::new(),
             out_of_space: None,
             open_files: 0,
             ended: BTreeSet::new(),
@@ -228,29 +236,13 @@ impl DiskStore {
             self.places.folder.check_place(&part.stream)?;
         }
         self.places.target.as_ref().map_or(Ok(()), |target| target.take(spec, part))?;
-        let announced = self.announced_bytes.saturating_add(self.room_for(spec, kind.is_bundle()));
-        let needed = announced.saturating_add(announced.min(DECODING_ROOM_BYTES));
-        let free = self.places.folder.free_bytes()?;
-        if needed > free {
-            // Content already on disk needs no room. The check runs only where the result matters, as there
-            // may be thousands of files.
-            let taken = self.files.iter().flatten().map(|file| &file.spec);
-            let held = taken.chain([spec]).map(|spec| self.places.held_bytes(spec)).sum();
-            let needed = needed.saturating_sub(held);
-            if needed > free {
-                let error = no_space(&self.places.folder, &spec.path, needed, free);
-                self.out_of_space.get_or_insert_with(|| error.clone());
-                return Err(error);
-            }
-        }
+        let announced = self.check_room(spec, self.room_for(spec, kind.is_bundle()))?;
         if matches!(kind, FileKind::File) {
             self.places.unpacking.claim(&spec.path, file)?;
         }
-        self.announced_bytes = announced;
         self.names.take(&spec.path);
         self.open_files += 1;
-        self.gather.set_content(announced);
-        self.writer.set_bytes_max(self.gather.queue_bytes_max());
+        self.take_room(announced);
         Ok(())
     }
 
@@ -261,18 +253,9 @@ impl DiskStore {
         }
         self.open_files = self.open_files.saturating_sub(1);
         let is_bundle = self.files.get(file.0).and_then(Option::as_ref).is_some_and(|file| file.is_bundle);
-        self.announced_bytes = self.announced_bytes.saturating_sub(self.room_for(spec, is_bundle));
+        let room = self.sparse_room.remove(&file).unwrap_or_else(|| self.room_for(spec, is_bundle));
+        self.announced_bytes = self.announced_bytes.saturating_sub(room);
         true
-    }
-
-    /// Returns the bytes of the folder's disk that a file takes while being received: a twentieth more than
-    /// its length, for the journal and the repair symbols of a loss of 3 %. At a higher loss the disk may
-    /// prove full, which does no harm.
-    fn room_for(&self, spec: &FileSpec, is_bundle: bool) -> u64 {
-        let content = if self.places.device().is_some() { 0 } else { spec.bytes };
-        // The members of a bundle are written beside the bundle.
-        let content = if is_bundle { content.saturating_mul(2) } else { content };
-        content.saturating_add(spec.bytes / 20)
     }
 
     fn object(&self, object: ObjectIndex) -> Arc<ObjectPlace> {
@@ -359,7 +342,7 @@ impl DiskStore {
             false => self.ledger.take_file(&self.writer, spec),
         };
         if held.is_whole {
-            self.places.folder.rules.note_early(spec);
+            self.places.folder.rules.note_resumed(spec);
             self.in_place.insert(file);
             self.end(file, spec);
         } else if kind.is_bundle() {
@@ -478,6 +461,9 @@ impl Store for DiskStore {
         let taken = file.number.zip(spec.identity);
         let taken = taken.map(|(file, identity)| self.ledger.take_object(&self.writer, file, identity));
         let (number, kept) = taken.map_or((None, BTreeMap::new()), |(number, kept)| (Some(number), kept));
+        if !kept.is_empty() {
+            file.note_written();
+        }
         if let Some(device) = self.places.device().filter(|_| !kept.is_empty()) {
             device.keep_all();
         }
@@ -554,7 +540,10 @@ impl Store for DiskStore {
         }
         // Symbols on the way to disk must not replace content that is found.
         self.write_all();
-        let comparison = Comparison::new(place, objects, digest, promised);
+        let mut comparison = Comparison::new(place, objects, digest, promised);
+        if let Err(error) = self.admit_sparse(&mut comparison) {
+            return self.found.push_back(StoreReport::FileRefused(file, error));
+        }
         self.writer.push(Write::Job(Job::Compare(Box::new(comparison))));
     }
 
@@ -647,10 +636,6 @@ impl<'a> FileKind<'a> {
         matches!(self, Self::Bundle)
     }
 }
-
-/// Room on disk for blocks in decoding, in bytes: the longest blocks of two threads. All received symbols of
-/// a block may be repair symbols, freed only after the content is written beside the repair symbols.
-const DECODING_ROOM_BYTES: u64 = 64 << 20;
 
 /// Names taken by the files of a session.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use headwater_proto::delivery::{
 };
 use rustix::fs::{AtFlags, Gid, Mode, Uid};
 use rustix::io::Errno;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::folder::{FOLDER, Folder, no_space, split, writing};
 use super::metadata::{MODE_MASK, MadeName, cannot_own, timestamps, timestamps_beside};
@@ -28,10 +28,17 @@ const FOLDER_BITS_MIN: u32 = 0o500;
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// Space that copies leave free, in bytes.
-const FREE_BYTES_MIN: u64 = 16 << 20;
+pub(super) const FREE_BYTES_MIN: u64 = 16 << 20;
+
+/// Further name of a file, and the file's name.
+type HardLinkName<'a> = (&'a RelativePath, &'a RelativePath);
 
 /// Reason for which a name is not made.
 type Refused = String;
+
+fn hard_link(entry: &MetadataEntry) -> Option<HardLinkName<'_>> {
+    if let EntryKind::HardLink(target) = &entry.kind { Some((&entry.path, target)) } else { None }
+}
 
 impl Places {
     /// Makes the names that the session's metadata has, and applies the metadata of folders. `placed` has the
@@ -45,13 +52,8 @@ impl Places {
             adopted.unwrap_or_else(|error| rules.fail(spec.path.as_str(), &error.0));
         }
         let wanted = |entry: &&MetadataEntry| self.unpacking.selection.wants(&entry.path);
-        for entry in session.entries.iter().filter(wanted) {
-            let made = match &entry.kind {
-                EntryKind::HardLink(target) => self.make_hard_link(&entry.path, target, placed).map(Some),
-                _ => Ok(None),
-            };
-            self.report(&entry.path, made);
-        }
+        let names: Vec<_> = session.entries.iter().filter(wanted).filter_map(hard_link).collect();
+        self.make_hard_links(&names, session.travels.hardlinks, placed);
         for entry in session.entries.iter().filter(wanted).filter(|_| rules.options.links) {
             if let EntryKind::Link(target) = &entry.kind {
                 let made = self.make_link(entry, target).map(Some);
@@ -82,6 +84,51 @@ impl Places {
         match self.unpacking.owner_of(path) {
             Some(_) => Err("it is a link with the name of a file of the session".to_owned()),
             None => Ok(()),
+        }
+    }
+
+    /// Gives files of the session further names. Where the sum of all copies lacks space, all are refused.
+    fn make_hard_links(&self, names: &[HardLinkName<'_>], travels: bool, placed: &BTreeSet<FileIndex>) {
+        let rules = &self.folder.rules;
+        let (mut copied, mut room) = (0, Ok(()));
+        if !rules.kinds().hardlinks {
+            copied = names.iter().map(|name| self.copied_bytes(*name)).fold(0, u64::saturating_add);
+            room = self.check_copies(names, copied);
+        }
+        for (path, target) in names {
+            if !self.unpacking.selection.wants(target) {
+                warn!("'{path}' is a hard link to '{target}', which is not selected; select both");
+                continue;
+            }
+            let made = if !travels {
+                Err("it is a hard link in a session without hard links".to_owned())
+            } else if self.is_stopped() {
+                Err("it is a hard link, and the receiver was stopped before; start the receiver again".into())
+            } else {
+                room.clone().and_then(|()| self.make_hard_link(path, target, placed)).map(Some)
+            };
+            self.report(path, made);
+        }
+        debug!("further names of files took copies of at most {copied} bytes");
+    }
+
+    /// Returns the room on disk that a copy of a file takes; 0 if a file of the same length has the name.
+    fn copied_bytes(&self, (path, target): HardLinkName<'_>) -> u64 {
+        let bytes = |path| self.folder.stamp(path).map(|stamp| stamp.bytes);
+        let length = bytes(target);
+        let is_there = length.is_some() && bytes(path) == length;
+        let content = self.folder.find(target).filter(|_| !is_there);
+        let room = content.and_then(|(content, _)| rustix::fs::fstat(&content).ok());
+        room.map_or(0, |stat| u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(512))
+    }
+
+    fn check_copies(&self, names: &[HardLinkName<'_>], bytes: u64) -> Result<(), Refused> {
+        let free = self.folder.free_bytes().map_err(|error| error.0)?;
+        match names.first() {
+            Some((path, _)) if free.saturating_sub(FREE_BYTES_MIN) < bytes => {
+                Err(no_space(&self.folder, path, bytes, free).0)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -219,14 +266,14 @@ impl Folder {
         let Ok(folder) = rustix::fs::openat(parent, name, FOLDER, Mode::empty()) else { return Ok(()) };
         let failed = |errno: Errno| format!("its metadata cannot be set: {errno}");
         let (rules, kinds) = (&self.rules, self.rules.kinds());
-        rules.apply_owner_and_xattrs(folder.as_fd(), path);
+        let is_owned = rules.apply_owner_and_xattrs(folder.as_fd(), path);
         let stat = rustix::fs::fstat(&folder).map_err(failed)?;
         if let Some(mode) = entry.mode.filter(|_| kinds.modes) {
-            let mut bits = rules.bits(path, mode, self.umask_allows());
+            let mut bits = rules.bits(path, mode, self.umask_allows(), is_owned);
             if !rustix::process::geteuid().is_root() {
                 bits |= Mode::from_raw_mode(FOLDER_BITS_MIN);
             }
-            let mask = if kinds.owner { 0o7777 } else { MODE_MASK };
+            let mask = if is_owned { 0o7777 } else { MODE_MASK };
             if stat.st_mode & mask != bits.as_raw_mode() & mask {
                 // Inherited bits of the group stay.
                 let kept = stat.st_mode & 0o7777 & !mask;
@@ -250,7 +297,7 @@ impl Folder {
 }
 
 /// Copies a file, which shares its blocks where the file system can, and keeps holes otherwise.
-fn copy_file(from: &std::fs::File, to: &std::fs::File, bytes: u64) -> std::io::Result<()> {
+pub(super) fn copy_file(from: &std::fs::File, to: &std::fs::File, bytes: u64) -> std::io::Result<()> {
     if rustix::fs::ioctl_ficlone(to, from).is_ok() {
         return Ok(());
     }

@@ -211,3 +211,75 @@ fn a_time_beyond_all_calendars_is_ignored() {
     let year = 365 * 24 * 3_600;
     assert!(fs::metadata(folder.path().join("file")).unwrap().mtime() < 200 * year);
 }
+
+/// Gives up the rights of root in this thread, and in threads that start later.
+fn drop_root() {
+    if is_root() {
+        let nobody = rustix::fs::Uid::from_raw(65_534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+    }
+}
+
+/// A program of the sender's root must not become a program with the rights of the receiver's user.
+#[test]
+fn special_bits_come_with_the_senders_owner_alone() {
+    drop_root();
+    let folder = tempfile::tempdir().unwrap();
+    let owner = Some(Owner { user: 1_234, group: 5_678 });
+    let mut special = entry("d/file", EntryKind::File);
+    (special.mode, special.owner) = (Some(0o6755), owner);
+    let mut above = entry("d", EntryKind::Folder);
+    (above.mode, above.owner) = (Some(0o3777), owner);
+    let travels = Preserve { xattrs: false, ..Preserve::ALL };
+    let mut session = session(folder.path(), with(Preserve::ALL, false), travels, vec![above, special]);
+    let faults = session.store.finish_metadata();
+    assert!(faults.iter().any(|(name, why)| name == "d/file" && why.contains("only root")), "{faults:?}");
+    let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().mode() & 0o7777;
+    fs::create_dir(folder.path().join("own")).unwrap();
+    assert_eq!((mode("d/file") & 0o7000, mode("d")), (0, mode("own")));
+}
+
+/// A sender whose hard links do not travel sends each file; an entry must not fill the disk with copies.
+#[test]
+fn hard_links_that_do_not_travel_are_not_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let travels = Preserve { hardlinks: false, owner: false, ..Preserve::ALL };
+    let entries = vec![hard_link("copy", "d/file")];
+    let mut session = session(folder.path(), with(Preserve::default(), false), travels, entries);
+    assert_eq!(session.store.finish_metadata().len(), 1);
+    assert!(!folder.path().join("copy").exists());
+}
+
+#[test]
+fn a_stopped_receiver_makes_no_further_copies() {
+    let folder = tempfile::tempdir().unwrap();
+    let travels = Preserve { owner: false, ..Preserve::ALL };
+    let entries = vec![hard_link("copy", "d/file")];
+    let stop = Arc::new(AtomicBool::new(true));
+    let options = StoreOptions { stop: Some(stop), ..with(Preserve::default(), false) };
+    let mut session = session(folder.path(), options, travels, entries);
+    assert_eq!(session.store.finish_metadata().len(), 1);
+    assert!(!folder.path().join("copy").exists());
+}
+
+#[test]
+fn a_hard_link_to_a_file_that_is_not_selected_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let selection = Selection::new(&[], &["other".to_owned()]).unwrap();
+    let options = StoreOptions { selection, ..with(Preserve::default(), false) };
+    let travels = Preserve { owner: false, ..Preserve::ALL };
+    let mut session = session(folder.path(), options, travels, vec![hard_link("name", "other")]);
+    assert_eq!(session.store.finish_metadata(), []);
+    assert!(!folder.path().join("name").exists());
+}
+
+#[test]
+fn failures_beyond_those_named_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let travels = Preserve { owner: false, ..Preserve::ALL };
+    let entries = (0..100).map(|number| hard_link(&format!("name{number}"), "missing")).collect();
+    let mut session = session(folder.path(), with(Preserve::default(), false), travels, entries);
+    let faults = session.store.finish_metadata();
+    assert_eq!(faults.len(), 65);
+    assert!(faults[64].1.starts_with("36 "), "{faults:?}");
+}

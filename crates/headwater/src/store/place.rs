@@ -28,6 +28,8 @@ pub(super) struct Places {
     pub(super) unpacking: Unpacking,
     /// Older versions of files.
     pub(super) base: Option<Base>,
+    /// Set once the session is to end.
+    stop: Option<Arc<AtomicBool>>,
     open: OpenFiles<FileKey>,
     /// Length of the working file of a stream, once known.
     stream_bytes: Mutex<u64>,
@@ -55,6 +57,8 @@ pub(super) struct FilePlace {
     pub(super) is_bundle: bool,
     /// Digest that was announced after the file.
     learnt_digest: OnceLock<Digest>,
+    /// Whether the content began as a clone of an older version; set by the first write, too.
+    pub(super) is_clone: OnceLock<bool>,
     /// Whether the file was given up, or is in place already: its working files are gone for good.
     is_over: AtomicBool,
 }
@@ -97,6 +101,7 @@ impl FilePlace {
             part: None,
             is_bundle: false,
             learnt_digest: OnceLock::new(),
+            is_clone: OnceLock::new(),
             is_over: AtomicBool::new(false),
         }
     }
@@ -117,6 +122,11 @@ impl FilePlace {
     /// Returns the digest of the file, if known.
     pub(super) fn digest(&self) -> Option<Digest> {
         self.spec.digest.or_else(|| self.learnt_digest.get().copied())
+    }
+
+    /// Notes that the content has bytes that no clone may replace.
+    pub(super) fn note_written(&self) {
+        self.is_clone.get_or_init(|| false);
     }
 
     /// Returns the place of the file's first byte in its content.
@@ -178,12 +188,22 @@ impl ObjectPlace {
 impl Places {
     pub(super) fn new(folder: Folder, target: Option<Arc<Target>>, unpacking: Unpacking) -> Self {
         let open = OpenFiles::new(OPEN_FILES_MAX);
-        Self { folder, target, unpacking, base: None, open, stream_bytes: Mutex::new(0) }
+        Self { folder, target, unpacking, base: None, stop: None, open, stream_bytes: Mutex::new(0) }
     }
 
     /// Sets the older versions of files.
     pub(super) fn with_base(self, base: Option<Base>) -> Self {
         Self { base, ..self }
+    }
+
+    /// Sets the flag that ends long work.
+    pub(super) fn with_stop(self, stop: Option<Arc<AtomicBool>>) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// Whether the session is to end.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Acquire))
     }
 
     /// Returns the device that takes the content in place of a working file.
@@ -347,6 +367,7 @@ impl Places {
     /// Writes the content of a file at an offset.
     pub(super) fn write(&self, place: &FilePlace, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let content = self.content(place)?;
+        place.note_written();
         let offset = place.start() + offset;
         let written = match self.device() {
             Some(device) => device.write(bytes, offset, place.start() + place.spec.bytes),
@@ -359,6 +380,7 @@ impl Places {
     /// Makes bytes of the content of a file zeros, as a hole where the file system can.
     pub(super) fn clear(&self, place: &FilePlace, offset: u64, bytes: u64) -> Result<(), StoreError> {
         let content = self.content(place)?;
+        place.note_written();
         if self.device().is_none() && place.part.is_none() && punch(&content, offset, bytes) {
             return Ok(());
         }

@@ -306,6 +306,22 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_in_the_place_of_a_member_blocks_no_thread() {
+        let (folder, files) = files(40, 10);
+        let arranged = arrange(&files, Bundling::Auto, 1_408);
+        let bundle = arranged.iter().find_map(|file| file.bundle.as_deref()).unwrap();
+        // As of files that are older.
+        let bundle = Bundle { snapshots: vec![None; files.len()], ..bundle.clone() };
+        let pipe = folder.path().join("00003");
+        fs::remove_file(&pipe).unwrap();
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        let mut bytes = vec![0; bundle.layout.bytes() as usize];
+        let reader = BundleReader::new(Arc::new(bundle), 0, &Arc::default());
+        assert!(reader.read(0, &mut bytes).is_err());
+    }
+
+    #[test]
     fn names_that_differ_by_case_alone_travel_apart() {
         let (_folder, mut files) = files(40, 10);
         let name = |name: &str| RelativePath::new(name).unwrap();

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use headwater_proto::delivery::{BundlePart, MemberCheck};
+use rustix::fs::OFlags;
 
 use super::Bundle;
 use crate::send::files::Stamp;
@@ -142,7 +143,10 @@ impl BundleReader {
     fn load(&self, member: usize) -> Result<Vec<u8>, MemberFault> {
         let prepared = &self.bundle.files[member];
         let unreadable = |error| MemberFault::Unreadable(member, error);
-        let file = File::open(&prepared.path).map_err(unreadable)?;
+        // A pipe in the place of the file must not block the thread.
+        let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+        let opened = File::options().read(true).custom_flags(flags).open(&prepared.path);
+        let file = opened.map_err(unreadable)?;
         let mut content = vec![0; self.bundle.layout.members()[member].bytes as usize];
         file.read_exact_at(&mut content, 0).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => MemberFault::Changed(member),

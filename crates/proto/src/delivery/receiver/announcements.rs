@@ -187,7 +187,11 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             return;
         }
         let waits_for_digest = self.catalogue.files[file.0].left == 0;
+        let lacked_digests = self.catalogue.objects[object.0].digests_follow;
         let (known_before, digest) = self.catalogue.learn(object, told);
+        if lacked_digests && !self.catalogue.objects[object.0].digests_follow {
+            self.described.insert(file);
+        }
         if let Some(digest) = digest {
             match self.store.learn_digest(file, digest) {
                 Ok(held) if held.is_whole => return self.end_file(file, FileOutcome::Done),

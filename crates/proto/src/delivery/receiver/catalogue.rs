@@ -336,8 +336,8 @@ impl Catalogue {
             partition,
             codec: std::sync::Arc::clone(&codec),
             blocks: vec![Block::Unseen; count],
+            digests_follow: entry.headwater.digests_follow && promised.len() < count,
             promised,
-            digests_follow: entry.headwater.digests_follow,
             digests: vec![[0; 32]; count],
         });
         self.set(entry.toi, Announced::Object(object));

@@ -1,7 +1,7 @@
 //! Completion of blocks and files: hand-over to the store, reports, verification.
 
 use super::block::BlockState;
-use super::catalogue::FileOutcome;
+use super::catalogue::{Catalogue, FileOutcome};
 use super::pending::BlockId;
 use super::{DeliveryReceiver, ReceiverEvent};
 use crate::control::ReceiverControl;
@@ -54,11 +54,14 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         }
     }
 
-    /// Starts to compare the file that exists at the destination, once the digest and all objects are known.
-    /// No block of the file is wanted until the comparison ends.
+    /// Starts to compare the file that exists at the destination, once the digest and all objects are known,
+    /// with the digests of all blocks: a preface leaves digests out. No block of the file is wanted until the
+    /// comparison ends.
     pub(super) fn compare_file_if_present(&mut self, file: FileIndex) {
-        let state = &mut self.catalogue.files[file.0];
-        let is_described = state.spec.digest.is_some() && state.objects.iter().all(Option::is_some);
+        let Catalogue { files, objects, .. } = &mut self.catalogue;
+        let state = &mut files[file.0];
+        let is_known = |object: &Option<ObjectIndex>| object.is_some_and(|at| !objects[at.0].digests_follow);
+        let is_described = state.spec.digest.is_some() && state.objects.iter().all(is_known);
         if !state.is_present || !is_described || state.outcome.is_some() {
             return;
         }
