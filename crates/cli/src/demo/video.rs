@@ -20,6 +20,7 @@ use crate::receive::error_failure;
 use crate::screen::Screen;
 use crate::send::{failure, server_failed};
 use crate::shutdown::Shutdown;
+use crate::stream::ffmpeg::Ffmpeg;
 use crate::stream::player::Player;
 use crate::stream::source::check_ffmpeg;
 use crate::stream::video::Video;
@@ -40,11 +41,13 @@ pub fn run(args: &DemoArgs, screen: &Screen) -> Result<Exit, Failure> {
     let loopback = Loopback::find()?;
     let mut session = sender(&loopback, capture.as_ref())?;
     let part_bytes = session.started().part_bytes;
-    let video = match VideoArgs::test(args.video.ffmpeg.clone()) {
-        video if check_ffmpeg(&video).is_ok() => {
-            Some(Video::start(&video, (RATE.as_bits(), BASE_BITS), part_bytes, None)?)
-        }
-        _ => {
+    let video = VideoArgs::test(args.video.ffmpeg.clone());
+    let is_asked = || shutdown.is_asked();
+    let ffmpeg = Ffmpeg::new(&video.ffmpeg, None, &is_asked)?;
+    let video = match check_ffmpeg(&ffmpeg, &video) {
+        Ok(_) => Some(Video::start(&video, (RATE.as_bits(), BASE_BITS), part_bytes, &ffmpeg)?),
+        Err(failure) if failure.exit == Exit::Interrupted => return Err(failure),
+        Err(_) => {
             screen.say("ffmpeg or its encoder is missing: a prepared clip is played; install the package ffmpeg for a live picture");
             None
         }
