@@ -397,3 +397,23 @@ fn ffmpeg_runs_as_the_user_in_each_phase() {
         assert_gone(pid, phase);
     }
 }
+
+#[test]
+fn short_buffers_arrive_as_files() {
+    let (group, folder) = (group(), tempfile::tempdir().unwrap());
+    let receiver = receive(&group, &["--out", folder.path().to_str().unwrap(), "--unsigned"]);
+    // The header of a video alone is no video.
+    let content: Vec<_> =
+        (0..8).map(|n| if n % 2 == 0 { format!("line {n}") } else { "HWV1".into() }).collect();
+    let content: Vec<Vec<u8>> = content.into_iter().map(String::into_bytes).collect();
+    let sent = send_buffers(&group, &content, &["--max-rate", "4M", "--no-sign"]);
+    assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+    let received = receiver.end();
+    assert_eq!(received.code, Some(0), "{}", received.stderr);
+    let files = fs::read_dir(folder.path()).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+    let mut files: Vec<_> = files.collect();
+    assert!(files.len() >= 6 && files.iter().all(|file| content.contains(file)), "{files:?}");
+    files.sort();
+    files.dedup();
+    assert!(files.len() >= 4 && files[0] == b"HWV1", "{files:?}");
+}
