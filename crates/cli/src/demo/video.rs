@@ -35,13 +35,20 @@ const RECEIVERS: [(&str, Rate); 3] = [
 
 /// Plays until a signal.
 pub fn run(args: &DemoArgs, screen: &Screen) -> Result<Exit, Failure> {
+    let address = args.view.http_or_default();
+    if !address.ip().is_loopback() {
+        let reason = format!(
+            "--http {address}: the demo shows its video to browsers on this machine alone; leave the address out, or show              video to other machines by 'headwater stream send --video test' and 'headwater stream receive --http {address}'"
+        );
+        return Err(Failure::new(Exit::Usage, reason));
+    }
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
-    let socket = GatewaySocket::open(args.view.http_or_default()).map_err(server_failed)?;
+    let socket = GatewaySocket::open(address).map_err(server_failed)?;
     let shutdown = Shutdown::install(capture.as_ref())?;
     let loopback = Loopback::find()?;
     let mut session = sender(&loopback, capture.as_ref())?;
     let part_bytes = session.started().part_bytes;
-    let video = VideoArgs::test(args.video.ffmpeg.clone());
+    let video = VideoArgs::test(args.video.ffmpeg.clone().unwrap_or_else(|| "ffmpeg".into()));
     let is_asked = || shutdown.is_asked();
     let ffmpeg = Ffmpeg::new(&video.ffmpeg, None, &is_asked)?;
     let video = match check_ffmpeg(&ffmpeg, &video) {

@@ -135,6 +135,37 @@ fn rates_rungs_and_times_that_do_not_fit_are_explained() {
     assert_end(&send(ffmpeg, "test", &["--stdin", "--buffer", "1s"]), 2, &["cannot be used with"]);
 }
 
+#[test]
+fn options_that_would_do_nothing_are_refused() {
+    let refused = |words: &[&str], parts: &[&str]| {
+        let run = crate::command::run(words);
+        assert_end(&run, 2, parts);
+        assert!(run.stdout.is_empty());
+    };
+    let video = [
+        ["--gop", "1s"],
+        ["--repair", "4"],
+        ["--rungs", "5,100"],
+        ["--codec", "h264"],
+        ["--fps", "25"],
+        ["--ffmpeg", "ffmpeg"],
+    ];
+    for option in video.iter().map(|words| &words[..]).chain([&["--no-audio"][..]]) {
+        let words = [&["stream", "send", "--stdin", "--buffer", "1s"], option].concat();
+        refused(&words, &["--stdin", "cannot be used with", option[0]]);
+    }
+    for option in [&["--json"][..], &["--events", "log"], &["--seed", "9"]] {
+        refused(&[&["demo", "--video"], option].concat(), &["--video", "cannot be used with", option[0]]);
+    }
+    refused(&["demo", "--ffmpeg", "ffmpeg"], &["--video"]);
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9720"] {
+        refused(
+            &["demo", "--video", "--http", address],
+            &[address, "browsers on this machine", "stream receive"],
+        );
+    }
+}
+
 fn receive(group: &str, more: &[&str]) -> Running {
     let mut command = headwater();
     command.args(["stream", "receive", "--interface", "lo", "--json", "--timeout", "20s", "--group", group]);
