@@ -361,14 +361,16 @@ fn start_sleeper(folder: &Path, phase: &str, source: &str, more: &[&str]) -> (st
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(b"film").unwrap();
     let until = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Ok(text) = fs::read_to_string(folder.join("pid")) {
-            let mut numbers = text.split(' ').map(|number| number.parse().unwrap());
-            return (child, [numbers.next().unwrap(), numbers.next().unwrap()]);
+    let text = loop {
+        match fs::read_to_string(folder.join("pid")) {
+            Ok(text) => break text,
+            Err(_) if Instant::now() > until => break String::new(),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }
-        assert!(Instant::now() < until, "ffmpeg is not reached in the phase {phase}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    };
+    let numbers: Vec<u32> = text.split(' ').filter_map(|number| number.parse().ok()).collect();
+    assert_eq!(numbers.len(), 2, "ffmpeg is not reached in the phase {phase}");
+    (child, [numbers[0], numbers[1]])
 }
 
 /// Waits until a process has ended.
