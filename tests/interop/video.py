@@ -237,6 +237,28 @@ def switching(bed):
     check(since["stalls"] == 0 and not after[0]["errors"], "the player stalled, or reported an error")
 
 
+def restart(bed):
+    """A receiver that starts again while a browser has its page open."""
+    group, port = bed.group(), free_port()
+    bed.send(group)
+
+    def receive():
+        receiver = bed.receive(group, "2400k", "--http", f"127.0.0.1:{port}")
+        wait_for("video", lambda: [buffer for buffer in receiver.buffers() if buffer.get("rung") is not None])
+        return receiver
+
+    first = receive()
+    with browser.Browser(f"http://127.0.0.1:{port}/") as shown:
+        wait_for("a picture", lambda: shown.evaluate("window.players?.every(p => p.isPlaying)"))
+        time.sleep(8)
+        first.stop()
+        began = time.monotonic()
+        receive()
+        source = "window.players[0].last < 6 && window.players[0].isPlaying"
+        wait_for("a picture of the new receiver", lambda: shown.evaluate(source), 6)
+        print(f"  a picture {time.monotonic() - began:.1f} s after the end of the first receiver")
+
+
 def loss(bed):
     """1 % of random loss, and the beginnings of late receivers."""
     seconds, group = (60 if bed.is_full else 12), bed.group()
@@ -470,8 +492,8 @@ def memory(bed):
     check(sizes[-1] <= sizes[1] * 1.1 + 2, f"memory grows: {sizes} MB")
 
 
-PARTS = {part.__name__: part for part in (page, links, switching, quality, join, latency, loss, memory)}
-SHORT = ("page", "switching", "loss")
+PARTS = {part.__name__: part for part in (page, links, switching, restart, quality, join, latency, loss, memory)}
+SHORT = ("page", "switching", "restart", "loss")
 FULL = tuple(name for name in PARTS if name != "memory")
 
 

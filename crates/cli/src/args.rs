@@ -39,7 +39,7 @@ use crate::keys::state_folder;
 
 pub use bench::{BenchArgs, BenchPart, MeasureArgs};
 pub use demo::DemoArgs;
-pub use follow::{FollowArgs, RunForFilesArgs};
+pub use follow::{FollowArgs, RunForFilesArgs, RunTiedArgs};
 pub use get::GetArgs;
 pub use groups::GroupArgs;
 pub use input::InputArgs;
@@ -182,6 +182,9 @@ pub enum Command {
     /// Run a program for each path on standard input
     #[command(hide = true)]
     RunForFiles(RunForFilesArgs),
+    /// Run a program that ends with the process that runs this command
+    #[command(hide = true)]
+    RunTied(RunTiedArgs),
 }
 
 /// Returns the message of a wrong command line, without the usage.

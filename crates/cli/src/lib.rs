@@ -55,6 +55,7 @@ impl Cli {
             Command::Generate(args) => generate::run(args),
             Command::Serve(args) => serve::run(args),
             Command::RunForFiles(args) => receive::run_for_files(args),
+            Command::RunTied(args) => stream::run_tied(args),
         }
     }
 }

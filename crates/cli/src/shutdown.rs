@@ -1,6 +1,7 @@
 //! SIGINT and SIGTERM: the first signal ends the sessions in good order, the second signal writes buffered
 //! packets of a capture and ends the process.
 
+use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -10,6 +11,52 @@ use signal_hook::iterator::Signals;
 
 use crate::capture::Capture;
 use crate::exit::{Exit, Failure, OrExit};
+
+/// Signals of a start, before a thread may handle signals: threads of a confined process start after the
+/// confinement.
+pub struct EarlySignals {
+    signals: RefCell<Signals>,
+    is_asked: Cell<bool>,
+}
+
+impl EarlySignals {
+    /// Installs the handler of both signals.
+    pub fn catch() -> Result<Self, Failure> {
+        let signals = Signals::new([SIGINT, SIGTERM]).or_exit(Exit::Other, "cannot catch signals")?;
+        Ok(Self { signals: RefCell::new(signals), is_asked: Cell::new(false) })
+    }
+
+    /// Whether a signal has arrived.
+    pub fn is_asked(&self) -> bool {
+        if self.signals.borrow_mut().pending().next().is_some() {
+            self.is_asked.set(true);
+        }
+        self.is_asked.get()
+    }
+
+    /// Handles signals on a thread, also signals that have arrived already.
+    pub fn serve(self, capture: Option<&Capture>) -> Result<Shutdown, Failure> {
+        let shutdown = Shutdown::default();
+        if self.is_asked.get() {
+            shutdown.ask();
+        }
+        let (own, mut signals) = (shutdown.clone(), self.signals.into_inner());
+        let flush = capture.map(Capture::flusher);
+        let wait = move || {
+            for _ in signals.forever() {
+                if !own.ask() {
+                    if let Some(flush) = &flush {
+                        flush();
+                    }
+                    std::process::exit(Exit::Interrupted as i32);
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("signals".into()).spawn(wait);
+        thread.or_exit(Exit::Other, "cannot catch signals")?;
+        Ok(shutdown)
+    }
+}
 
 /// Sessions that signals stop.
 #[derive(Clone, Default)]
@@ -26,25 +73,7 @@ struct State {
 impl Shutdown {
     /// Installs the handler of both signals.
     pub fn install(capture: Option<&Capture>) -> Result<Self, Failure> {
-        let shutdown = Self::default();
-        let mut signals = Signals::new([SIGINT, SIGTERM]).or_exit(Exit::Other, "cannot catch signals")?;
-        let own = shutdown.clone();
-        let flush = capture.map(Capture::flusher);
-        let wait = move || {
-            for _ in signals.forever() {
-                if !own.ask() {
-                    if let Some(flush) = &flush {
-                        flush();
-                    }
-                    std::process::exit(Exit::Interrupted as i32);
-                }
-            }
-        };
-        thread::Builder::new()
-            .name("signals".into())
-            .spawn(wait)
-            .or_exit(Exit::Other, "cannot catch signals")?;
-        Ok(shutdown)
+        EarlySignals::catch()?.serve(capture)
     }
 
     /// Adds a session to stop at a signal; stops the session at once if a signal has arrived.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use headwater_fec::{Parameters, Repair, codec};
 
-use crate::index::{Description, DescriptionError, INDEX_BYTES, Index, IndexError};
+use crate::index::{Description, DescriptionError, Index, IndexError};
 use crate::layout::{Block, Layout, Protection};
 
 /// Longest buffer in bytes, if the length of a buffer is not known.
@@ -114,8 +114,10 @@ impl Cutter {
 
     /// Returns the header, repaired if necessary.
     fn index(&self, received: &ReceivedBuffer<'_>) -> Result<Index, CutError> {
-        if received.prefix.len() >= INDEX_BYTES {
+        let is_whole = received.length == Some(received.prefix.len());
+        if is_whole || !received.prefix.is_empty() {
             match Index::parse(received.prefix) {
+                Err(IndexError::Short) if is_whole => return Err(IndexError::Magic.into()),
                 Err(IndexError::Short) => {}
                 parsed => return Ok(parsed?),
             }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -84,6 +85,7 @@ pub struct VideoReception(Arc<Mutex<Reception>>);
 
 #[derive(Debug, Default)]
 struct Reception {
+    instance: Instance,
     presentation: Option<Presentation>,
     /// Segments with their public numbers, which never go back.
     segments: VecDeque<Numbered>,
@@ -91,6 +93,16 @@ struct Reception {
     /// Runs of the sender whose segments have gone from the list.
     discontinuities: u64,
     note: Option<String>,
+}
+
+/// Number that distinguishes receptions: public numbers of another reception begin anew.
+#[derive(Debug)]
+struct Instance(u64);
+
+impl Default for Instance {
+    fn default() -> Self {
+        Self(RandomState::new().hash_one(0))
+    }
 }
 
 #[derive(Debug)]
@@ -138,7 +150,7 @@ impl VideoReception {
         let shown = reception.presentation.clone().unwrap_or_default();
         let rung = |(width, height, rate): &(u16, u16, u32)| serde_json::json!({ "width": width, "height": height, "rate": rate });
         serde_json::json!({
-            "run": shown.run, "gop": shown.gop_ms, "note": reception.note, "video": shown.video_codec,
+            "instance": format!("{:016x}", reception.instance.0), "run": shown.run, "gop": shown.gop_ms, "note": reception.note, "video": shown.video_codec,
             "audio": shown.audio_codec, "rungs": shown.rungs.iter().map(rung).collect::<Vec<_>>(), "buffers": buffers,
         })
         .to_string()
@@ -275,6 +287,19 @@ mod tests {
         assert_eq!((list["run"].as_u64(), list["buffers"].as_array().unwrap().len()), (Some(2), 3));
         (3..20).for_each(|number| reception.push(presentation(2), segment(number)));
         assert!(reception.playlist(Kind::Video).unwrap().contains("DISCONTINUITY-SEQUENCE:1"));
+    }
+
+    /// Players of a receiver that has started again begin anew, too.
+    #[test]
+    fn receptions_of_one_run_are_told_apart() {
+        let instance = |reception: &VideoReception| {
+            reception.push(presentation(1), segment(1));
+            let list: serde_json::Value = serde_json::from_str(&reception.list()).unwrap();
+            list["instance"].as_str().unwrap().to_owned()
+        };
+        let reception = VideoReception::default();
+        assert_eq!(instance(&reception), instance(&reception));
+        assert_ne!(instance(&reception), instance(&VideoReception::default()));
     }
 
     #[test]

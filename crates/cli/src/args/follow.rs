@@ -1,5 +1,6 @@
 //! Arguments about following a sender from session to session.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
@@ -31,4 +32,18 @@ pub struct RunForFilesArgs {
     /// User to become
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+}
+
+/// `headwater run-tied`, which `stream send` starts.
+#[derive(Debug, Args)]
+pub struct RunTiedArgs {
+    /// User to become
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Program to run
+    #[arg(value_name = "PROGRAM")]
+    pub program: PathBuf,
+    /// Arguments of the program
+    #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
 }

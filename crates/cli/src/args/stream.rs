@@ -54,7 +54,7 @@ pub struct StreamSendArgs {
     #[command(flatten)]
     pub video: VideoArgs,
     /// Send buffers from standard input
-    #[arg(long, requires = "buffer")]
+    #[arg(long, requires = "buffer", conflicts_with_all = ["codec", "rungs", "gop", "fps", "repair", "no_audio", "ffmpeg"])]
     pub stdin: bool,
     /// With --stdin: time in which a buffer is sent: 500ms, 1s
     #[arg(long, value_name = "TIME", requires = "stdin", value_parser = values::duration)]
@@ -150,11 +150,11 @@ impl VideoArgs {
 #[derive(Debug, Args)]
 pub struct DemoVideoArgs {
     /// Show live video instead: a test picture to three receivers of 5, 30 and 100 % of the rate, on one page
-    #[arg(long = "video", id = "demo_video", conflicts_with_all = ["file", "size", "rate", "keep", "http_view"])]
+    #[arg(long = "video", id = "demo_video", conflicts_with_all = ["file", "size", "rate", "seed", "keep", "http_view", "json", "events"])]
     pub is_video: bool,
-    /// With --video: program ffmpeg
-    #[arg(long, value_name = "PATH", default_value = "ffmpeg", value_hint = ValueHint::ExecutablePath)]
-    pub ffmpeg: PathBuf,
+    /// With --video: program ffmpeg [default: ffmpeg]
+    #[arg(long, value_name = "PATH", requires = "demo_video", value_hint = ValueHint::ExecutablePath)]
+    pub ffmpeg: Option<PathBuf>,
 }
 
 /// Codec of video.

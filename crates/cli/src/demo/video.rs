@@ -20,6 +20,7 @@ use crate::receive::error_failure;
 use crate::screen::Screen;
 use crate::send::{failure, server_failed};
 use crate::shutdown::Shutdown;
+use crate::stream::ffmpeg::Ffmpeg;
 use crate::stream::player::Player;
 use crate::stream::source::check_ffmpeg;
 use crate::stream::video::Video;
@@ -34,17 +35,26 @@ const RECEIVERS: [(&str, Rate); 3] = [
 
 /// Plays until a signal.
 pub fn run(args: &DemoArgs, screen: &Screen) -> Result<Exit, Failure> {
+    let address = args.view.http_or_default();
+    if !address.ip().is_loopback() {
+        let reason = format!(
+            "--http {address}: the demo shows its video to browsers on this machine alone; leave the address out, or show              video to other machines by 'headwater stream send --video test' and 'headwater stream receive --http {address}'"
+        );
+        return Err(Failure::new(Exit::Usage, reason));
+    }
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
-    let socket = GatewaySocket::open(args.view.http_or_default()).map_err(server_failed)?;
+    let socket = GatewaySocket::open(address).map_err(server_failed)?;
     let shutdown = Shutdown::install(capture.as_ref())?;
     let loopback = Loopback::find()?;
     let mut session = sender(&loopback, capture.as_ref())?;
     let part_bytes = session.started().part_bytes;
-    let video = match VideoArgs::test(args.video.ffmpeg.clone()) {
-        video if check_ffmpeg(&video).is_ok() => {
-            Some(Video::start(&video, (RATE.as_bits(), BASE_BITS), part_bytes, None)?)
-        }
-        _ => {
+    let video = VideoArgs::test(args.video.ffmpeg.clone().unwrap_or_else(|| "ffmpeg".into()));
+    let is_asked = || shutdown.is_asked();
+    let ffmpeg = Ffmpeg::new(&video.ffmpeg, None, &is_asked)?;
+    let video = match check_ffmpeg(&ffmpeg, &video) {
+        Ok(_) => Some(Video::start(&video, (RATE.as_bits(), BASE_BITS), part_bytes, &ffmpeg)?),
+        Err(failure) if failure.exit == Exit::Interrupted => return Err(failure),
+        Err(_) => {
             screen.say("ffmpeg or its encoder is missing: a prepared clip is played; install the package ffmpeg for a live picture");
             None
         }

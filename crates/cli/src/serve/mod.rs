@@ -56,7 +56,7 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
             supervised.iter_mut().for_each(Supervised::leave);
         }
         if signals.reloads.swap(false, Ordering::Relaxed) {
-            reload(args, &mut supervised, (&screen, view.as_ref()), now);
+            reload(args, http, &mut supervised, (&screen, view.as_ref()), now);
         }
         supervised.iter_mut().for_each(|service| service.step(now, minute));
         supervised.retain(|service| !service.has_left());
@@ -80,15 +80,21 @@ fn open_page(
 }
 
 /// Reads the configuration again. Services that have not changed go on; a faulty configuration changes
-/// nothing.
+/// nothing. The page stays where `http` had it at the start.
 fn reload(
     args: &ServeArgs,
+    http: Option<SocketAddr>,
     supervised: &mut Vec<Supervised>,
     (screen, view): (&Screen, Option<&ViewSender>),
     now: Instant,
 ) {
     let services = match config::read(&args.config) {
-        Ok(configuration) => configuration.services,
+        Ok(configuration) => {
+            if configuration.http != http && args.view.http.is_none() {
+                tracing::warn!("'http' has changed: start 'headwater serve' again to move the page");
+            }
+            configuration.services
+        }
         Err(failure) => {
             tracing::error!("{}; the services go on as before", failure.chain());
             return;

@@ -6,18 +6,16 @@
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use headwater_media::Rung;
-use nix::unistd::User;
-use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
+use super::ffmpeg::{Ffmpeg, INTERVAL, kill_group};
 use super::source::Source;
 use crate::args::{Codec, VideoArgs};
 use crate::exit::{Exit, Failure, OrExit};
@@ -26,7 +24,6 @@ use crate::exit::{Exit, Failure, OrExit};
 const START_TIME: Duration = Duration::from_secs(30);
 /// Time for ffmpeg to end after its outputs are closed, before a kill.
 const END_TIME: Duration = Duration::from_secs(2);
-const INTERVAL: Duration = Duration::from_millis(10);
 /// Last lines of ffmpeg that are kept.
 const LINES_MAX: usize = 20;
 /// Longest line that is kept, in bytes.
@@ -46,8 +43,8 @@ pub struct Encoding<'a> {
     pub fps: u32,
     /// Time of a GOP in milliseconds.
     pub gop_ms: u32,
-    /// User that ffmpeg runs as.
-    pub user: Option<&'a str>,
+    /// Program.
+    pub ffmpeg: &'a Ffmpeg<'a>,
 }
 
 /// Track of an encoder.
@@ -82,14 +79,14 @@ impl Encoder {
             let path = folder.path().join(track_name(track, "sock"));
             let listener = UnixListener::bind(&path).or_exit(Exit::Disk, tried)?;
             listener.set_nonblocking(true).or_exit(Exit::Other, tried)?;
-            give(encoding, &path)?;
+            encoding.ffmpeg.give(&path)?;
             listeners.push(listener);
         }
         let mut encoder = Self::spawn(encoding, source, &folder, "sock")?;
         let began = Instant::now();
         let mut tracks: Vec<Track> = Vec::new();
         for listener in listeners {
-            tracks.push(encoder.accept(&listener, began)?);
+            tracks.push(encoder.accept(encoding.ffmpeg, &listener, began)?);
         }
         let closed = folder.close();
         closed.or_exit(Exit::Disk, "cannot delete the folder of ffmpeg's sockets")?;
@@ -102,35 +99,37 @@ impl Encoder {
         folder: &TempDir,
         suffix: &str,
     ) -> Result<Self, Failure> {
-        let tried = format!("cannot run '{}'", encoding.args.ffmpeg.display());
-        let feeder = source.head.take().map(|head| feed(&head, folder)).transpose()?;
+        let ffmpeg = encoding.ffmpeg;
+        let tried = format!("cannot run '{}'", ffmpeg.program.display());
+        let feeder = source.head.take().map(|head| feed(ffmpeg, &head, folder)).transpose()?;
         let mut encoder = Self { child: None, feeder, stderr: None, lines: Arc::default() };
         let input = encoder.feeder.as_mut().and_then(|feeder| feeder.stdout.take());
-        let mut command = Command::new(&encoding.args.ffmpeg);
+        let mut command = ffmpeg.command(ffmpeg.program);
         command.args(["-hide_banner", "-nostdin", "-nostats", "-loglevel", "level+verbose", "-y"]);
         let path = |track| {
             let path = folder.path().join(track_name(track, suffix)).display().to_string();
             if suffix == "sock" { format!("unix:{path}") } else { path }
         };
         command.args(&source.input).args(outputs(encoding, source, &path));
-        // Signals of the terminal end the session first, and the end of the sockets ends ffmpeg.
         command
             .stdin(input.map_or_else(Stdio::null, Stdio::from))
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        command.process_group(0);
-        if let Some(user) = user(encoding)? {
-            command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
-        }
         tracing::debug!("{command:?}");
-        let mut child = command.spawn().or_exit(Exit::Usage, tried)?;
+        let mut child = command.spawn().or_exit(Exit::Other, tried)?;
         encoder.stderr = child.stderr.take();
         encoder.child = Some(child);
         Ok(encoder)
     }
 
-    fn accept(&mut self, listener: &UnixListener, began: Instant) -> Result<Track, Failure> {
+    fn accept(
+        &mut self,
+        ffmpeg: &Ffmpeg<'_>,
+        listener: &UnixListener,
+        began: Instant,
+    ) -> Result<Track, Failure> {
         loop {
+            ffmpeg.check_signals()?;
             match listener.accept() {
                 Ok((stream, _)) => {
                     stream.set_nonblocking(false).or_exit(Exit::Other, "cannot read from ffmpeg")?;
@@ -156,6 +155,24 @@ impl Encoder {
         let thread = std::thread::Builder::new().name("ffmpeg".into());
         let thread = thread.spawn(move || keep_lines(BufReader::new(stderr), &kept));
         thread.map(drop).or_exit(Exit::Other, "cannot start a thread")
+    }
+
+    /// Waits until ffmpeg ends, and keeps the last lines.
+    fn wait(&mut self, ffmpeg: &Ffmpeg<'_>) -> Result<ExitStatus, Failure> {
+        let (stderr, lines) = (self.stderr.take(), Arc::clone(&self.lines));
+        std::thread::scope(|scope| {
+            scope.spawn(move || stderr.map(|stderr| keep_lines(BufReader::new(stderr), &lines)));
+            loop {
+                if let Some(status) = self.ended() {
+                    return Ok(status);
+                }
+                if let Err(interrupted) = ffmpeg.check_signals() {
+                    self.kill();
+                    return Err(interrupted);
+                }
+                std::thread::sleep(INTERVAL);
+            }
+        })
     }
 
     fn ended(&mut self) -> Option<ExitStatus> {
@@ -228,22 +245,12 @@ impl Drop for Encoder {
     }
 }
 
-/// Kills the process group of a child that leads its group.
-pub fn kill_group(child: &mut Child) {
-    if let Ok(id) = i32::try_from(child.id())
-        && let Some(id) = Pid::from_raw(id)
-    {
-        kill_process_group(id, Signal::KILL).ok();
-    }
-    child.kill().ok();
-    child.wait().ok();
-}
-
 /// Starts a program that copies the first bytes of standard input, which were read already, and the rest.
-fn feed(head: &[u8], folder: &TempDir) -> Result<Child, Failure> {
+fn feed(ffmpeg: &Ffmpeg<'_>, head: &[u8], folder: &TempDir) -> Result<Child, Failure> {
     let path = folder.path().join("head");
     fs::write(&path, head).or_exit(Exit::Disk, "cannot write to the folder of ffmpeg's sockets")?;
-    let feeder = Command::new("cat").arg(path).arg("-").stdout(Stdio::piped()).process_group(0).spawn();
+    ffmpeg.give(&path)?;
+    let feeder = ffmpeg.command("cat").arg(path).arg("-").stdout(Stdio::piped()).spawn();
     feeder.or_exit(Exit::Other, "cannot run 'cat', which passes standard input to ffmpeg")
 }
 
@@ -298,21 +305,8 @@ fn folder(encoding: &Encoding<'_>) -> Result<TempDir, Failure> {
     let tried = "cannot make a folder for ffmpeg's sockets; is there room in TMPDIR?";
     let folder = tempfile::Builder::new().prefix("headwater-video-").tempdir().or_exit(Exit::Disk, tried)?;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).or_exit(Exit::Disk, tried)?;
-    give(encoding, folder.path())?;
+    encoding.ffmpeg.give(folder.path())?;
     Ok(folder)
-}
-
-fn give(encoding: &Encoding<'_>, path: &std::path::Path) -> Result<(), Failure> {
-    let Some(user) = user(encoding)? else { return Ok(()) };
-    let given = chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()));
-    given.or_exit(Exit::Other, format!("cannot give '{}' to the user of ffmpeg", path.display()))
-}
-
-fn user(encoding: &Encoding<'_>) -> Result<Option<User>, Failure> {
-    let Some(name) = encoding.user else { return Ok(None) };
-    let found = User::from_name(name).or_exit(Exit::Usage, format!("cannot look up the user '{name}'"))?;
-    let missing = || Failure::new(Exit::Usage, format!("there is no user '{name}'"));
-    found.map(Some).ok_or_else(missing)
 }
 
 /// Encodes a file as a whole, and returns its tracks.
@@ -327,13 +321,8 @@ fn prepare(
         return Err(Failure::new(Exit::Usage, reason));
     }
     let mut encoder = Encoder::spawn(encoding, source, folder, "mp4")?;
-    // Until ffmpeg ends.
-    if let Some(stderr) = encoder.stderr.take() {
-        keep_lines(BufReader::new(stderr), &encoder.lines);
-    }
-    let status = encoder.child.as_mut().map(Child::wait).transpose();
-    let status = status.or_exit(Exit::Other, "cannot wait for ffmpeg")?;
-    if let Some(status) = status.filter(|status| !status.success()) {
+    let status = encoder.wait(encoding.ffmpeg)?;
+    if !status.success() {
         return Err(encoder.failure(status));
     }
     let path = |track| folder.path().join(track_name(track, "mp4"));

@@ -1,6 +1,7 @@
 //! `headwater stream`: live video and other content of which each receiver gets the beginning of each buffer.
 
 mod encoder;
+pub mod ffmpeg;
 mod folder;
 pub mod input;
 pub mod player;
@@ -11,6 +12,8 @@ pub mod video;
 
 use crate::args::{StreamArgs, StreamCommand};
 use crate::exit::{Exit, Failure};
+
+pub use ffmpeg::run_tied;
 
 /// Runs `headwater stream send` or `headwater stream receive`.
 pub fn run(args: &StreamArgs) -> Result<Exit, Failure> {

@@ -13,6 +13,7 @@ use headwater_proto::Rate;
 use headwater_proto::controls;
 use headwater_proto::eventlog::{ControlState, Event, Progress, Role};
 
+use super::ffmpeg::Ffmpeg;
 use super::input;
 use super::video::Video;
 use crate::args::StreamSendArgs;
@@ -24,7 +25,7 @@ use crate::receive::{link_changed, settle};
 use crate::sandbox::{Paths, confine};
 use crate::screen::{Screen, rate, time};
 use crate::send::{RateWarning, average, failure};
-use crate::shutdown::Shutdown;
+use crate::shutdown::{EarlySignals, Shutdown};
 
 /// Default maximum rate of a session with video.
 const VIDEO_RATE: Rate = Rate::from_kilobits(2_400);
@@ -48,17 +49,20 @@ pub fn run(args: &StreamSendArgs) -> Result<Exit, Failure> {
     let key = keys::signing_key(&args.keys, false)?;
     let written = keys::written(key.as_ref());
     let session = open(args, key, capture.as_ref())?;
+    let signals = EarlySignals::catch()?;
     let content = match form {
         Some(form) => Content::Input(form),
         // ffmpeg starts before the confinement, which forbids to start programs.
         None => {
             let rates = (max_rate(args).as_bits(), base_rate(args).as_bits());
-            let user = args.confine.user.as_deref();
-            Content::Video(Video::start(&args.video, rates, session.started().part_bytes, user)?)
+            let is_asked = || signals.is_asked();
+            let ffmpeg = Ffmpeg::new(&args.video.ffmpeg, args.confine.user.as_deref(), &is_asked)?;
+            Content::Video(Video::start(&args.video, rates, session.started().part_bytes, &ffmpeg)?)
         }
     };
     confine(&args.confine, &Paths { write: written.into_iter().collect(), ..Paths::default() })?;
-    let outcome = Shutdown::install(capture.as_ref())
+    let outcome = signals
+        .serve(capture.as_ref())
         .and_then(|shutdown| transfer(args, content, session, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
 }

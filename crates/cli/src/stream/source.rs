@@ -1,20 +1,16 @@
 //! Source of a video: checks of ffmpeg and of the source, and the input options of ffmpeg.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::encoder::kill_group;
+use super::ffmpeg::{Ffmpeg, INTERVAL, LOOK_TIME};
 use crate::args::{Codec, VideoArgs};
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Longest look at a source.
-const PROBE_TIME: Duration = Duration::from_secs(20);
 /// Most bytes of standard input by which ffmpeg finds out about the streams.
 const HEAD_BYTES: usize = 1 << 20;
 /// Longest wait for these bytes, from the first on.
@@ -45,23 +41,20 @@ pub struct Source {
 }
 
 /// Refuses an ffmpeg that is missing, or lacks an encoder. Returns whether the encoder of audio is there.
-pub fn check_ffmpeg(args: &VideoArgs) -> Result<bool, Failure> {
-    let ffmpeg = args.ffmpeg.display();
-    let listed = Command::new(&args.ffmpeg)
-        .args(["-hide_banner", "-nostdin", "-encoders"])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
-    let listed = match listed {
-        Ok(listed) => String::from_utf8_lossy(&listed.stdout).into_owned(),
-        Err(error) => {
-            let reason = format!(
-                "cannot run '{ffmpeg}', which encodes the video: {error}; install the package ffmpeg, or name the program \
-                 by --ffmpeg"
-            );
-            return Err(Failure::new(Exit::Usage, reason));
-        }
-    };
+pub fn check_ffmpeg(ffmpeg: &Ffmpeg<'_>, args: &VideoArgs) -> Result<bool, Failure> {
+    let looked = ffmpeg.look(&["-encoders"], None)?;
+    let (listed, ffmpeg) = (looked.out, ffmpeg.program.display());
+    if !looked.status.is_some_and(|status| status.success()) {
+        let problem = match looked.lines.lines().last() {
+            Some(line) if looked.status.is_some() => line.trim_start_matches("headwater: ").to_owned(),
+            _ => looked.status.map_or("it does not end".to_owned(), |status| status.to_string()),
+        };
+        let reason = format!(
+            "cannot run '{ffmpeg}', which encodes the video: {}; install the package ffmpeg, or name the program by --ffmpeg",
+            crate::stream::plain(&problem)
+        );
+        return Err(Failure::new(Exit::Usage, reason));
+    }
     let has = |encoder: &str| listed.split_whitespace().any(|word| word == encoder);
     let (encoder, library) = match args.codec {
         Codec::H264 => ("libx264", "x264"),
@@ -85,20 +78,20 @@ impl Source {
     ///
     /// # Errors
     /// If ffmpeg cannot read the source, or the source has no video.
-    pub fn open(args: &VideoArgs, has_opus: bool, fps: u32) -> Result<Self, Failure> {
+    pub fn open(ffmpeg: &Ffmpeg<'_>, args: &VideoArgs, has_opus: bool, fps: u32) -> Result<Self, Failure> {
         let name = args.source.as_deref().unwrap_or("test");
         let wants_audio = has_opus && !args.no_audio;
         if name == "test" {
-            return Ok(Self::test(args, wants_audio, fps));
+            return Self::test(ffmpeg, wants_audio, fps);
         }
-        let head = if name == "-" { Some(read_head()?) } else { None };
+        let head = if name == "-" { Some(read_head(ffmpeg)?) } else { None };
         let url = if name == "-" { "pipe:0" } else { name };
         let mut input: Vec<String> = Vec::new();
         if let Some(format) = args.input_format.as_deref().or(device_format(name)) {
             input.extend(["-f".to_owned(), format.to_owned()]);
         }
         input.extend(["-i".to_owned(), url.to_owned()]);
-        let report = probe(args, &input, head.as_deref())?;
+        let report = ffmpeg.look(&input, head.as_deref())?.lines;
         let streams = Streams::parse(&report);
         let Some(size) = streams.video else {
             return Err(Failure::new(Exit::Usage, not_read(name, &report)));
@@ -116,34 +109,28 @@ impl Source {
         Ok(Self { input, audio, size, head, is_file })
     }
 
-    fn test(args: &VideoArgs, wants_audio: bool, fps: u32) -> Self {
+    fn test(ffmpeg: &Ffmpeg<'_>, wants_audio: bool, fps: u32) -> Result<Self, Failure> {
         let (width, height) = TEST_SIZE;
         let plain = format!("testsrc2=size={width}x{height}:rate={fps}");
-        let picture = Some(format!("{plain},{CLOCK}")).filter(|clock| can_draw(args, clock)).unwrap_or(plain);
+        let clock = format!("{plain},{CLOCK}");
+        let picture = if can_draw(ffmpeg, &clock)? { clock } else { plain };
         // A short tone each second.
         let tone = "aevalsrc=exprs='if(lt(mod(t,1),0.06),0.2*sin(2*PI*880*t),0)':s=48000";
         let words = ["-re", "-f", "lavfi", "-i", &picture, "-f", "lavfi", "-i", tone];
-        Self {
+        Ok(Self {
             input: words.map(str::to_owned).into(),
             audio: wants_audio.then_some("1:a:0"),
             size: TEST_SIZE,
             head: None,
             is_file: false,
-        }
+        })
     }
 }
 
 /// Whether ffmpeg has a filter and a font for a picture.
-fn can_draw(args: &VideoArgs, picture: &str) -> bool {
-    let words =
-        ["-hide_banner", "-nostdin", "-f", "lavfi", "-i", picture, "-frames:v", "1", "-f", "null", "-"];
-    let drawn = Command::new(&args.ffmpeg)
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    drawn.is_ok_and(|status| status.success())
+fn can_draw(ffmpeg: &Ffmpeg<'_>, picture: &str) -> Result<bool, Failure> {
+    let words = ["-f", "lavfi", "-i", picture, "-frames:v", "1", "-f", "null", "-"];
+    Ok(ffmpeg.look(&words, None)?.status.is_some_and(|status| status.success()))
 }
 
 /// Returns ffmpeg's format of a device.
@@ -154,21 +141,19 @@ fn device_format(name: &str) -> Option<&'static str> {
 }
 
 /// Reads the first bytes of standard input.
-fn read_head() -> Result<Vec<u8>, Failure> {
+fn read_head(ffmpeg: &Ffmpeg<'_>) -> Result<Vec<u8>, Failure> {
     let mut input = std::io::stdin().lock();
     let (mut head, mut until) = (Vec::new(), None::<Instant>);
     let mut piece = vec![0; 64 << 10];
+    let interval = Timespec { tv_sec: 0, tv_nsec: INTERVAL.subsec_nanos().into() };
     while head.len() < HEAD_BYTES {
-        if let Some(until) = until {
-            let left = until.saturating_duration_since(Instant::now());
-            let timeout = Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(0),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            let ready = poll(&mut [PollFd::new(&std::io::stdin(), PollFlags::IN)], Some(&timeout));
-            if ready.unwrap_or(0) == 0 {
-                break;
-            }
+        ffmpeg.check_signals()?;
+        if until.is_some_and(|until| Instant::now() >= until) {
+            break;
+        }
+        let ready = poll(&mut [PollFd::new(&std::io::stdin(), PollFlags::IN)], Some(&interval));
+        if ready.unwrap_or(0) == 0 {
+            continue;
         }
         let bytes =
             input.read(&mut piece).or_exit(Exit::Disk, "cannot read the video from standard input")?;
@@ -179,43 +164,6 @@ fn read_head() -> Result<Vec<u8>, Failure> {
         until.get_or_insert_with(|| Instant::now() + HEAD_TIME);
     }
     Ok(head)
-}
-
-/// Returns the lines of ffmpeg about an input.
-fn probe(args: &VideoArgs, input: &[String], head: Option<&[u8]>) -> Result<String, Failure> {
-    let tried = format!("cannot run '{}'", args.ffmpeg.display());
-    let stdin = if head.is_some() { Stdio::piped() } else { Stdio::null() };
-    let mut child = Command::new(&args.ffmpeg)
-        .args(["-hide_banner", "-nostdin"])
-        .args(input)
-        .stdin(stdin)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .or_exit(Exit::Usage, tried)?;
-    let mut pipe = child.stdin.take();
-    let mut lines = child.stderr.take();
-    let began = Instant::now();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            if let (Some(pipe), Some(head)) = (&mut pipe, head) {
-                // ffmpeg may have read enough.
-                pipe.write_all(head).ok();
-            }
-        });
-        let reader = scope.spawn(move || {
-            let mut text = Vec::new();
-            lines.iter_mut().for_each(|lines| drop(lines.take(1 << 20).read_to_end(&mut text)));
-            text
-        });
-        while !reader.is_finished() && began.elapsed() < PROBE_TIME {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        // Ended already, unless the source gives nothing.
-        kill_group(&mut child);
-        Ok(String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned())
-    })
 }
 
 /// Streams that ffmpeg has found.
@@ -259,7 +207,7 @@ fn not_read(name: &str, report: &str) -> String {
     if shown.is_empty() {
         return format!(
             "ffmpeg has found nothing in '{name}' within {} s; is the source on?",
-            PROBE_TIME.as_secs()
+            LOOK_TIME.as_secs()
         );
     }
     format!("ffmpeg cannot read '{name}': {}", crate::stream::plain(&shown))

@@ -10,6 +10,7 @@ use headwater::stream::{BUFFER_TIME_MAX, StreamFeed};
 use headwater_media::{Ladder, Packed, Packer, Planned, Splitter, Submitted, submission_time};
 
 use super::encoder::{AUDIO_RATE, Encoder, Encoding, Track};
+use super::ffmpeg::Ffmpeg;
 use super::input::offer;
 use super::receive::BUFFER_BYTES_MAX;
 use super::source::{self, Source};
@@ -54,7 +55,7 @@ impl Video {
         args: &VideoArgs,
         (rate, base_rate): (u64, u64),
         symbol_bytes: u16,
-        user: Option<&str>,
+        ffmpeg: &Ffmpeg<'_>,
     ) -> Result<Self, Failure> {
         let (gop_ms, fps) = times(args)?;
         // Wrong rates are found before ffmpeg is looked for.
@@ -75,8 +76,8 @@ impl Video {
             planned.or_exit(Exit::Usage, "cannot lay out the video of --max-rate, --rungs and --gop")
         };
         plan((640, 360), !args.no_audio)?;
-        let has_opus = source::check_ffmpeg(args)?;
-        let mut source = Source::open(args, has_opus, fps)?;
+        let has_opus = source::check_ffmpeg(ffmpeg, args)?;
+        let mut source = Source::open(ffmpeg, args, has_opus, fps)?;
         let has_audio = source.audio.is_some();
         let plan = plan(source.size, has_audio)?;
         if plan.places.last().is_some_and(|bytes| *bytes > BUFFER_BYTES_MAX) {
@@ -86,7 +87,7 @@ impl Video {
             );
             return Err(Failure::new(Exit::Usage, reason));
         }
-        let encoding = Encoding { args, rungs: &plan.rungs, fps, gop_ms, user };
+        let encoding = Encoding { args, rungs: &plan.rungs, fps, gop_ms, ffmpeg };
         let (encoder, tracks) = Encoder::start(&encoding, &mut source)?;
         let (percentages, is_prepared) = (args.rungs.clone(), args.codec == Codec::Av1);
         Ok(Self { encoder, tracks, plan, percentages, gop_ms, fps, has_audio, is_prepared })

@@ -22,6 +22,7 @@ mod relay;
 mod repair;
 mod requests;
 mod roster;
+mod serve;
 mod simulate;
 mod stream;
 mod target;

@@ -135,6 +135,37 @@ fn rates_rungs_and_times_that_do_not_fit_are_explained() {
     assert_end(&send(ffmpeg, "test", &["--stdin", "--buffer", "1s"]), 2, &["cannot be used with"]);
 }
 
+#[test]
+fn options_that_would_do_nothing_are_refused() {
+    let refused = |words: &[&str], parts: &[&str]| {
+        let run = crate::command::run(words);
+        assert_end(&run, 2, parts);
+        assert!(run.stdout.is_empty());
+    };
+    let video = [
+        ["--gop", "1s"],
+        ["--repair", "4"],
+        ["--rungs", "5,100"],
+        ["--codec", "h264"],
+        ["--fps", "25"],
+        ["--ffmpeg", "ffmpeg"],
+    ];
+    for option in video.iter().map(|words| &words[..]).chain([&["--no-audio"][..]]) {
+        let words = [&["stream", "send", "--stdin", "--buffer", "1s"], option].concat();
+        refused(&words, &["--stdin", "cannot be used with", option[0]]);
+    }
+    for option in [&["--json"][..], &["--events", "log"], &["--seed", "9"]] {
+        refused(&[&["demo", "--video"], option].concat(), &["--video", "cannot be used with", option[0]]);
+    }
+    refused(&["demo", "--ffmpeg", "ffmpeg"], &["--video"]);
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9720"] {
+        refused(
+            &["demo", "--video", "--http", address],
+            &[address, "browsers on this machine", "stream receive"],
+        );
+    }
+}
+
 fn receive(group: &str, more: &[&str]) -> Running {
     let mut command = headwater();
     command.args(["stream", "receive", "--interface", "lo", "--json", "--timeout", "20s", "--group", group]);
@@ -294,4 +325,128 @@ fn the_demo_plays_a_clip_where_ffmpeg_is_missing() {
 
 fn interrupt(child: &std::process::Child) {
     std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+}
+
+/// A program in place of ffmpeg, which writes its process identifier into `pid`, and sleeps at a phase.
+fn sleeper(folder: &Path, phase: &str) -> PathBuf {
+    let path = folder.join("ffmpeg");
+    let script = format!(
+        r#"#!/usr/bin/env python3
+import os, signal, sys, time
+words = sys.argv[1:]
+name = " ".join(words)
+phase = "list" if "-encoders" in words else "start" if "-map" in words else "draw" if "-frames:v" in words else "probe"
+if phase == "{phase}":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    open("{folder}/own", "w").write(f"{{os.getpid()}} {{os.getuid()}}")
+    os.rename("{folder}/own", "{folder}/pid")
+    time.sleep(60)
+elif phase == "list":
+    print("{ENCODERS} libsvtav1")
+else:
+    print("{STREAMS}", file=sys.stderr)
+"#,
+        folder = folder.display(),
+    );
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Starts a sender, waits for a sleeping ffmpeg, and returns the process identifier and the user of ffmpeg.
+fn start_sleeper(folder: &Path, phase: &str, source: &str, more: &[&str]) -> (std::process::Child, [u32; 2]) {
+    let mut command = headwater();
+    command.args(["stream", "send", "--interface", "lo", "--group", &group(), "--video", source, "--ffmpeg"]);
+    command.arg(sleeper(folder, phase)).args(more).env("TMPDIR", folder);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(b"film").unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let text = loop {
+        match fs::read_to_string(folder.join("pid")) {
+            Ok(text) => break text,
+            Err(_) if Instant::now() > until => break String::new(),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let numbers: Vec<u32> = text.split(' ').filter_map(|number| number.parse().ok()).collect();
+    assert_eq!(numbers.len(), 2, "ffmpeg is not reached in the phase {phase}");
+    (child, [numbers[0], numbers[1]])
+}
+
+/// Waits until a process has ended.
+fn assert_gone(pid: u32, phase: &str) {
+    let is_there = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/stat"));
+        status.is_ok_and(|status| !status.contains(") Z "))
+    };
+    let until = Instant::now() + Duration::from_secs(20);
+    while is_there() {
+        assert!(Instant::now() < until, "ffmpeg has survived in the phase {phase}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_signal_during_the_start_ends_ffmpeg_and_leaves_no_folder() {
+    let cases: [(&str, &[&str]); 4] =
+        [("list", &[]), ("probe", &[]), ("start", &[]), ("start", &["--codec", "av1"])];
+    for (phase, more) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let film = folder.path().join("film.mkv");
+        fs::write(&film, "film").unwrap();
+        let film = film.to_str().unwrap();
+        let (sender, [pid, _]) = start_sleeper(folder.path(), phase, film, more);
+        interrupt(&sender);
+        let output = sender.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{phase}: {text}");
+        assert_gone(pid, phase);
+        let left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let is_folder = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("headwater-video-");
+        assert!(!left.iter().any(is_folder), "{phase}: {left:?}");
+
+        fs::remove_file(folder.path().join("pid")).unwrap();
+        let (mut sender, [pid, _]) = start_sleeper(folder.path(), phase, film, more);
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+        assert_gone(pid, phase);
+    }
+}
+
+/// Starts ffmpeg as another user, which needs root.
+#[test]
+fn ffmpeg_runs_as_the_user_in_each_phase() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for (phase, source) in [("list", "-"), ("draw", "test"), ("probe", "-"), ("start", "-")] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let (mut sender, [pid, user]) = start_sleeper(folder.path(), phase, source, &["--user", "nobody"]);
+        assert_ne!(user, 0, "{phase}");
+        interrupt(&sender);
+        assert_eq!(sender.wait().unwrap().code(), Some(130), "{phase}");
+        assert_gone(pid, phase);
+    }
+}
+
+#[test]
+fn short_buffers_arrive_as_files() {
+    let (group, folder) = (group(), tempfile::tempdir().unwrap());
+    let receiver = receive(&group, &["--out", folder.path().to_str().unwrap(), "--unsigned"]);
+    // The header of a video alone is no video.
+    let content: Vec<_> =
+        (0..8).map(|n| if n % 2 == 0 { format!("line {n}") } else { "HWV1".into() }).collect();
+    let content: Vec<Vec<u8>> = content.into_iter().map(String::into_bytes).collect();
+    let sent = send_buffers(&group, &content, &["--max-rate", "4M", "--no-sign"]);
+    assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+    let received = receiver.end();
+    assert_eq!(received.code, Some(0), "{}", received.stderr);
+    let files = fs::read_dir(folder.path()).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+    let mut files: Vec<_> = files.collect();
+    assert!(files.len() >= 6 && files.iter().all(|file| content.contains(file)), "{files:?}");
+    files.sort();
+    files.dedup();
+    assert!(files.len() >= 4 && files[0] == b"HWV1", "{files:?}");
 }

@@ -135,7 +135,13 @@ fn buffers_of_others_are_errors() {
         cut(b"GIF89a, and no video at all, but as long as a header"),
         Err(CutError::Index(IndexError::Magic))
     );
-    assert_eq!(cut(b""), Err(CutError::Lost));
+    for short in [&b""[..], b"line", b"HWV1", &packed.bytes[..30]] {
+        assert_eq!(cut(short), Err(CutError::Index(IndexError::Magic)), "{short:?}");
+    }
+    let begun =
+        |prefix: &[u8]| Cutter::default().cut(&ReceivedBuffer { prefix, ..ReceivedBuffer::default() });
+    assert_eq!(begun(b"li"), Err(CutError::Index(IndexError::Magic)));
+    assert_eq!((begun(b""), begun(&packed.bytes[..30])), (Err(CutError::Lost), Err(CutError::Lost)));
     let mut long = packed.bytes.clone();
     // The length of the last rung.
     long[44..48].copy_from_slice(&u32::MAX.to_be_bytes());

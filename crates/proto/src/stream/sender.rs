@@ -106,7 +106,7 @@ pub struct Sender<C> {
     has_skipped: bool,
     events: VecDeque<SenderEvent>,
     signing: Option<Box<SigningLine>>,
-    /// Whether the next packet of a long description gives way to the public key.
+    /// Whether the public key takes the next packet of the description.
     is_key_next: bool,
     encryption: Option<Box<Encryption>>,
     stats: SenderStats,
@@ -258,6 +258,10 @@ impl<C: SenderControl> Sender<C> {
     /// Writes a packet of the description, with the public key of a signed session: with layers, a packet
     /// with the key alone would take the place of a part, and the parts left out are the most important.
     fn write_description(&mut self, now: Instant, departure: &Departure, buffer: &mut [u8]) -> usize {
+        if let Some(line) = self.signing.as_ref().filter(|_| core::mem::take(&mut self.is_key_next)) {
+            let bytes = Header::new(self.config.tsi, None, 0, departure).emit(buffer);
+            return line.insert_key(buffer, bytes);
+        }
         self.stats.fdt_packets += 1;
         let symbol = self.fdt.send(now, departure.level);
         let bytes = write_fdt(self.config.tsi, departure, &symbol, buffer);
@@ -265,13 +269,9 @@ impl<C: SenderControl> Sender<C> {
         if bytes + KEY_BYTES <= usize::from(self.config.part_bytes) {
             return line.insert_key(buffer, bytes);
         }
-        // A long description leaves each second packet to the key.
-        self.is_key_next = !self.is_key_next;
-        if self.is_key_next {
-            return bytes;
-        }
-        let bytes = Header::new(self.config.tsi, None, 0, departure).emit(buffer);
-        line.insert_key(buffer, bytes)
+        // A symbol without room for the key leaves the next packet to the key.
+        self.is_key_next = true;
+        bytes
     }
 
     /// Writes a packet with the public key alone, if due, and returns the length; 0 otherwise. With layers,

@@ -1,13 +1,15 @@
 //! Both ends over simulated channels: what is received of each buffer is its beginning, at any rate and with
 //! any control.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use headwater_wire::alc;
+use headwater_wire::auth::SenderKey;
+use headwater_wire::{Fti, alc, lct};
 use proptest::prelude::*;
 
 use super::*;
+use crate::auth::{Signing, SigningConfig, StandIn};
 use crate::control::{Departure, SenderControl};
 use crate::delivery::SessionEvent;
 use crate::described::{self, Description};
@@ -381,6 +383,48 @@ fn a_pause_costs_a_buffer_its_end() {
     }
 }
 
+/// Also where a symbol of the description leaves no room for the key.
+#[test]
+fn each_symbol_of_a_signed_description_leaves_on_the_base() {
+    let mut alone = 0;
+    for part in (80..=600).step_by(3) {
+        let config = layers(Shape::Geometric);
+        let control = || dynamic(config).with_description(Description::from(&config).to_fdt());
+        let signing = Signing::new(SigningConfig::new(7, 1, 1, [3; 32]), Box::new(StandIn([7; 32])));
+        let mut source = Source::new(control(), Order::Tiles, vec![(30_000, 1_000); 12]);
+        let machine = Sender::new(SenderConfig::new(7, part), control()).unwrap();
+        source.machine = machine.with_signing(Some(signing));
+        source.submitted = 0;
+        source.submit();
+        let (mut sent, mut keys) = (BTreeMap::<_, BTreeSet<u32>>::new(), 0);
+        // The end of the session repeats the description.
+        while let Some((_, departure, packet)) = source.next().filter(|(now, ..)| *now < at(11_500)) {
+            let (header, payload) = alc::parse(&packet).unwrap();
+            if departure.channel != ChannelId::BASE {
+                continue;
+            }
+            let is_key = SenderKey::find(&lct::Packet::new_checked(&packet[..]).unwrap()).unwrap().is_some();
+            keys += usize::from(is_key);
+            match header.payload_id {
+                Some(id) if header.toi == Some(0) => {
+                    let Some(Fti::NoCode { transfer_length, symbol_size, .. }) = header.extensions.fti else {
+                        panic!("{header:?}");
+                    };
+                    let symbols = transfer_length.div_ceil(symbol_size.into());
+                    let instance = header.extensions.fdt.unwrap().instance_id;
+                    sent.entry((instance, symbols)).or_default().insert(id.esi);
+                }
+                _ => alone += usize::from(is_key && payload.is_empty()),
+            }
+        }
+        for ((_, symbols), sent) in &sent {
+            assert_eq!(sent.len() as u64, *symbols, "{sent:?} with parts of {part} bytes");
+        }
+        assert!(keys > 0, "no key with parts of {part} bytes");
+    }
+    assert!(alone > 0, "each description had room");
+}
+
 #[test]
 fn one_channel_carries_whole_buffers_and_the_end_comes_after_the_last() {
     let rate = Rate::from_bits(u64::from(PACKET) * 8 * 100).unwrap();
@@ -461,7 +505,7 @@ fn a_receiver_that_speeds_up_has_more_of_each_buffer() {
 fn what_is_no_stream_is_refused_by_name() {
     use headwater_wire::extensions::{Extensions, FdtExtension};
     use headwater_wire::fdt::{File, Instance};
-    use headwater_wire::{Cci, Fti, PayloadId};
+    use headwater_wire::{Cci, PayloadId};
 
     let file = File { toi: 1, content_location: "file".to_owned(), ..File::default() };
     let xml = Instance { files: vec![file], ..Instance::default() }.to_xml().into_bytes();

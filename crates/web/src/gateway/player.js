@@ -65,7 +65,8 @@ class Player {
 
   async update(list) {
     this.list = list;
-    if (!this.source || this.run_ !== list.run || this.video.error) {
+    // A receiver that has started again counts from 0.
+    if (!this.source || this.run_ !== list.run || this.instance !== list.instance || this.video.error) {
       if (this.video.error) this.stats.errors.push(this.video.error.message);
       await this.open(list);
     }
@@ -91,7 +92,7 @@ class Player {
     if (!MediaSourceType || !MediaSourceType.isTypeSupported(types[0])) return this.fallBack(list);
     const source = new MediaSourceType();
     this.isPlaying = false;
-    this.run_ = list.run;
+    [this.run_, this.instance] = [list.run, list.instance];
     this.video.disableRemotePlayback = true;
     this.video.src = URL.createObjectURL(source);
     await once(source, 'sourceopen');
@@ -110,7 +111,7 @@ class Player {
 
   fallBack(list) {
     this.source = {};
-    this.run_ = list.run;
+    [this.run_, this.instance] = [list.run, list.instance];
     this.last = Infinity;
     if (this.video.canPlayType('application/vnd.apple.mpegurl')) this.video.src = this.path + 'master.m3u8';
     else this.say(`This browser cannot play ${list.video} by Media Source Extensions. Use another browser, or mpv or VLC with the address below.`);
