@@ -124,7 +124,7 @@ impl FileServerSocket {
         let (own, is_same_port) = (options.address, |view: ViewAddress| {
             view.port.is_none_or(|port| port == options.address.port())
         });
-        // A single socket for both, if one address covers the other; requests are told apart by their address.
+        // A single socket for both, if one address covers the other: requests are told apart by address.
         let wider = options.view.filter(|view| is_same_port(*view) && covers(view.ip, own.ip()));
         let at = wider.map_or(own, |view| SocketAddr::new(view.ip, own.port()));
         let (listener, bound) = listen(at)?;

@@ -2,9 +2,10 @@
 //! kernel.
 //!
 //! A [`Bed`] is the topology of a plan as network namespaces joined by veth pairs: token buckets in front of
-//! queues counted in packets, multicast by bridges that snoop IGMP or MLD, or by FRR's PIM-SSM routers, and, where
-//! a link delays, loses or marks, a wire in user space that runs the simulator's own link. [`run`] executes a
-//! run of a plan on a bed of its own: Headwater's sessions as processes, the kernel's TCP, other file tools.
+//! queues counted in packets, multicast by bridges that snoop IGMP or MLD, or by FRR's PIM-SSM routers, and,
+//! where a link delays, loses or marks, a wire in user space that runs the simulator's own link. [`run`]
+//! executes a run of a plan on a bed of its own: Headwater's sessions as processes, the kernel's TCP, other
+//! file tools.
 //! Results have the form of the simulator's, so that the same program judges both.
 //!
 //! All resources carry the bed's name, and each bed has a folder below [`ROOT`]. The remains of a killed run

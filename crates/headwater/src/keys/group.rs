@@ -79,8 +79,8 @@ impl GroupKeys {
         self.keys.clone()
     }
 
-    /// Returns the keys that authenticate reports, the newest last. Receivers get a new key first, and use the
-    /// oldest key until the sender has the new key, too.
+    /// Returns the keys that authenticate reports, the newest last. Receivers get a new key first, and use
+    /// the oldest key until the sender has the new key, too.
     pub(crate) fn report_keys(&self) -> Vec<ReportKey> {
         self.keys.iter().map(|key| ReportKey::new(key.secret())).collect()
     }

@@ -29,8 +29,8 @@ use crate::shape::{Role, Shape};
 pub enum GroupProtocol {
     /// Joins name sources: a leave takes a third of a second, or more where the queues are long.
     Igmpv3,
-    /// Joins name no source, so that a link carries all senders of a group, and a leave takes two queries of a
-    /// second each (RFC 2236, section 8).
+    /// Joins name no source, so that a link carries all senders of a group, and a leave takes two queries of
+    /// a second each (RFC 2236, section 8).
     Igmpv2,
     /// IGMPv3's equivalent for groups of IPv6.
     Mldv2,
