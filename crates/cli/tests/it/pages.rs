@@ -59,7 +59,9 @@ fn write_help(body: &mut String, command: &mut clap::Command) {
     let help = plain.render_long_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
     write!(body, "\n## {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end()).unwrap();
-    for below in command.get_subcommands_mut().filter(|below| below.get_name() != "help") {
+    for below in
+        command.get_subcommands_mut().filter(|below| below.get_name() != "help" && !below.is_hide_set())
+    {
         write_help(body, below);
     }
 }
