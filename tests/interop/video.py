@@ -188,6 +188,8 @@ class Alternating(http.server.ThreadingHTTPServer):
             low = {buffer["gop"]: buffer for buffer in json.loads(get(self.server.low + "/list"))["buffers"]}
             takes_low = lambda gop: gop % 2 == 0 and low.get(gop, {}).get("rung") is not None
             if self.path == "/list":
+                # A buffer shows once both receivers have it: the page takes the rung that it sees first.
+                high["buffers"] = [buffer for buffer in high["buffers"] if buffer["gop"] <= max(low, default=-1)]
                 for buffer in high["buffers"]:
                     if takes_low(buffer["gop"]):
                         buffer["rung"] = low[buffer["gop"]]["rung"]
