@@ -20,5 +20,5 @@ trap 'rm -rf "$state"' EXIT
 export XDG_STATE_HOME=$state/state XDG_CONFIG_HOME=$state/config
 PYTHONPATH=tests python3 -B tests/interop/video.py "$HEADWATER" "$@"
 if [[ " $* " == *" --full "* ]]; then
-    cargo test --locked --release -q -p headwater-media --test it -- --ignored ten_million
+    HEADWATER_LONG=1 cargo test --locked --release -q -p headwater-media --test it mutated
 fi

@@ -1,5 +1,5 @@
-//! Reports of receivers at a sender with a roster: 1000 receivers send 250 reports a second, which must take less
-//! than 1 % of a core.
+//! Reports of receivers at a sender with a roster: 1000 receivers send 250 reports a second, which must take
+//! less than 1 % of a core.
 
 use core::hint::black_box;
 use core::net::{Ipv4Addr, SocketAddr};

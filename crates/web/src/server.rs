@@ -184,7 +184,7 @@ impl FileServerSocket {
             }
         };
         let listeners = [Some(self.listener), self.view].into_iter().flatten().collect();
-        let routes = Arc::new(move |ends: Ends| routes(site.clone(), ends));
+        let routes = Arc::new(move |addresses: ConnectionAddresses| routes(site.clone(), addresses));
         Ok(FileServer { pacer, _running: Running::start(listeners, routes, begin)? })
     }
 }
@@ -213,15 +213,15 @@ impl FileServer {
     }
 }
 
-/// Ends of a connection.
+/// Addresses of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
+pub(crate) struct ConnectionAddresses {
     client: SocketAddr,
     local: SocketAddr,
 }
 
-/// Routes of a connection by its ends.
-pub(crate) type Routes = Arc<dyn Fn(Ends) -> Router + Send + Sync>;
+/// Routes of a connection by the addresses.
+pub(crate) type Routes = Arc<dyn Fn(ConnectionAddresses) -> Router + Send + Sync>;
 
 impl Running {
     /// Serves routes on a new thread. `begin` is called first, on that thread.
@@ -293,7 +293,7 @@ async fn accept(listener: TcpListener, routes: Routes, (served, refused): (Place
         };
         let Ok(local) = stream.local_addr() else { continue };
         let (place, refusal, routes) = match served.take(client.ip()) {
-            Some(place) => (Some(place), None, routes(Ends { client, local })),
+            Some(place) => (Some(place), None, routes(ConnectionAddresses { client, local })),
             None => match Arc::clone(&refused).try_acquire_owned() {
                 Ok(refusal) => (None, Some(refusal), full_routes()),
                 Err(_full) => continue,
@@ -309,7 +309,7 @@ async fn accept(listener: TcpListener, routes: Routes, (served, refused): (Place
 }
 
 /// Returns the routes of a connection.
-fn routes(site: Site, Ends { client, local }: Ends) -> Router {
+fn routes(site: Site, ConnectionAddresses { client, local }: ConnectionAddresses) -> Router {
     let access = ViewAccess { view: site.opened, client, local };
     Router::new().fallback(respond).with_state((site, access))
 }

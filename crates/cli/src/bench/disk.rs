@@ -95,12 +95,7 @@ fn write_symbols(folder: &Path, bytes: u64) -> Result<(Duration, Duration), Fail
     let mut store = disk_store(folder, poller.waker()).or_exit(Exit::Disk, "cannot open the store")?;
     let file = FileIndex(0);
     let failed = "cannot write to the store";
-    store
-        .create_file(
-            file,
-            &FileSpec { path, bytes, mode: None, modified: None, md5: None, digest: None, is_sparse: false },
-        )
-        .or_exit(Exit::Disk, failed)?;
+    store.create_file(file, &FileSpec::new(path, bytes)).or_exit(Exit::Disk, failed)?;
     let began = Instant::now();
     for (index, object) in plan.objects().iter().enumerate() {
         write_object(&mut store, ObjectIndex(index), object)?;

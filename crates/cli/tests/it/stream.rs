@@ -13,8 +13,8 @@ use crate::command::{Run, Running, group, headwater};
 const ENCODERS: &str = "V....D libx264 H.264\\nA....D libopus Opus";
 const STREAMS: &str = "Input #0, x, from 'x':\\n  Stream #0:0: Video: h264 (avc1 / 0x31637661), yuv420p, 640x360, 25 fps\\n  Stream #0:1: Audio: aac";
 
-/// A program in place of ffmpeg, which prints encoders and streams, and then does as the Python lines say with
-/// the connections `tracks`.
+/// A program in place of ffmpeg, which prints encoders and streams, and then does as the Python lines say
+/// with the connections `tracks`.
 fn encoder(folder: &Path, encoders: &str, streams: &str, then: &str) -> PathBuf {
     let path = folder.join("ffmpeg");
     let script = format!(

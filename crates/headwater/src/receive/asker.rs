@@ -10,7 +10,8 @@ use headwater_proto::{ChannelId, Duration, InterfaceId, Seed};
 use tracing::warn;
 
 use super::listener::{ListenOptions, Listener};
-use super::session::{ContentPort, PullOptions, ReceiveError};
+use super::options::PullOptions;
+use super::session::{ContentPort, ReceiveError};
 use super::update::ReceiveStarted;
 use crate::driver::Port;
 use crate::net::{

@@ -10,7 +10,8 @@ use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{Machine, Rate, Seed, described};
 use tracing::warn;
 
-use super::session::{ContentPort, Loss, OTHERS_TIME, ReceiveError};
+use super::options::Loss;
+use super::session::{ContentPort, OTHERS_TIME, ReceiveError};
 use super::update::{HeardSession, ReceiveStarted};
 use crate::clock::Clock;
 use crate::doctor::{Session, listen_to_all};

@@ -31,13 +31,9 @@ fn search(session: &mut Session, content: &[u8], is_sparse: bool) -> (bool, Vec<
     let digests: Vec<Digest> = content.chunks(BLOCK_BYTES).map(block_digest).collect();
     let digest = file_digest(&digests);
     let spec = FileSpec {
-        path: RelativePath::new("image").unwrap(),
-        bytes: content.len() as u64,
-        mode: None,
-        modified: None,
-        md5: None,
         digest: Some(digest),
         is_sparse,
+        ..FileSpec::new(RelativePath::new("image").unwrap(), content.len() as u64)
     };
     let held = session.store.create_file(FILE, &spec).unwrap();
     let object = ObjectSpec {
@@ -254,15 +250,7 @@ fn a_part_of_a_comparison_takes_a_bounded_number_of_holes() {
     let bytes = 40 * HOLE_BYTES;
     let digest = file_digest(&digests);
     let path = RelativePath::new("image").unwrap();
-    let spec = FileSpec {
-        path,
-        bytes,
-        mode: None,
-        modified: None,
-        md5: None,
-        digest: Some(digest),
-        is_sparse: true,
-    };
+    let spec = FileSpec { digest: Some(digest), is_sparse: true, ..FileSpec::new(path, bytes) };
     session.store.create_file(FILE, &spec).unwrap();
     let object = ObjectSpec {
         file: FILE,
@@ -292,15 +280,7 @@ fn holes_take_no_room_and_content_beyond_the_disk_is_refused() {
         let digests = vec![block; count as usize];
         let digest = file_digest(&digests);
         let path = RelativePath::new("image").unwrap();
-        let mut spec = FileSpec {
-            path,
-            bytes,
-            mode: None,
-            modified: None,
-            md5: None,
-            digest: Some(digest),
-            is_sparse: false,
-        };
+        let mut spec = FileSpec { digest: Some(digest), ..FileSpec::new(path, bytes) };
         session.store.create_file(FILE, &spec).unwrap_err();
         spec.is_sparse = true;
         session.store.create_file(FILE, &spec).unwrap();

@@ -113,15 +113,7 @@ fn file_of(journal: &Journal) -> Arc<fs::File> {
 fn announce(session: &mut Session) -> Vec<u64> {
     let bytes = 200 * u64::from(T);
     let path = RelativePath::new("file").unwrap();
-    let spec = FileSpec {
-        path,
-        bytes,
-        mode: None,
-        modified: None,
-        md5: None,
-        digest: Some([1; 32]),
-        is_sparse: false,
-    };
+    let spec = FileSpec { digest: Some([1; 32]), ..FileSpec::new(path, bytes) };
     session.store.create_file(FILE, &spec).unwrap();
     let object = ObjectSpec {
         file: FILE,

@@ -30,13 +30,10 @@ fn announce(session: &mut Session, content: &[u8]) -> (HeldFile, Digest, Vec<Sho
         .collect();
     let digest = file_digest(&digests);
     let spec = FileSpec {
-        path: RelativePath::new("folder/file").unwrap(),
-        bytes: BYTES as u64,
         mode: Some(0o640),
         modified: FileTime::new(1_000_000, 5),
-        md5: None,
         digest: Some(digest),
-        is_sparse: false,
+        ..FileSpec::new(RelativePath::new("folder/file").unwrap(), BYTES as u64)
     };
     let held = session.store.create_file(FILE, &spec).unwrap();
     let object = ObjectSpec {
@@ -75,6 +72,20 @@ fn compared(folder: &Path, present: &[u8]) -> StoreReport {
             end => return end,
         }
     }
+}
+
+/// Folder of a session that has found its file in place, and has ended before another file came.
+fn folder_with_found_file() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("folder")).unwrap();
+    fs::write(folder.path().join("folder/file"), content()).unwrap();
+    let mut session = open(folder.path());
+    let (_, digest, promised) = announce(&mut session, &content());
+    let other = FileSpec { digest: Some([3; 32]), ..FileSpec::new(RelativePath::new("other").unwrap(), 1) };
+    session.store.create_file(FileIndex(1), &other).unwrap();
+    session.store.compare_file(FILE, digest, promised);
+    report(&mut session);
+    folder
 }
 
 #[test]
@@ -125,24 +136,7 @@ fn links_and_files_of_another_length_are_not_compared() {
 
 #[test]
 fn a_file_that_was_found_to_be_there_counts_in_the_next_session() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir(folder.path().join("folder")).unwrap();
-    fs::write(folder.path().join("folder/file"), content()).unwrap();
-    let mut session = open(folder.path());
-    let (_, digest, promised) = announce(&mut session, &content());
-    let other = FileSpec {
-        path: RelativePath::new("other").unwrap(),
-        bytes: 1,
-        mode: None,
-        modified: None,
-        md5: None,
-        digest: Some([3; 32]),
-        is_sparse: false,
-    };
-    session.store.create_file(FileIndex(1), &other).unwrap();
-    session.store.compare_file(FILE, digest, promised);
-    report(&mut session);
-    drop(session);
+    let folder = folder_with_found_file();
     let (held, ..) = announce(&mut open(folder.path()), &content());
     assert_eq!(held, HeldFile { is_whole: true, ..HeldFile::default() });
 }
@@ -155,13 +149,8 @@ fn symbols_gathered_of_a_file_that_is_there_spoil_no_other_file() {
     fs::create_dir(folder.path().join("folder")).unwrap();
     fs::write(folder.path().join("folder/file"), content()).unwrap();
     let other = FileSpec {
-        path: RelativePath::new("other").unwrap(),
-        bytes: BYTES as u64,
-        mode: None,
-        modified: None,
-        md5: None,
         digest: Some([3; 32]),
-        is_sparse: false,
+        ..FileSpec::new(RelativePath::new("other").unwrap(), BYTES as u64)
     };
     let object = |file| ObjectSpec {
         file,
@@ -212,24 +201,7 @@ fn further_names_of_a_file_in_place_keep_content_and_metadata() {
 /// A receiver that was killed before the last step has not applied owners and attributes.
 #[test]
 fn a_resumed_file_gets_its_attributes() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir(folder.path().join("folder")).unwrap();
-    fs::write(folder.path().join("folder/file"), content()).unwrap();
-    let mut session = open(folder.path());
-    let (_, digest, promised) = announce(&mut session, &content());
-    let other = FileSpec {
-        path: RelativePath::new("other").unwrap(),
-        bytes: 1,
-        mode: None,
-        modified: None,
-        md5: None,
-        digest: Some([3; 32]),
-        is_sparse: false,
-    };
-    session.store.create_file(FileIndex(1), &other).unwrap();
-    session.store.compare_file(FILE, digest, promised);
-    report(&mut session);
-    drop(session);
+    let folder = folder_with_found_file();
     let preserve = Preserve { xattrs: true, ..Preserve::default() };
     let apply = ApplyOptions { preserve, links: false };
     let mut session = open_with(folder.path(), StoreOptions { apply, ..StoreOptions::default() });

@@ -172,15 +172,7 @@ impl Places {
             u32::try_from(stat.st_mtime_nsec).unwrap_or_default(),
         );
         let mode = Some(stat.st_mode & MODE_MASK);
-        let spec = FileSpec {
-            path: path.clone(),
-            bytes: stamp.bytes,
-            mode,
-            modified,
-            md5: None,
-            digest: None,
-            is_sparse: false,
-        };
+        let spec = FileSpec { mode, modified, ..FileSpec::new(path.clone(), stamp.bytes) };
         let failed = |error: StoreError| error.0;
         if let Some((old, old_stamp)) = old
             && old_stamp.bytes == stamp.bytes

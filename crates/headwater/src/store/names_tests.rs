@@ -40,15 +40,8 @@ fn session(folder: &Path, options: StoreOptions, travels: Preserve, entries: Vec
 }
 
 fn receive(session: &mut Session, file: FileIndex, name: &str) {
-    let spec = FileSpec {
-        path: path(name),
-        bytes: 0,
-        mode: Some(0o640),
-        modified: FileTime::new(1_000, 5),
-        md5: None,
-        digest: None,
-        is_sparse: false,
-    };
+    let spec =
+        FileSpec { mode: Some(0o640), modified: FileTime::new(1_000, 5), ..FileSpec::new(path(name), 0) };
     session.store.create_file(file, &spec).unwrap();
     session.store.finish_file(file);
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -79,15 +72,7 @@ fn links_are_made_last_and_nothing_is_written_through_one() {
     drop(first);
     // A later session puts a file below the link, and one in the place of a link.
     let mut second = open_with(&out, with(Preserve::default(), true));
-    let below = FileSpec {
-        path: path("up/evil"),
-        bytes: 0,
-        mode: None,
-        modified: None,
-        md5: None,
-        digest: None,
-        is_sparse: false,
-    };
+    let below = FileSpec::new(path("up/evil"), 0);
     let error = second.store.create_file(FILE, &below).unwrap_err();
     assert!(error.0.contains("links are not followed"), "{error}");
     receive(&mut second, FileIndex(1), "d/to file");
@@ -193,15 +178,7 @@ fn what_does_not_travel_is_not_applied_and_faults_are_told() {
 fn a_time_beyond_all_calendars_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let mut session = open_with(folder.path(), StoreOptions::default());
-    let spec = FileSpec {
-        path: path("file"),
-        bytes: 0,
-        mode: None,
-        modified: FileTime::new(i64::MAX, 0),
-        md5: None,
-        digest: None,
-        is_sparse: false,
-    };
+    let spec = FileSpec { modified: FileTime::new(i64::MAX, 0), ..FileSpec::new(path("file"), 0) };
     session.store.create_file(FILE, &spec).unwrap();
     session.store.finish_file(FILE);
     let deadline = Instant::now() + Duration::from_secs(30);

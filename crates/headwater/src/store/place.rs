@@ -255,8 +255,7 @@ impl Places {
         let path = if is_whole { part.stream.to_string() } else { format!("{}{INCOMPLETE}", part.stream) };
         let path = RelativePath::new(&path).map_err(|error| StoreError(error.to_string()))?;
         let FileSpec { mode, modified, .. } = last.spec;
-        let spec =
-            FileSpec { path, bytes: part.offset, mode, modified, md5: None, digest: None, is_sparse: false };
+        let spec = FileSpec { mode, modified, ..FileSpec::new(path, part.offset) };
         self.folder.publish(STREAM, &content, &spec)
     }
 

@@ -27,7 +27,7 @@ fn announce_version(
 ) -> (HeldFile, Vec<HeldBlock>) {
     let path = RelativePath::new("folder/file").unwrap();
     let FileVersion { digest, modified } = version;
-    let spec = FileSpec { path, bytes: 6_400, mode: None, modified, md5: None, digest, is_sparse: false };
+    let spec = FileSpec { modified, digest, ..FileSpec::new(path, 6_400) };
     let held = session.store.create_file(FILE, &spec).unwrap();
     let object = ObjectSpec {
         file: FILE,
@@ -271,15 +271,8 @@ fn a_file_in_place_counts_while_others_are_missing_and_nobody_touched_it() {
         let folder = tempfile::tempdir().unwrap();
         let mut session = open(folder.path());
         announce(&mut session, Some([1; 32]), IDENTITY);
-        let other = FileSpec {
-            path: RelativePath::new("other").unwrap(),
-            bytes: 1,
-            mode: None,
-            modified: None,
-            md5: None,
-            digest: Some([3; 32]),
-            is_sparse: false,
-        };
+        let other =
+            FileSpec { digest: Some([3; 32]), ..FileSpec::new(RelativePath::new("other").unwrap(), 1) };
         session.store.create_file(FileIndex(1), &other).unwrap();
         session.store.finish_file(FILE);
         while session.store.poll_report().is_none() {

@@ -44,15 +44,7 @@ struct Fixture {
 }
 
 fn spec(path: &str, bytes: u64) -> FileSpec {
-    FileSpec {
-        path: RelativePath::new(path).unwrap(),
-        bytes,
-        mode: None,
-        modified: None,
-        md5: None,
-        digest: None,
-        is_sparse: false,
-    }
+    FileSpec::new(RelativePath::new(path).unwrap(), bytes)
 }
 
 impl Fixture {

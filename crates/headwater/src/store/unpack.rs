@@ -258,13 +258,9 @@ fn write_member(
 
 fn spec_of(member: &BundleMember) -> FileSpec {
     FileSpec {
-        path: member.path.clone(),
-        bytes: member.bytes.into(),
         mode: Some(member.mode),
         modified: Some(member.modified),
-        md5: None,
-        digest: None,
-        is_sparse: false,
+        ..FileSpec::new(member.path.clone(), member.bytes.into())
     }
 }
 

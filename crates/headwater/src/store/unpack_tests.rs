@@ -55,13 +55,8 @@ impl Receiver {
     fn announce(&mut self, content: &[u8]) -> HeldFile {
         let digest = file_digest([&block_digest(content)]);
         let spec = FileSpec {
-            path: RelativePath::new("bundle.zip").unwrap(),
-            bytes: content.len() as u64,
-            mode: None,
-            modified: None,
-            md5: None,
             digest: Some(digest),
-            is_sparse: false,
+            ..FileSpec::new(RelativePath::new("bundle.zip").unwrap(), content.len() as u64)
         };
         let held = self.store.create_bundle(FILE, &spec).unwrap();
         let object = ObjectSpec {
@@ -238,15 +233,7 @@ fn names_of_other_files_of_the_session_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut receiver = Receiver::open(folder.path(), Selection::default());
     receiver.announce(&bundle(&FILES));
-    let spec = FileSpec {
-        path: RelativePath::new("three").unwrap(),
-        bytes: 1,
-        mode: None,
-        modified: None,
-        md5: None,
-        digest: None,
-        is_sparse: false,
-    };
+    let spec = FileSpec::new(RelativePath::new("three").unwrap(), 1);
     receiver.store.create_file(FileIndex(1), &spec).unwrap();
     let StoreReport::FileRefused(FILE, error) = receiver.finish(&bundle(&FILES)) else { panic!("accepted") };
     assert!(error.to_string().contains("'three' is in another file"), "{error}");

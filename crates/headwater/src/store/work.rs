@@ -216,15 +216,7 @@ mod tests {
     /// A block of k symbols of which so many are missing.
     fn job(k: u32, missing: u32) -> Job {
         let bytes = u64::from(k) * 1_408;
-        let spec = FileSpec {
-            path: RelativePath::new("file").unwrap(),
-            bytes,
-            mode: None,
-            modified: None,
-            md5: None,
-            digest: None,
-            is_sparse: false,
-        };
+        let spec = FileSpec::new(RelativePath::new("file").unwrap(), bytes);
         let file = FilePlace::new(FileIndex(0), spec, None);
         let spec = ObjectSpec {
             file: file.index,

@@ -99,6 +99,11 @@ pub struct FileSpec {
 }
 
 impl FileSpec {
+    /// Creates a file of `bytes` bytes of which the sender announced nothing else, and sends all blocks.
+    pub const fn new(path: RelativePath, bytes: u64) -> Self {
+        Self { path, bytes, mode: None, modified: None, md5: None, digest: None, is_sparse: false }
+    }
+
     /// Returns the version of the content, as far as the sender announced digest and time.
     pub fn version(&self) -> FileVersion {
         FileVersion { digest: self.digest, modified: self.modified }

@@ -206,7 +206,7 @@ pub(super) fn encode(ends: &BTreeMap<String, EndSample>) -> String {
         (if is_unnamed { end.group.clone() } else { name.clone() }, end.clone())
     });
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Ends(sessions.collect())));
+    registry.register_collector(Box::new(EndSamples(sessions.collect())));
     let mut text = String::new();
     match prometheus_client::encoding::text::encode(&mut text, &registry) {
         Ok(()) => text,
@@ -215,9 +215,9 @@ pub(super) fn encode(ends: &BTreeMap<String, EndSample>) -> String {
 }
 
 #[derive(Debug)]
-struct Ends(Vec<(String, EndSample)>);
+struct EndSamples(Vec<(String, EndSample)>);
 
-impl Collector for Ends {
+impl Collector for EndSamples {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for metric in METRICS {
             let (name, kind) = match metric.kind {

@@ -22,15 +22,7 @@ fn announced(folder: &std::path::Path) -> (Session, u32) {
     let mut session = open(folder);
     let bytes = u64::from(K) * T as u64;
     let path = RelativePath::new("file").unwrap();
-    let spec = FileSpec {
-        path,
-        bytes,
-        mode: None,
-        modified: None,
-        md5: None,
-        digest: Some([1; 32]),
-        is_sparse: false,
-    };
+    let spec = FileSpec { digest: Some([1; 32]), ..FileSpec::new(path, bytes) };
     session.store.create_file(FILE, &spec).unwrap();
     let object = ObjectSpec {
         file: FILE,

@@ -389,13 +389,12 @@ impl Catalogue {
             is_bundle: entry.headwater.is_bundle && part.is_none(),
             part,
             spec: FileSpec {
-                path,
-                bytes: segment.file_length,
                 mode: entry.headwater.mode,
                 modified: entry.headwater.modified,
                 md5: entry.content_md5.filter(|_| count == 1),
                 digest: entry.headwater.digest,
                 is_sparse: entry.headwater.is_sparse,
+                ..FileSpec::new(path, segment.file_length)
             },
             objects: vec![None; count],
             left: count as u64,
