@@ -4,7 +4,6 @@ IGMPv3 and PIM.
 Both have a port `bot` towards each other, and one for each of their hosts, by its name.
 """
 
-import ipaddress
 import json
 import re
 import shutil
@@ -119,10 +118,9 @@ class Bridges6(Bridges):
         return f"fd87::{number}"
 
     def version(self, program):
-        """The kernel's table has no version: a member by MLDv1 has sent the last report of its group (flags 1 and 2)."""
-        address = ipaddress.ip_address(self.group[1:].split("]")[0]).exploded.replace(":", "")
-        flags = int(re.search(rf"eth0\s+{address}\s+1\s+([0-9A-F]+)", program.net("igmp6"))[1], 16)
-        return 1 if flags & 2 else 2, self.mld_version
+        """The kernel's table of groups has no version; reports of MLDv1 are ICMPv6 of type 131, of MLDv2 of type 143."""
+        sent = {kind: int(count) for kind, count in re.findall(r"Icmp6OutType(\d+)\s+(\d+)", program.net("snmp6"))}
+        return 1 if sent.get("131") else 2 if sent.get("143") else None, self.mld_version
 
 
 class OldBridges6(Bridges6, OldBridges):
