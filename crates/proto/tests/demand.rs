@@ -52,12 +52,38 @@ mod support {
         pub packets: u64,
     }
 
+    /// A sender's own link: its driver waits where packets would wait longer than the device's queue holds.
+    pub struct Uplink {
+        rate: Rate,
+        free: Instant,
+    }
+
+    impl Uplink {
+        const QUEUE: Duration = Duration::from_millis(10);
+
+        pub fn new(megabits: u64) -> Self {
+            Self { rate: Rate::from_kilobits(1_000 * megabits), free: Instant::ZERO }
+        }
+
+        /// Returns the time at which the driver can hand over the next packet.
+        fn ready(&self) -> Instant {
+            self.free - Self::QUEUE
+        }
+
+        /// Returns the time at which a packet handed over now has left.
+        fn carry(&mut self, now: Instant) -> Instant {
+            self.free = self.free.max(now) + self.rate.time_of(u64::from(BYTES) + 66);
+            self.free
+        }
+    }
+
     /// A sender, and receivers that each have a link with a queue of 25 packets.
     pub struct Bed {
         description: Description,
         pub sender: Box<dyn SenderControl + Send>,
         /// Time by which the sender generates packets ahead: a signed session.
         lead: Duration,
+        pub uplink: Option<Uplink>,
         pub hosts: Vec<Host>,
         arrivals: BinaryHeap<Reverse<(Instant, u64, usize)>>,
         packets: BTreeMap<u64, Packet>,
@@ -77,6 +103,7 @@ mod support {
             let mut bed = Self {
                 sender: description.sender(Instant::ZERO).expect("rates of levels"),
                 lead: Duration::ZERO,
+                uplink: None,
                 description,
                 hosts: Vec::new(),
                 arrivals: BinaryHeap::new(),
@@ -143,7 +170,8 @@ mod support {
 
         pub fn until(&mut self, end: Instant) {
             loop {
-                let departure = self.sender.next_departure().map(|at| (at - self.lead).max(self.now));
+                let ready = self.uplink.as_ref().map_or(self.now, |uplink| uplink.ready().max(self.now));
+                let departure = self.sender.next_departure().map(|at| (at - self.lead).max(ready));
                 let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
                 let report = self.reports.peek().map(|Reverse((at, _))| *at);
                 let timeouts = self.hosts.iter().filter_map(|host| host.receiver.poll_timeout());
@@ -179,6 +207,11 @@ mod support {
             self.sender.feedback(self.now + self.lead, &datagram);
         }
 
+        pub fn status0(&mut self) -> String {
+            let status = self.hosts[0].receiver.status(self.now);
+            format!("joined {} fair {:?} rtt {:?}", self.hosts[0].joined.len(), status.fair_rate.map(|r| r.as_bits() / 1_000_000), status.rtt.map(|t| t.as_nanos() as f64 / 1e6)) + &format!(" {:?}", status.path)
+        }
+
         fn depart(&mut self) {
             let time = self.now + self.lead;
             let Some(departure) = self.sender.departure(time) else { return };
@@ -190,8 +223,9 @@ mod support {
             if self.packets.len() > 20_000 {
                 self.packets.pop_first();
             }
+            let left = self.uplink.as_mut().map_or(self.now, |uplink| uplink.carry(self.now));
             for (index, host) in self.hosts.iter_mut().enumerate() {
-                if let Some(at) = host.carry(self.now, departure.channel) {
+                if let Some(at) = host.carry(left, departure.channel) {
                     self.arrivals.push(Reverse((at, self.sent, index)));
                 }
             }
@@ -266,7 +300,7 @@ mod support {
 use headwater_proto::Instant;
 use headwater_proto::controls::{Control, FLID_DL, M2C, WEBRC};
 use headwater_wire::rtt::{Demand, LossClass};
-use support::{BYTES, Bed, IDLE, Mode, at};
+use support::{BYTES, Bed, IDLE, Mode, Uplink, at};
 
 const CONTROLS: [&Control; 3] = [&M2C, &WEBRC, &FLID_DL];
 
@@ -484,5 +518,45 @@ fn forged_reports_make_nobody_send_more_than_all_levels() {
             let (_, received) = bed.measure(at(70_000));
             assert!(received[0] > 0.5 * IDLE, "{}: {received:?}", control.name);
         }
+    }
+}
+
+#[test]
+fn zz_uplink() {
+    for control in CONTROLS {
+        for (megabits, hosts, session) in [(100, 1, 1_000), (100, 8, 1_000), (100, 8, 100), (1000, 1, 1_000), (20, 3, 1_000)] {
+            let mut bed = Bed::new(control, session, Mode::Demand);
+            bed.uplink = Some(Uplink::new(megabits));
+            bed.until(at(2_000));
+            for _ in 0..hosts { bed.add(2_000 * megabits, 1); }
+            let limit = megabits as f64 * 1424.0 / 1490.0;
+            let mut line = format!("{:?} link {megabits} hosts {hosts} session {session}: ", control.name);
+            for second in [3, 4, 6, 9, 12, 17, 22, 27, 32u64] {
+                let t0 = bed.now;
+                let (sent, each) = bed.measure(at(second * 1000));
+                let _ = t0;
+                let low = each.iter().cloned().fold(f64::INFINITY, f64::min);
+                line += &format!(" {:.2}/{:.2}", megabits_of(low) / limit, megabits_of(sent) / limit);
+            }
+            println!("{line}");
+        }
+    }
+}
+fn megabits_of(x: f64) -> f64 { megabits(x) }
+
+#[test]
+fn zz_trace() {
+    let control = CONTROLS[0];
+    let session: u64 = std::env::var("SESSION").ok().and_then(|s| s.parse().ok()).unwrap_or(1000);
+    let mut bed = Bed::new(control, session, Mode::Demand);
+    bed.uplink = Some(Uplink::new(100));
+    bed.until(at(2_000));
+    let hosts: u64 = std::env::var("HOSTS").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+    for _ in 0..hosts { bed.add(200_000, 1); }
+    let limit = 100.0 * 1424.0 / 1490.0;
+    for half in 5..60u64 {
+        let (sent, each) = bed.measure(at(half * 500));
+        let status = bed.sender.demand();
+        println!("{:.1} got {:.2} sent {:.2} {status:?} over {:?} {}", half as f64 / 2.0, megabits(each[0]) / limit, megabits(sent) / limit, bed.sender.overload().map(|o| o.ceiling), bed.status0());
     }
 }

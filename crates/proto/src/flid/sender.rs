@@ -93,9 +93,7 @@ impl SenderControl for FlidSender {
     }
 
     fn overload(&self) -> Option<Overload> {
-        let ceiling = self.turns.ceiling().overloaded()?;
-        let share = self.layers().rate(ceiling) / self.layers().rate_max();
-        Some(Overload { share, ceiling: Some(ceiling) })
+        self.turns.overload()
     }
 
     fn next_departure(&self) -> Option<Instant> {

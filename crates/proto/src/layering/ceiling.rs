@@ -18,7 +18,7 @@ use headwater_wire::rtt;
 
 use super::demand::Demand;
 use crate::control::{DemandRates, DemandStatus};
-use crate::pacing::{DriverLoad, Retry};
+use crate::pacing::{DriverLoad, Overload, Retry};
 use crate::time::{Duration, Instant};
 
 /// Backlog above which a driver may be overloaded. A busy host delays a driver by a tenth of a second now
@@ -26,8 +26,10 @@ use crate::time::{Duration, Instant};
 const LATE: Duration = Duration::from_millis(250);
 /// Minimum decrease of the backlog in a window to count as shrinking.
 const SHRINKS: Duration = Duration::from_millis(20);
-/// Part of the driver's measured rate that the lowered ceiling uses; the rest reduces the backlog.
-const ROOM: f64 = 0.8;
+/// Factor between successive rates that a lowered ceiling probes.
+const STEP: f64 = 1.05;
+/// A level is kept up to this multiple of the load at which the level is added.
+const KEEPS: f64 = 1.02;
 /// If a driver gives up less than a tenth of the time, so that the used part is above this bound, the
 /// spacing's headroom keeps the backlog from growing.
 const BUSY: f64 = 0.9;
@@ -37,8 +39,10 @@ const BUSY: f64 = 0.9;
 pub struct Ceiling {
     /// Highest level of the session.
     top: u16,
-    /// Highest level that the driver sustains.
-    driver: u16,
+    /// Packets per second that the driver sustains; `None` for all levels.
+    driver: Option<f64>,
+    /// Highest level that the driver sustains now.
+    sustained: u16,
     /// Reports of receivers; without, all levels are needed.
     demand: Option<Demand>,
     /// Highest level that receivers need.
@@ -57,7 +61,8 @@ impl Ceiling {
     pub fn new(top: u16) -> Self {
         Self {
             top,
-            driver: top,
+            driver: None,
+            sustained: top,
             demand: None,
             needed: top,
             load: DriverLoad::default(),
@@ -94,12 +99,14 @@ impl Ceiling {
 
     /// Highest level that is sent.
     pub fn level(&self) -> u16 {
-        self.driver.min(self.needed)
+        self.sustained.min(self.needed)
     }
 
-    /// Highest level that the driver sustains, if below the session's highest level.
-    pub fn overloaded(&self) -> Option<u16> {
-        (self.driver < self.top).then_some(self.driver)
+    /// Returns what the driver sustains, if less than all levels.
+    pub fn overload(&self, load: impl Fn(u16) -> f64) -> Option<Overload> {
+        let sustained = self.driver?;
+        let level = (0..=self.top).take_while(|level| load(*level) <= sustained).last().unwrap_or(0);
+        Some(Overload { share: (sustained / load(self.top)).min(1.0), ceiling: Some(level) })
     }
 
     /// Returns the announcement for the base channel's packet of a number; `None` if all levels are sent
@@ -112,17 +119,19 @@ impl Ceiling {
     }
 
     /// Records a packet that left at `now`, for which the spacing gave up `given_up`, with the driver's
-    /// current `backlog`. Levels 0..=n send at most `rate(n)` packets per second. Returns the new level if
-    /// the ceiling moves.
+    /// current `backlog`. Levels 0..=n send at most `rate(n)` packets per second, and are sent if the driver
+    /// sustains `load(n)`. Returns the new level if the ceiling moves.
     pub fn departed(
         &mut self,
         now: Instant,
         given_up: Duration,
         backlog: Duration,
         rate: impl Fn(u16) -> f64,
+        load: impl Fn(u16) -> f64,
     ) -> Option<u16> {
         let before = self.level();
-        self.follow_driver(now, given_up, backlog, &rate);
+        self.follow_driver(now, given_up, backlog, &load);
+        self.fit(backlog == Duration::ZERO, &load);
         if let Some(demand) = &mut self.demand {
             self.needed = demand.level(now, &rate);
         }
@@ -134,22 +143,43 @@ impl Ceiling {
         now: Instant,
         given_up: Duration,
         backlog: Duration,
-        rate: &impl Fn(u16) -> f64,
+        load: &impl Fn(u16) -> f64,
     ) {
         let Some(sample) = self.load.record(now, given_up) else { return };
         let before = core::mem::replace(&mut self.backlog, backlog);
         let is_busy = sample.share < BUSY;
-        let is_overloaded = is_busy && backlog > LATE && backlog + SHRINKS > before;
+        let is_grave = backlog > LATE && backlog + SHRINKS > before;
+        let is_overloaded = is_busy && (is_grave || (backlog > Duration::ZERO && self.sends_unheld()));
         let overloaded = self.overloaded.take().filter(|_| is_overloaded);
         if let Some(rate_before) = overloaded {
-            let carried = ROOM * sample.rate.max(rate_before);
-            self.driver = (0..self.level()).rev().find(|level| rate(*level) <= carried).unwrap_or(0);
+            self.driver = Some(sample.rate.max(rate_before));
             self.retry.settle(now);
         } else if is_busy || backlog > Duration::ZERO {
             self.overloaded = is_overloaded.then_some(sample.rate);
             self.retry.wait(now);
-        } else if self.driver < self.top && self.retry.is_due(now) {
-            self.driver += 1;
+        } else if let Some(rate) = self.driver
+            && self.retry.is_due(now)
+        {
+            self.driver = Some(STEP * rate).filter(|rate| *rate < load(self.top));
+        }
+    }
+
+    /// Whether levels are sent that no receiver has reported.
+    fn sends_unheld(&self) -> bool {
+        self.demand.as_ref().is_some_and(|demand| self.level() > demand.highest_reported())
+    }
+
+    /// Adapts the highest sustained level to the levels' current loads. Levels are added only if `adds`.
+    pub fn fit(&mut self, adds: bool, load: &impl Fn(u16) -> f64) {
+        let Some(driver) = self.driver else {
+            self.sustained = self.top;
+            return;
+        };
+        while self.sustained > 0 && load(self.sustained) > KEEPS * driver {
+            self.sustained -= 1;
+        }
+        while adds && self.sustained < self.top && load(self.sustained + 1) <= driver {
+            self.sustained += 1;
         }
     }
 }
@@ -162,7 +192,7 @@ mod tests {
     fn two_windows_decide_and_the_better_one_says_what_the_driver_sends() {
         let mut ceiling = Ceiling::new(19);
         let mut now = Instant::ZERO + Duration::from_secs(1);
-        ceiling.departed(now, Duration::ZERO, Duration::ZERO, |_| 0.0);
+        ceiling.departed(now, Duration::ZERO, Duration::ZERO, |_| 0.0, |_| 0.0);
         // Half of the time is given up, and the backlog is a second.
         let mut window = |packets: u32| {
             let gap = Duration::from_nanos(500_000_000 / u64::from(packets));
@@ -170,7 +200,8 @@ mod tests {
                 now += gap;
                 let given_up = Duration::from_nanos(gap.as_nanos() / 2);
                 let backlog = Duration::from_secs(1);
-                ceiling.departed(now, given_up, backlog, |level| 100.0 * f64::from(level + 1));
+                let rate = |level| 100.0 * f64::from(level + 1);
+                ceiling.departed(now, given_up, backlog, rate, rate);
             }
             ceiling.level()
         };

@@ -14,6 +14,9 @@ use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::rtt::Answers;
 use crate::time::{Duration, Instant};
 
+/// Multiple of the rate that a driver sustains up to which a level is added. As rates decay, the backlog of
+/// such a level is short: 0.04^2 / (2 x 0.0288/s) = 28 ms.
+const ROOM: f64 = 1.0;
 /// Modulus of the short CCI's sequence numbers.
 const SEQUENCES: u64 = 1 << 16;
 
@@ -136,6 +139,9 @@ impl DynamicSender {
                 return;
             }
             self.slot += 1;
+            let channels = self.channels;
+            let start = channels.slot_start(self.slot);
+            self.ceiling.fit(false, &|level| channels.cumulative_rate(level, start) / ROOM);
             let top = self.ceiling.level();
             let news = u16::try_from(self.channels.channels_per_slot()).unwrap_or(top);
             self.begin((top + 1).saturating_sub(news), self.channels.slot_start(self.slot));
@@ -236,10 +242,8 @@ impl SenderControl for DynamicSender {
     }
 
     fn overload(&self) -> Option<Overload> {
-        let ceiling = self.ceiling.overloaded()?;
         let peak = self.channels.slot_start(self.slot);
-        let rate = |level| self.channels.cumulative_rate(level, peak);
-        Some(Overload { share: rate(ceiling) / rate(self.channels.levels() - 1), ceiling: Some(ceiling) })
+        self.ceiling.overload(|level| self.channels.cumulative_rate(level, peak) / ROOM)
     }
 
     fn next_departure(&self) -> Option<Instant> {
@@ -274,7 +278,8 @@ impl SenderControl for DynamicSender {
         // Rates are highest when a slot begins.
         let peak = self.channels.slot_start(self.slot);
         let rate = |level| self.channels.cumulative_rate(level, peak);
-        if self.ceiling.departed(now, given_up, backlog, rate).is_some() {
+        let load = |level| self.channels.cumulative_rate(level, now) / ROOM;
+        if self.ceiling.departed(now, given_up, backlog, rate, load).is_some() {
             self.follow_ceiling(now, before);
         }
         self.prefer_lowest(now);

@@ -5,6 +5,7 @@ use headwater_wire::rtt;
 use super::ceiling::Ceiling;
 use super::spacing::Spacing;
 use crate::control::DemandRates;
+use crate::pacing::Overload;
 use crate::time::{Duration, Instant};
 
 /// Departure times of the packets of levels. The packets of a level are counted from 0 and leave in order.
@@ -21,6 +22,9 @@ pub trait Schedule {
     /// Maximum rate of levels 0..=`level` together, in packets per second.
     fn rate_most(&self, level: u16) -> f64;
 }
+
+/// Part of the rate that a driver sustains which the levels use; the rest reduces the backlog.
+const ROOM: f64 = 0.8;
 
 /// Packets of all levels up to a [`Ceiling`] in the order of a schedule, at most at 1.25 times their maximum
 /// rate. Time per packet: O(levels).
@@ -76,6 +80,11 @@ impl<S: Schedule> Turns<S> {
         self.ceiling.report(now, report, |level| self.schedule.rate_most(level));
     }
 
+    /// Returns what the driver sustains, if less than all levels.
+    pub fn overload(&self) -> Option<Overload> {
+        self.ceiling.overload(|level| self.schedule.rate_most(level) / ROOM)
+    }
+
     /// Adapts to a moved ceiling: a restored level resumes at its current place in the schedule.
     fn follow_ceiling(&mut self, now: Instant, before: u16, level: u16) {
         for back in before + 1..=level {
@@ -114,7 +123,7 @@ impl<S: Schedule> Turns<S> {
         let before = self.ceiling.level();
         let backlog = self.spacing.backlog(now, self.earliest);
         let rate = |level| self.schedule.rate_most(level);
-        if let Some(level) = self.ceiling.departed(now, given_up, backlog, rate) {
+        if let Some(level) = self.ceiling.departed(now, given_up, backlog, rate, |level| rate(level) / ROOM) {
             self.follow_ceiling(now, before, level);
         }
         self.prefer_lowest(now);
