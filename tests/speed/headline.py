@@ -346,7 +346,7 @@ def main():
     parser.add_argument("--torrent-python", default="", help=argparse.SUPPRESS)
     parser.add_argument("--megabytes", type=int, default=256)
     parser.add_argument("--cases", nargs="+", choices=("all", "slow", "late"), default=["all", "slow", "late"])
-    parser.add_argument("--tools", nargs="+", help="beginnings of names, such as Headwater UFTP")
+    parser.add_argument("--tools", nargs="+", help="names or their beginnings, such as Headwater UFTP")
     parser.add_argument("--rounds", type=int, default=1, help="the median round of each tool counts")
     parser.add_argument("--out", type=Path, help="a folder for results.json and a figure")
     options = parser.parse_args()
@@ -362,7 +362,7 @@ def main():
             print(f"\n{case}: {options.megabytes} MB, limit {limit:.2f} s\n\n| tool | s until the last has it | of the limit | s of the first 7 | MB sent | sender CPU s | receiver CPU s |")
             print("|---|---|---|---|---|---|---|", flush=True)
             for tool in tools(bed):
-                if options.tools and not any(tool.name.startswith(wanted) for wanted in options.tools):
+                if options.tools and not any(f"{tool.name}.".startswith(wanted) for wanted in options.tools):
                     continue
                 rounds = [distribute(bed, tool, case) for _ in range(options.rounds)]
                 rounds.sort(key=lambda result: max(result["seconds"].values(), default=1e9) if result["is_complete"] else 1e9)

@@ -59,7 +59,7 @@ mod support {
     }
 
     impl Uplink {
-        const QUEUE: Duration = Duration::from_millis(10);
+        const QUEUE: Duration = Duration::from_millis(4);
 
         pub fn new(megabits: u64) -> Self {
             Self { rate: Rate::from_kilobits(1_000 * megabits), free: Instant::ZERO }
@@ -554,9 +554,9 @@ fn zz_trace() {
     let hosts: u64 = std::env::var("HOSTS").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
     for _ in 0..hosts { bed.add(200_000, 1); }
     let limit = 100.0 * 1424.0 / 1490.0;
-    for half in 5..60u64 {
-        let (sent, each) = bed.measure(at(half * 500));
+    let step: u64 = std::env::var("STEP").ok().and_then(|s| s.parse().ok()).unwrap_or(500); for half in 2000 / step + 1..30_000 / step {
+        let (sent, each) = bed.measure(at(half * step));
         let status = bed.sender.demand();
-        println!("{:.1} got {:.2} sent {:.2} {status:?} over {:?} {}", half as f64 / 2.0, megabits(each[0]) / limit, megabits(sent) / limit, bed.sender.overload().map(|o| o.ceiling), bed.status0());
+        println!("{:.2} got {:.2} sent {:.2} {status:?} over {:?} {}", (half * step) as f64 / 1000.0, megabits(each[0]) / limit, megabits(sent) / limit, bed.sender.overload().map(|o| o.ceiling), bed.status0());
     }
 }

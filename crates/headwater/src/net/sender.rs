@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headwater_proto::Ecn;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -26,6 +26,11 @@ use super::sys::{Control, Outgoing, send_messages};
 const DSCP_MAX: u8 = 63;
 /// Longest time that a full send buffer may stay at the same fill before sending fails.
 const STALL_MAX: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Time for which datagrams may wait in the kernel's queue for the link.
+const QUEUE_TIME: Duration = Duration::from_millis(5);
+/// Least send buffer: a dozen datagrams.
+const BUFFER_BYTES_MIN: usize = 16 << 10;
 
 /// Maximum number of repeats of a failed call, in case the error concerned an earlier datagram.
 const REPORTS_MAX: u32 = 3;
@@ -77,6 +82,8 @@ pub struct SenderSocket {
     interface: Interface,
     local_addr: SocketAddr,
     send_buffer: BufferSize,
+    /// Bytes of send buffer in use, at most [`SenderOptions::send_buffer_bytes`].
+    buffer_bytes: usize,
     options: SenderOptions,
     link: LinkWatch,
     outage: Outage,
@@ -125,6 +132,7 @@ impl SenderSocket {
             interface,
             local_addr,
             send_buffer,
+            buffer_bytes: options.send_buffer_bytes,
             options: options.clone(),
             link: LinkWatch::new(Some(local_addr.ip())),
             outage: Outage::new(options.outage_max),
@@ -339,12 +347,17 @@ impl SenderSocket {
             return Err(io::ErrorKind::TimedOut.into());
         }
         self.counters.waits += 1;
+        let began = Instant::now();
         let mut waiting = super::sys::unsent_bytes(self.endpoint.as_fd())?;
         loop {
             let mut fds = [PollFd::new(&self.endpoint, PollFlags::OUT)];
             match poll(&mut fds, Some(&STALL_MAX)) {
                 Ok(0) => {}
-                Ok(_) | Err(Errno::INTR) => return Ok(()),
+                Ok(_) => {
+                    self.fit_buffer(began.elapsed());
+                    return Ok(());
+                }
+                Err(Errno::INTR) => return Ok(()),
                 Err(errno) => return Err(errno.into()),
             }
             // The kernel reports room when half of the buffer is free: on a slow link that takes seconds.
@@ -354,6 +367,20 @@ impl SenderSocket {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             waiting = left;
+        }
+    }
+}
+
+impl SenderSocket {
+    /// Adapts the send buffer to a link that took `half` to send half of the buffer: whatever waits in the
+    /// kernel can no longer give way to more urgent packets, and looks like a queue of the network.
+    fn fit_buffer(&mut self, half: Duration) {
+        let (now, most) = (self.buffer_bytes as u128, self.options.send_buffer_bytes.max(BUFFER_BYTES_MIN));
+        let fitting = now * QUEUE_TIME.as_nanos() / (2 * half.as_nanos()).max(1);
+        let bytes = usize::try_from(fitting.min(2 * now)).unwrap_or(most).clamp(BUFFER_BYTES_MIN, most);
+        let is_other = bytes.abs_diff(self.buffer_bytes) > self.buffer_bytes / 4;
+        if is_other && self.endpoint.set_send_buffer(bytes).is_ok() {
+            self.buffer_bytes = bytes;
         }
     }
 }

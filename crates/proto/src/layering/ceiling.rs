@@ -149,7 +149,8 @@ impl Ceiling {
         let before = core::mem::replace(&mut self.backlog, backlog);
         let is_busy = sample.share < BUSY;
         let is_grave = backlog > LATE && backlog + SHRINKS > before;
-        let is_overloaded = is_busy && (is_grave || (backlog > Duration::ZERO && self.sends_unheld()));
+        let is_late = backlog > Duration::ZERO && (self.driver.is_some() || self.sends_unheld());
+        let is_overloaded = is_busy && (is_grave || is_late);
         let overloaded = self.overloaded.take().filter(|_| is_overloaded);
         if let Some(rate_before) = overloaded {
             self.driver = Some(sample.rate.max(rate_before));
