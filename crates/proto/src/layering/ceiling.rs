@@ -26,8 +26,6 @@ use crate::time::{Duration, Instant};
 const LATE: Duration = Duration::from_millis(250);
 /// Minimum decrease of the backlog in a window to count as shrinking.
 const SHRINKS: Duration = Duration::from_millis(20);
-/// Factor between successive rates that a lowered ceiling probes.
-const STEP: f64 = 1.05;
 /// A level is kept up to this multiple of the load at which the level is added.
 const KEEPS: f64 = 1.02;
 /// If a driver gives up less than a tenth of the time, so that the used part is above this bound, the
@@ -158,11 +156,15 @@ impl Ceiling {
         } else if is_busy || backlog > Duration::ZERO {
             self.overloaded = is_overloaded.then_some(sample.rate);
             self.retry.wait(now);
-        } else if let Some(rate) = self.driver
-            && self.retry.is_due(now)
-        {
-            self.driver = Some(STEP * rate).filter(|rate| *rate < load(self.top));
+        } else if self.driver.is_some() && self.is_used() && self.retry.is_due(now) {
+            // A level more.
+            self.driver = (self.sustained + 1 < self.top).then(|| load(self.sustained + 1));
         }
+    }
+
+    /// Whether receivers hold all that is sent: otherwise a capacity that is not used is not tried.
+    fn is_used(&self) -> bool {
+        self.demand.as_ref().is_none_or(|demand| demand.held() >= self.level())
     }
 
     /// Whether levels are sent that no receiver has reported.
@@ -207,8 +209,8 @@ mod tests {
             ceiling.level()
         };
         assert_eq!(window(500), 19, "one window");
-        // Level 7 is 800 packets per second.
-        assert_eq!(window(100), 7);
-        assert_eq!(window(100), 7, "the next one is the first of two again");
+        // Level 9 is 1000 packets per second.
+        assert_eq!(window(100), 9);
+        assert_eq!(window(100), 9, "the next one is the first of two again");
     }
 }

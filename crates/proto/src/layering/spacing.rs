@@ -9,7 +9,7 @@ use crate::time::{Duration, Instant};
 pub(crate) const HEADROOM: f64 = 1.25;
 /// Lag beyond which a sender skips missed packets.
 const LAG_MAX: Duration = Duration::from_secs(1);
-/// Lag up to which a driver counts as on time: a few turns of the driver.
+/// Lag up to which a driver counts as on time: a turn or two of the driver.
 const CALM: Duration = Duration::from_millis(5);
 
 /// Spaces packets at 1.25 times the total rate at most. A late driver catches up for [`BURST`] at most.
