@@ -64,8 +64,8 @@ class Program:
 
 
 class Bed:
-    def __init__(self, binary, folder, is_full, keep):
-        self.binary, self.folder, self.is_full, self.keep = binary, folder, is_full, keep
+    def __init__(self, binary, folder, is_full, keep, films):
+        self.binary, self.folder, self.is_full, self.keep, self.films = binary, folder, is_full, keep, films
         self.programs, self.count = [], 0
 
     def group(self):
@@ -385,9 +385,11 @@ def psnr(shown, clip, skip):
 def quality(bed):
     """Luma PSNR of each receiver's video, beside a single encoding of as many bytes."""
     seconds, worst = (20 if bed.is_full else 8), []
-    for name, source in CLIPS.items():
+    clips = {film.stem: ("-stream_loop", -1, "-i", film, "-an", "-vf", "scale=640:360,fps=25") for film in bed.films}
+    clips |= {name: ("-f", "lavfi", "-i", source) for name, source in CLIPS.items()}
+    for name, source in clips.items():
         clip, group = bed.folder / "clip.mkv", bed.group()
-        ffmpeg("-f", "lavfi", "-i", source, "-t", seconds + 6, "-c:v", "ffv1", clip)
+        ffmpeg(*source, "-t", seconds + 6, "-c:v", "ffv1", clip)
         outs = [bed.folder / f"out-{name[:4]}-{rate}" for rate in RATES]
         receivers = [bed.receive(group, rate, "--out", out) for rate, out in zip(RATES, outs)]
         sender = bed.send(group, source=str(clip))
@@ -503,6 +505,7 @@ def main():
     words = sys.argv[2:]
     is_full = "--full" in words
     keep = Path(words[words.index("--keep") + 1]) if "--keep" in words else None
+    films = [Path(films) for option, films in zip(words, words[1:]) if option == "--film"]
     wanted = [word for word in words if word in PARTS] or (FULL if is_full else SHORT)
     failed = []
     with tempfile.TemporaryDirectory(prefix="headwater-video-test-") as folder:
@@ -510,7 +513,7 @@ def main():
             began = time.monotonic()
             inner = Path(folder) / name
             inner.mkdir()
-            bed = Bed(sys.argv[1], inner, is_full, keep)
+            bed = Bed(sys.argv[1], inner, is_full, keep, films)
             try:
                 PARTS[name](bed)
                 print(f"video: {name}: ok, {time.monotonic() - began:.0f} s", flush=True)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Layered video: ffmpeg's encodings by `headwater stream` to pages in Chromium and to mpv. What must hold is in video.py. Without --full, parts of some
-# seconds. Without ffmpeg and Chromium the script says that nothing was run.
+# seconds. `--film` adds a film to the clips of `quality`. Without ffmpeg and Chromium the script says that nothing was run.
 #
-#   tests/interop/video.sh [--full] [--keep FOLDER] [page|links|switching|restart|quality|join|latency|loss|memory ...]
+#   tests/interop/video.sh [--full] [--keep FOLDER] [--film FILE] [page|links|switching|restart|quality|join|latency|loss|memory ...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -9,9 +9,10 @@
 //! Until the ceiling has fallen, a late driver sends the lowest levels first: a receiver would mistake a
 //! backlog for a queue in the network.
 //!
-//! The ceiling falls if, in two windows in a row, the backlog grows while the driver gives up time. The new
-//! ceiling carries somewhat less than the driver sent in the better window, because the pauses of a busy
-//! host can fill a window. The ceiling rises level by level while there is no backlog (`pacing::Retry`).
+//! The ceiling falls if, in two windows in a row, the backlog grows while the driver gives up time; below the
+//! highest level any backlog is a reason. What the driver sent in the better window is the new bound of the
+//! levels' load. The bound rises by a level (`pacing::Retry`) while receivers hold all that is sent and there
+//! is no backlog.
 
 use headwater_wire::extensions::Levels;
 use headwater_wire::rtt;
@@ -147,7 +148,7 @@ impl Ceiling {
         let before = core::mem::replace(&mut self.backlog, backlog);
         let is_busy = sample.share < BUSY;
         let is_grave = backlog > LATE && backlog + SHRINKS > before;
-        let is_late = backlog > Duration::ZERO && (self.driver.is_some() || self.sends_unheld());
+        let is_late = backlog > Duration::ZERO && self.driver.is_some();
         let is_overloaded = is_busy && (is_grave || is_late);
         let overloaded = self.overloaded.take().filter(|_| is_overloaded);
         if let Some(rate_before) = overloaded {
@@ -165,11 +166,6 @@ impl Ceiling {
     /// Whether receivers hold all that is sent: otherwise a capacity that is not used is not tried.
     fn is_used(&self) -> bool {
         self.demand.as_ref().is_none_or(|demand| demand.held() >= self.level())
-    }
-
-    /// Whether levels are sent that no receiver has reported.
-    fn sends_unheld(&self) -> bool {
-        self.demand.as_ref().is_some_and(|demand| self.level() > demand.highest_reported())
     }
 
     /// Adapts the highest sustained level to the levels' current loads. Levels are added only if `adds`.

@@ -253,12 +253,6 @@ impl Demand {
             .unwrap_or(0)
     }
 
-    /// Returns the highest level that receivers reported in this round and the last, those that start among
-    /// them.
-    pub fn highest_reported(&self) -> u16 {
-        self.starts.map_or(0, |starts| starts.level).max(self.held())
-    }
-
     /// Whether a receiver ever reported.
     pub fn has_reports(&self) -> bool {
         self.has_reports
