@@ -136,8 +136,9 @@ impl Receiver {
         self.astray = 0;
     }
 
-    /// Handles a packet of the schedule. A mark counts as a loss event. Returns whether the packet counts.
-    fn arrive(&mut self, now: Instant, place: Place, is_marked: bool) -> bool {
+    /// Handles a packet of the schedule, which waited if `is_late`. A mark counts as a loss event. Returns
+    /// whether the packet counts.
+    fn arrive(&mut self, now: Instant, place: Place, is_marked: bool, is_late: bool) -> bool {
         self.turn(place.slot);
         let Some(session) = self.session.as_mut() else { return false };
         let held = match place.wave {
@@ -146,7 +147,7 @@ impl Receiver {
         };
         // A packet of a channel being left is ignored.
         let Some(holes) = held else { return false };
-        let found = holes.record(place.sequence);
+        let found = if is_late { holes.record_late(place.sequence) } else { holes.record(place.sequence) };
         self.reception.lost += found.lost;
         session.clock.record(now, place.left);
         session.record(now, &place, found);
@@ -157,7 +158,7 @@ impl Receiver {
     }
 
     /// Counts a packet. Returns when the packet left, if the packet is of the schedule.
-    fn count(&mut self, now: Instant, arrival: &Arrival<'_>) -> Option<Instant> {
+    fn count(&mut self, now: Instant, arrival: &Arrival<'_>, is_late: bool) -> Option<Instant> {
         self.reception.packets += 1;
         let Ok(cci) = arrival.cci.webrc() else { return None };
         if !self.held {
@@ -180,7 +181,7 @@ impl Receiver {
         };
         let is_marked = arrival.ecn == Ecn::CongestionExperienced;
         self.reception.marked += u64::from(is_marked);
-        self.arrive(at, place, is_marked).then_some(place.left)
+        self.arrive(at, place, is_marked, is_late).then_some(place.left)
     }
 
     /// Advances to a new slot: leaves the lowest channels, which are silent now.
@@ -231,7 +232,7 @@ impl ReceiverControl for Receiver {
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        if let Some(left) = self.count(now, arrival)
+        if let Some(left) = self.count(now, arrival, false)
             && let Some(session) = self.session.as_mut()
         {
             session.decide(shifted(now), left, &mut self.wishes);
@@ -239,7 +240,7 @@ impl ReceiverControl for Receiver {
     }
 
     fn arrived_late(&mut self, at: Instant, arrival: &Arrival<'_>) {
-        self.count(at, arrival);
+        self.count(at, arrival, true);
     }
 
     fn is_stale(&self, now: Instant, cci: &Cci) -> bool {

@@ -183,6 +183,26 @@ fn a_start_begins_with_the_first_packet_of_an_epoch_only() {
     }
 }
 
+/// Packets of a joined channel wait until a signature comes, and are older than the packet with the signature.
+#[test]
+fn packets_that_waited_for_a_signature_are_no_loss() {
+    use headwater_wire::cci::WebrcCci;
+    let layers = layers(4_000);
+    let mut run = Run::new(layers, Receiver::new(layers, ReceiverConfig::new()).unwrap(), 4_000, 4, 5);
+    run.start();
+    let channel = run.sender.channels().dynamic_channels();
+    let give = |run: &mut Run<Receiver>, sequence| run.give(0, WebrcCci { slot: 1, channel, sequence });
+    (20..26).for_each(|sequence| give(&mut run, sequence));
+    for sequence in 8..20 {
+        let cci = WebrcCci { slot: 1, channel, sequence }.short().unwrap();
+        let (source, channel, ecn) = (SENDER.into(), ChannelId::BASE, Ecn::NotCapable);
+        let arrival = Arrival { source, channel, cci: &cci, ecn, bytes: BYTES.into() };
+        run.receiver.arrived_late(run.now, &arrival);
+    }
+    (26..31).for_each(|sequence| give(&mut run, sequence));
+    assert_eq!(run.receiver.reception().lost, 0);
+}
+
 /// kbit/s and loss over the first five seconds of one that comes `phase` ms after a slot began.
 fn beginning(link: u64, phase: u64, change: impl Fn(&mut Run<Receiver>)) -> (f64, f64) {
     let mut run = run(4 * link, ReceiverConfig::new(), link);

@@ -68,6 +68,16 @@ impl Holes {
         Found { is_new: true, lost, last_lost, is_anew: false }
     }
 
+    /// Records a packet that came earlier, and waited: a number behind the highest says nothing of a restart.
+    pub fn record_late(&mut self, sequence: u16) -> Found {
+        match self.highest.map(|highest| sequence.wrapping_sub(highest)) {
+            Some(ahead) if ahead == 0 || ahead >= 1 << 15 => {
+                Found { is_new: self.fill(sequence), ..Found::default() }
+            }
+            _ => self.record(sequence),
+        }
+    }
+
     fn record_behind(&mut self, sequence: u16) -> Found {
         if self.fill(sequence) {
             return Found { is_new: true, ..Found::default() };
@@ -185,6 +195,22 @@ mod tests {
     fn a_hole_is_a_loss_after_three_later_packets() {
         assert_eq!(lost(&[65_534, 0, 1, 2, 3]), [0, 0, 0, 1, 0]);
         assert_eq!(lost(&[10, 13, 14, 15]), [0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn packets_that_waited_are_no_restart() {
+        let mut holes = Holes::default();
+        for sequence in [89, 90, 91, 92, 93, 94] {
+            holes.record(sequence);
+        }
+        for sequence in 77..89 {
+            assert_eq!(holes.record_late(sequence), Found::default());
+        }
+        for sequence in 95..99 {
+            assert_eq!(holes.record(sequence), Found { is_new: true, ..Found::default() });
+        }
+        holes.record(100);
+        assert!(holes.record_late(99).is_new, "the packet fills the hole");
     }
 
     #[test]

@@ -167,7 +167,27 @@ impl WebrcReceiver {
         })
     }
 
-    fn arrive(&mut self, now: Instant, place: Place) {
+    /// Handles a packet, which waited if `is_late`.
+    fn take(&mut self, now: Instant, arrival: &Arrival<'_>, is_late: bool) {
+        self.reception.count(arrival.ecn);
+        let (Ok(cci), Some(joined)) = (arrival.cci.webrc(), self.joined_base) else { return };
+        let at = shifted(now);
+        if self.session.is_none() {
+            // The configuration was validated when the receiver was created.
+            let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
+            let artt = self.artt.unwrap_or_else(|| at.since(joined).as_secs_f64().max(1e-3));
+            let overload = (self.rules == Rules::Revised).then(Overload::default);
+            let session = Session::new(clock, self.rate_max, artt, at, cci.sequence);
+            self.session = Some(Session { overload, ..session });
+            self.limit();
+        }
+        let place = self.session.as_ref().and_then(|session| session.clock.place(session.slot, cci));
+        if let Some(place) = place {
+            self.arrive(at, place, is_late);
+        }
+    }
+
+    fn arrive(&mut self, now: Instant, place: Place, is_late: bool) {
         let Some(session) = self.session.as_mut() else { return };
         session.heard = now;
         for (channel, lost) in session.turn(now, place.slot) {
@@ -183,7 +203,7 @@ impl WebrcReceiver {
             }
         };
         let Some(holes) = held else { return };
-        let found = holes.record(place.sequence);
+        let found = if is_late { holes.record_late(place.sequence) } else { holes.record(place.sequence) };
         self.reception.lost += found.lost;
         session.clock.record(now, place.left);
         session.count(now, found.lost);
@@ -602,27 +622,12 @@ impl ReceiverControl for WebrcReceiver {
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        self.arrived_late(now, arrival);
+        self.take(now, arrival, false);
         self.tick(shifted(now));
     }
 
-    fn arrived_late(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        self.reception.count(arrival.ecn);
-        let (Ok(cci), Some(joined)) = (arrival.cci.webrc(), self.joined_base) else { return };
-        let at = shifted(now);
-        if self.session.is_none() {
-            // The configuration was validated when the receiver was created.
-            let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
-            let artt = self.artt.unwrap_or_else(|| at.since(joined).as_secs_f64().max(1e-3));
-            let overload = (self.rules == Rules::Revised).then(Overload::default);
-            let session = Session::new(clock, self.rate_max, artt, at, cci.sequence);
-            self.session = Some(Session { overload, ..session });
-            self.limit();
-        }
-        let place = self.session.as_ref().and_then(|session| session.clock.place(session.slot, cci));
-        if let Some(place) = place {
-            self.arrive(at, place);
-        }
+    fn arrived_late(&mut self, at: Instant, arrival: &Arrival<'_>) {
+        self.take(at, arrival, true);
     }
 
     fn is_stale(&self, now: Instant, cci: &Cci) -> bool {
