@@ -11,9 +11,8 @@ use crate::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_millis(5);
 /// Interval of checks at once of packets sent on request, each of which is signed: 10 000 a second.
 const INTERVAL_ON_REQUEST: Duration = Duration::from_micros(100);
-/// Most checks at once after a calm: the first signature of each channel that a start joins. Packets of a sample
-/// come late, and a late packet ends a start as a lost one does.
-const SAVED_MAX: u64 = 128;
+/// Most checks at once after a calm.
+const SAVED_MAX: u64 = 32;
 
 /// Time in which a sample is drawn.
 const SLICE: Duration = Duration::from_millis(10);
