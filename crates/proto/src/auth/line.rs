@@ -38,8 +38,8 @@ const KEY_PACKETS: u32 = 5;
 /// Bytes of the longest manifest's extension.
 pub(crate) const MANIFEST_BYTES_MAX: usize = 4 + MANIFEST_TAGS_MAX * TAG_BYTES;
 /// Longest time by which a late driver delays the control. A driver that is later has no room for packets,
-/// and the control gives up time.
-const DELAY_MAX: Duration = Duration::from_millis(100);
+/// and the control is late, too: a control knows which of its packets give way.
+const DELAY_MAX: Duration = Duration::from_millis(25);
 /// Number of packets of the mean gap, and the largest gap in units of the mean.
 const GAPS: u64 = 64;
 const GAP_MAX: u64 = 4;
@@ -138,6 +138,8 @@ pub(crate) struct SigningLine {
     /// Time by which the control is delayed, because departures are late: else the control would run into the
     /// bound of waiting packets, and would give up time that the driver only needs to catch up.
     delay: Duration,
+    /// Whether waiting packets are later than [`DELAY_MAX`].
+    is_late: bool,
     /// Mean time between packets.
     gap_mean: Duration,
     /// Time by which the control is behind the lead.
@@ -164,6 +166,7 @@ impl SigningLine {
             envelopes: VecDeque::new(),
             earliest: Instant::ZERO,
             delay: Duration::ZERO,
+            is_late: false,
             gap_mean: Duration::ZERO,
             shift: Duration::ZERO,
             key_due: Instant::ZERO,
@@ -207,6 +210,7 @@ impl SigningLine {
     /// Delays the control by the time that a late driver gives up.
     fn judge_driver(&mut self, now: Instant) {
         let given_up = self.poll_timeout().map_or(Duration::ZERO, |due| now.since(due + BURST));
+        self.is_late = self.plans() && self.waiting.front().is_some_and(|next| next.at + DELAY_MAX < now);
         if self.plans() && given_up > Duration::ZERO {
             self.earliest = now - BURST;
             self.delay = (self.delay + given_up).min(DELAY_MAX);
@@ -231,7 +235,7 @@ impl SigningLine {
         if self.leaves_max > 0 {
             !self.is_sealed && self.waiting.len() < self.leaves_max
         } else {
-            self.waiting.len() < WAITING_MAX
+            self.waiting.len() < WAITING_MAX && !self.is_late
         }
     }
 
