@@ -222,7 +222,7 @@ pub struct SendArgs {
     pub congestion_control: Option<&'static Control>,
     /// Maximum rate of a receiver, which all channels together send; with le-sbcc and rainbow, maximum
     /// sending rate, by default unlimited with rainbow
-    /// [default: the speed of the interface, at most 1G, and with --demand off, le-sbcc and sim 100M]
+    /// [default: 95 % of the interface's speed, at most 1G, and with --demand off, le-sbcc and sim 100M]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
     /// Minimum rate of a receiver: the rate of the base channel [default: 120k]; with le-sbcc, minimum

@@ -23,6 +23,8 @@ pub const BASE_RATE_DEFAULT: Rate = Rate::from_kilobits(120);
 pub const MAX_RATE_DEFAULT: Rate = Rate::from_kilobits(100_000);
 /// Most that the default rate of a sender of files that sends only what receivers report may be.
 pub const FAST_RATE_DEFAULT: Rate = Rate::from_kilobits(1_000_000);
+/// Part of an interface's speed that is UDP payload: 1424 of the 1490 bytes that a packet takes on Ethernet, IPv4.
+const PAYLOAD_PERCENT: u64 = 95;
 
 /// Default rate that a sender of [`LayerOptions`] with demand sends while no receiver reports: the first two
 /// steps of a receiver's start.
@@ -219,7 +221,7 @@ impl LayerOptions {
     }
 
     /// Rate of all channels together, the maximum rate of the sender and of a receiver, in bit/s of UDP
-    /// payload. Default: for files, the speed of the interface, at most [`FAST_RATE_DEFAULT`]; if all levels
+    /// payload. Default: for files, 95 % of the speed of the interface, at most [`FAST_RATE_DEFAULT`]; if all levels
     /// are sent, and for buffers, [`MAX_RATE_DEFAULT`].
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
@@ -293,14 +295,16 @@ impl CongestionControl {
         all.into_iter().find(|layered| layered.control() == control)
     }
 
-    /// Sets the maximum rate to the speed of the interface, at most [`FAST_RATE_DEFAULT`], if no rate is set
-    /// and the sender sends only the levels that receivers report.
+    /// Sets the maximum rate to the payload that the interface's speed carries, at most
+    /// [`FAST_RATE_DEFAULT`], if no rate is set and the sender sends only the levels that receivers report.
     pub(crate) fn set_interface_speed(&mut self, speed: impl FnOnce() -> Option<Rate>) {
         if let Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) = self
             && layers.idle_rate.is_some()
             && layers.max_rate.is_none()
         {
-            layers.max_rate = Some(speed().unwrap_or(FAST_RATE_DEFAULT).min(FAST_RATE_DEFAULT));
+            let carried = |speed: Rate| Rate::from_bits(speed.as_bits() / 100 * PAYLOAD_PERCENT);
+            let carried = speed().and_then(carried).unwrap_or(FAST_RATE_DEFAULT);
+            layers.max_rate = Some(carried.min(FAST_RATE_DEFAULT));
         }
     }
 
@@ -567,5 +571,18 @@ mod tests {
         let layers = LayerOptions::new().with_groups(Some(4));
         let default = CongestionControl::FlidDl(LayerOptions::new());
         assert_eq!(CongestionControl::FlidDl(layers).channels(), default.channels());
+    }
+
+    #[test]
+    fn the_default_rate_fits_the_interface() {
+        for (speed, max) in [(Some(100), 95), (Some(10_000), 1_000), (None, 1_000)] {
+            let idle_rate = Some(IDLE_RATE_DEFAULT);
+            let mut control = CongestionControl::M2c(LayerOptions { idle_rate, ..LayerOptions::new() });
+            control.set_interface_speed(|| speed.map(|megabits: u64| rate(1_000_000 * megabits)));
+            let (CongestionControl::M2c(layers), max) = (control, rate(1_000_000 * max)) else {
+                unreachable!()
+            };
+            assert_eq!(layers.max_rate, Some(max));
+        }
     }
 }
