@@ -278,8 +278,8 @@ pub struct SendArgs {
     /// Maximum memory for coding: 64MiB, 4GiB; repair symbols of content that needs more are stored on disk
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = values::size)]
     pub memory: Size,
-    /// Folder for repair symbols on disk, as many bytes as the content, and for compressed content; default: TMPDIR,
-    /// else /tmp, and for compressed content a folder of the user's state
+    /// Folder for repair symbols on disk, as many bytes as the content, and for compressed content; default:
+    /// TMPDIR, else /tmp, and for compressed content a folder of the user's state
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub temp_dir: Option<PathBuf>,
     #[command(flatten)]

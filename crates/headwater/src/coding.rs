@@ -1,7 +1,7 @@
 //! Content codings: encoding with bounded output, decoding with bounded output and memory.
 //!
-//! Encoded content is deterministic: the same content, coding and version of the libraries give the same bytes,
-//! so that receivers go on after a restart of the sender.
+//! Encoded content is deterministic: the same content, coding and version of the libraries give the same
+//! bytes, so that receivers go on after a restart of the sender.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -14,8 +14,8 @@ use headwater_proto::delivery::ContentCoding;
 const ZSTD_LEVEL: i32 = 3;
 /// Level of gzip: 6, the default of all tools.
 const GZIP_LEVEL: u32 = 6;
-/// Largest window of a zstd frame that is decoded, as a power of two: 8 MiB, which RFC 8878 (section 3.1.1.1.2)
-/// asks every decoder to support.
+/// Largest window of a zstd frame that is decoded, as a power of two: 8 MiB, which RFC 8878 (section
+/// 3.1.1.1.2) asks every decoder to support.
 const WINDOW_LOG_MAX: u32 = 23;
 /// Bound on the memory of decoding, in bytes: the window, and the buffers of the library and of [`decode`].
 pub(crate) const DECODING_BYTES: u64 = (1 << WINDOW_LOG_MAX) + (2 << 20);
@@ -214,7 +214,10 @@ mod tests {
             assert!(got <= 1 << 20, "{coding}: {got}");
             // The reverse: a claim of a gibibyte over a mebibyte.
             let (got, result) = decoded(coding, &encoded(coding, &zeros), 1 << 30);
-            assert!(matches!(result, Err(DecodeFault::Shorter { got: 1_048_576, .. })), "{coding}: {result:?}");
+            assert!(
+                matches!(result, Err(DecodeFault::Shorter { got: 1_048_576, .. })),
+                "{coding}: {result:?}"
+            );
             assert_eq!(got, 1 << 20);
         }
     }

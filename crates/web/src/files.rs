@@ -147,11 +147,13 @@ fn not_current(fields: &HeaderMap) -> Response {
 
 /// Returns the response for a bundle that travels encoded, to a client that does not take the coding.
 fn not_acceptable() -> Response {
-    let text = "This bundle is there as encoded content alone: ask with Accept-Encoding (curl --compressed).\n";
+    let text =
+        "This bundle is there as encoded content alone: ask with Accept-Encoding (curl --compressed).\n";
     (StatusCode::NOT_ACCEPTABLE, [(header::VARY, "Accept-Encoding")], text).into_response()
 }
 
-/// Whether the client takes a content coding (RFC 9110, section 12.5.3). A client that states nothing does not.
+/// Whether the client takes a content coding (RFC 9110, section 12.5.3). A client that states nothing does
+/// not.
 fn accepts(fields: &HeaderMap, coding: &str) -> bool {
     let codings = fields.get_all(header::ACCEPT_ENCODING);
     let listed = codings.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));

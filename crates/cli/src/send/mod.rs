@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use headwater::keys::PublicKey;
 use headwater::net::OpenError;
 use headwater::{
-    CompressionOptions, CompressionSummary, CongestionControl, FileSet, GroupKeys, PrepareError, RateLimit, RosterOptions, SendEnd, SendError,
-    SendInput, SendOptions, SendOutcome, SendProgress, SendSession, SendSummary, SendUpdate, SenderKey,
-    Session, prepare_tree,
+    CompressionOptions, CompressionSummary, CongestionControl, FileSet, GroupKeys, PrepareError, RateLimit,
+    RosterOptions, SendEnd, SendError, SendInput, SendOptions, SendOutcome, SendProgress, SendSession,
+    SendSummary, SendUpdate, SenderKey, Session, prepare_tree,
 };
 use headwater_proto::control::{Counters, DemandStatus};
 use headwater_proto::controls::Network;
@@ -110,7 +110,8 @@ fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
     }
 }
 
-/// Folder of compressed content below the user's state, unless a folder is given; the default for another user.
+/// Folder of compressed content below the user's state, unless a folder is given; the default for another
+/// user.
 fn encoded_folder(args: &SendArgs) -> Option<PathBuf> {
     let is_own = args.temp_dir.is_none() && args.confine.user.is_none();
     keys::state_folder().filter(|_| is_own).map(|folder| folder.join("encoded"))
@@ -183,10 +184,9 @@ fn open(
         scheme: args.fec.into(),
         order: args.order.into(),
         bundling: args.bundle.into(),
-        compression: args.compress.map(|coding| CompressionOptions {
-            coding: coding.into(),
-            folder: encoded_folder(args),
-        }),
+        compression: args
+            .compress
+            .map(|coding| CompressionOptions { coding: coding.into(), folder: encoded_folder(args) }),
         skips_holes: args.metadata.holes == HolesName::Skip,
         symbol_size: args.symbol_size,
         is_beside_requests: args.repair.sdp_rainbow.is_some(),

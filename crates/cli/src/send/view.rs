@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use headwater::{CompressionSummary, RateLimit, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate};
+use headwater::{
+    CompressionSummary, RateLimit, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate,
+};
 use headwater_proto::Size;
 use headwater_proto::control::Counters;
 

@@ -51,11 +51,16 @@ fn a_folder_travels_in_fewer_packets_and_the_events_say_so() {
         let coding = if compress.ends_with("gzip") { "gzip" } else { "zstd" };
         let events = sent.json();
         let compressed = last(&events, "content:compressed");
-        assert_eq!((&compressed["coding"], &compressed["encoded"]), (&coding.into(), &2.into()), "{compressed}");
+        assert_eq!(
+            (&compressed["coding"], &compressed["encoded"]),
+            (&coding.into(), &2.into()),
+            "{compressed}"
+        );
         let bytes = |name: &str| compressed[name].as_u64().unwrap();
         assert!(bytes("encoded_bytes") * 2 < bytes("bytes") && bytes("plain") == 1, "{compressed}");
         let events = received.json();
-        let announced = events.iter().find(|event| event["event"] == "object:announced" && event["file"] == "files/long");
+        let announced =
+            events.iter().find(|event| event["event"] == "object:announced" && event["file"] == "files/long");
         let announced = announced.unwrap();
         assert_eq!((&announced["bytes"], &announced["coding"]), (&6_000_000.into(), &coding.into()));
         assert!(announced["encoded_bytes"].as_u64() < Some(3_000_000), "{announced}");
@@ -102,7 +107,17 @@ fn servers_have_the_encoded_content_for_receivers_and_the_file_for_others() {
     files(&path("files"));
     let content = text(6_000_000);
     let (group, address) = (group(), free_address());
-    let options = ["--rate", "4M", "--compress=gzip", "--passes", "1", "--http", &address, "--repair-random-time", "0s"];
+    let options = [
+        "--rate",
+        "4M",
+        "--compress=gzip",
+        "--passes",
+        "1",
+        "--http",
+        &address,
+        "--repair-random-time",
+        "0s",
+    ];
     let receiving = receive(&group, &path("out"), &["--drop", "0.2", "--timeout", "20s"]);
     let sending = send(&group, &path("files"), &options);
     wait_for_server(&address);
@@ -111,7 +126,8 @@ fn servers_have_the_encoded_content_for_receivers_and_the_file_for_others() {
     let plain = get(&address, "GET", name, &[]);
     assert!(plain.status == 200 && plain.content == content && !plain.head.contains("content-encoding"));
     assert_eq!(plain.field("vary"), "Accept-Encoding");
-    let part = get(&address, "GET", name, &[("Range", "bytes=5999990-"), ("Accept-Encoding", "gzip;q=0, br")]);
+    let part =
+        get(&address, "GET", name, &[("Range", "bytes=5999990-"), ("Accept-Encoding", "gzip;q=0, br")]);
     assert_eq!((part.status, &part.content[..]), (206, &content[5_999_990..]));
     let encoded = get(&address, "GET", name, &[("Accept-Encoding", "br, gzip;q=0.5")]);
     assert_eq!((encoded.status, encoded.field("content-encoding").as_str()), (200, "gzip"));
@@ -128,8 +144,12 @@ fn servers_have_the_encoded_content_for_receivers_and_the_file_for_others() {
     let received = receiving.end();
     assert_eq!(received.code, Some(0), "{}{}", received.stdout, received.stderr);
     let events = received.json();
-    assert!(last(&events, "session:ended")["bytes_by_path"]["http"].as_u64() > Some(0), "nothing came by HTTP");
-    let bundle = events.iter().find(|event| event["file"].as_str().is_some_and(|file| file.starts_with("bundle-")));
+    assert!(
+        last(&events, "session:ended")["bytes_by_path"]["http"].as_u64() > Some(0),
+        "nothing came by HTTP"
+    );
+    let bundle =
+        events.iter().find(|event| event["file"].as_str().is_some_and(|file| file.starts_with("bundle-")));
     let name = format!("/files/{}", bundle.unwrap()["file"].as_str().unwrap());
     assert_eq!(get(&address, "GET", &name, &[]).status, 406);
     let bundle = get(&address, "GET", &name, &[("Accept-Encoding", "gzip")]);
@@ -182,7 +202,8 @@ fn what_cannot_be_compressed_is_said() {
         move || fs::read(pipe)
     });
     let mut to = headwater();
-    to.args(["receive", "--interface", "lo", "--json", "--timeout", "20s", "--group", &group, "--to"]).arg(&pipe);
+    to.args(["receive", "--interface", "lo", "--json", "--timeout", "20s", "--group", &group, "--to"])
+        .arg(&pipe);
     let mut receiving = Running::start(&mut to);
     receiving.wait_for("channel:joined");
     let sending = send(&group, &file, &["--rate", "8M", "--compress"]);

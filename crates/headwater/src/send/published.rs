@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use headwater_proto::auth::Signer;
 use headwater_proto::control::SenderControl;
-use headwater_proto::delivery::{ContentCoding, DeliverySender, Digest, Encoding, Source, SourceError, file_digest};
+use headwater_proto::delivery::{
+    ContentCoding, DeliverySender, Digest, Encoding, Source, SourceError, file_digest,
+};
 use headwater_wire::sdp::{FdtDocument, FdtSignature, signed_fdt};
 
 use super::content::Content;
@@ -59,7 +61,8 @@ impl Inner {
     fn check(&self, index: usize, file: &File) -> Result<(), SourceError> {
         let PreparedFile { path, stamp, .. } = &self.files[index];
         let is_same = file.metadata().is_ok_and(|metadata| Stamp::of(&metadata) == *stamp);
-        let changed = || SourceError::Session(format!("'{}' is not the prepared file any more", path.display()));
+        let changed =
+            || SourceError::Session(format!("'{}' is not the prepared file any more", path.display()));
         is_same.then_some(()).ok_or_else(changed)
     }
 }
@@ -149,8 +152,8 @@ impl PublishedFiles {
 }
 
 impl PublishedFile {
-    /// Returns the coding of the bytes, if the file travels encoded: the bytes, their length and their digest are
-    /// those of the encoded content.
+    /// Returns the coding of the bytes, if the file travels encoded: the bytes, their length and their digest
+    /// are those of the encoded content.
     pub fn coding(&self) -> Option<ContentCoding> {
         match &self.0 {
             Place::Sent(inner, index) => inner.encoding(*index).map(|encoding| encoding.coding),
@@ -158,8 +161,8 @@ impl PublishedFile {
         }
     }
 
-    /// Returns the same file without encoding, which can be read as long as the file stays as it was prepared;
-    /// `None` for a bundle.
+    /// Returns the same file without encoding, which can be read as long as the file stays as it was
+    /// prepared; `None` for a bundle.
     pub fn decoded(&self) -> Option<Self> {
         match &self.0 {
             Place::Sent(inner, index) if inner.encoding(*index).is_some() => {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use headwater_fec::{Order, SLOWEST_RATE};
 use headwater_proto::control::{Counters, SenderControl};
 use headwater_proto::delivery::{
-    DeliverySender, DeliverySenderConfig, Digest, Encoding, PlanConfig, RepairServers, SenderEvent, SessionPlan,
-    Source, SourceError, Start,
+    DeliverySender, DeliverySenderConfig, Digest, Encoding, PlanConfig, RepairServers, SenderEvent,
+    SessionPlan, Source, SourceError, Start,
 };
 use headwater_proto::{Instant, Seed, fixed};
 use headwater_wire::fdt::PEERS_MAX;

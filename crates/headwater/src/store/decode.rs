@@ -1,7 +1,7 @@
 //! Files that travel encoded: decoded once all blocks are whole and verified, or found in place.
 //!
-//! The encoded content is collected in the working folder like any file. The decoded content is written beside,
-//! and gets the final name once length and digest are right: nothing else is ever under that name.
+//! The encoded content is collected in the working folder like any file. The decoded content is written
+//! beside, and gets the final name once length and digest are right: nothing else is ever under that name.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -93,7 +93,8 @@ fn decode(
         at += chunk.len() as u64;
         Ok(())
     });
-    let writing = |error| DecodeError::Failed(places.folder.failed(&format!("write '{}'", file.spec.path), error));
+    let writing =
+        |error| DecodeError::Failed(places.folder.failed(&format!("write '{}'", file.spec.path), error));
     match (decoded, fault.take()) {
         (_, Some(error)) => return Err(DecodeError::Failed(error)),
         (Err(DecodeFault::Sink(_)), None) if is_stopped.get() => return Err(DecodeError::Stopped),

@@ -197,7 +197,10 @@ fn a_receiver_that_ends_before_the_decoding_goes_on_later() {
     let work = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
     fs::write(work.join("00000000000000000000000000000000.content.decoded"), "half").unwrap();
     let mut receiver = Receiver::open(folder.path());
-    assert_eq!(fs::read_dir(&work).unwrap().flatten().filter(|entry| entry.path().ends_with("decoded")).count(), 0);
+    assert_eq!(
+        fs::read_dir(&work).unwrap().flatten().filter(|entry| entry.path().ends_with("decoded")).count(),
+        0
+    );
     receiver.announce(&sent, announced(coding, &content)).unwrap();
     assert_eq!(receiver.finish(), StoreReport::FileDone(FILE));
     assert!(fs::read(folder.path().join("d/file")).unwrap() == content);

@@ -57,9 +57,9 @@ use std::time::{Duration, Instant};
 
 use headwater_proto::auth::PublicKey;
 use headwater_proto::delivery::{
-    BlockJob, BlockVerdict, ContentCoding, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, MetadataFault,
-    ObjectIndex, ObjectSpec, RelativePath, SessionMetadata, ShortDigest, Store, StoreError, StoreReport,
-    StoredRepair, StreamPart,
+    BlockJob, BlockVerdict, ContentCoding, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile,
+    MetadataFault, ObjectIndex, ObjectSpec, RelativePath, SessionMetadata, ShortDigest, Store, StoreError,
+    StoreReport, StoredRepair, StreamPart,
 };
 use tracing::warn;
 

@@ -8,9 +8,9 @@ use flute::core::{Oti, UDPEndpoint};
 use flute::sender::{ObjectDesc, TransferConfig};
 use headwater::coding::decode;
 use headwater_proto::delivery::{
-    BlockJob, BlockVerdict, ContentCoding, DeliveryReceiver, DeliveryReceiverConfig, Encoding, FileIndex, FileSpec, HeldBlock,
-    HeldFile, MemoryStore, ObjectIndex, ObjectSpec, ReceiverEvent, Store, StoreError, StoreReport,
-    StoredRepair,
+    BlockJob, BlockVerdict, ContentCoding, DeliveryReceiver, DeliveryReceiverConfig, Encoding, FileIndex,
+    FileSpec, HeldBlock, HeldFile, MemoryStore, ObjectIndex, ObjectSpec, ReceiverEvent, Store, StoreError,
+    StoreReport, StoredRepair,
 };
 use headwater_proto::{ChannelId, Datagram, Duration, Ecn, Input, Instant, Machine, Output, fixed};
 use md5::{Digest, Md5};
@@ -343,7 +343,12 @@ fn gzip_files_arrive() {
         let files = [("encoded", text, Cenc::Gzip), ("plain", content("plain", 9_000), Cenc::Null)];
         let objects = files.iter().map(|(name, bytes, cenc)| session.object(name, bytes, *cenc)).collect();
         let end = session.run_to(objects, SessionEnd::decoding());
-        assert_eq!(end.events.last(), Some(&ReceiverEvent::SessionCompleted { refused: 0 }), "{:?}", end.events);
+        assert_eq!(
+            end.events.last(),
+            Some(&ReceiverEvent::SessionCompleted { refused: 0 }),
+            "{:?}",
+            end.events
+        );
         let decoded = end.machine.store().decoded.clone().unwrap();
         let expected = files.map(|(name, bytes, _)| (name.to_owned(), bytes));
         assert!(sorted(decoded) == expected, "inband_fti {inband_fti}");

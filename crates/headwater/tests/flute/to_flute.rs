@@ -9,7 +9,8 @@ use headwater_fec::{Order, Scheme};
 use headwater_proto::auth::{Signing, SigningConfig, StandIn};
 use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
-    ContentCoding, DeliverySender, DeliverySenderConfig, Encoding, FileToSend, MemorySource, PlanConfig, RelativePath, SessionPlan,
+    ContentCoding, DeliverySender, DeliverySenderConfig, Encoding, FileToSend, MemorySource, PlanConfig,
+    RelativePath, SessionPlan,
 };
 use headwater_proto::described::Description;
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender};
@@ -284,7 +285,8 @@ fn flute_keeps_a_bundle_as_a_zip() {
 /// Content as `send --compress=gzip` encodes it: flute yields the content, and a bundle as a zip.
 #[test]
 fn flute_decodes_gzip() {
-    let text: Vec<u8> = (0..40_000_u32).flat_map(|line| format!("line {line} of a text\n").into_bytes()).collect();
+    let text: Vec<u8> =
+        (0..40_000_u32).flat_map(|line| format!("line {line} of a text\n").into_bytes()).collect();
     let (_, (zip_name, zip)) = bundle();
     let contents = [(zip_name, zip), ("text", text)];
     let gzip = |content: &[u8]| {
@@ -304,7 +306,8 @@ fn flute_decodes_gzip() {
         let encodings = contents.iter().enumerate().map(encoding).collect();
         let plan = plan(&files, config).with_bundles([0].into()).with_encodings(encodings);
         let receiver = deliver(&plan, &files, files.len(), 0);
-        let mut expected: Vec<_> = contents.iter().map(|(name, content)| ((*name).to_owned(), content.clone())).collect();
+        let mut expected: Vec<_> =
+            contents.iter().map(|(name, content)| ((*name).to_owned(), content.clone())).collect();
         expected.push(("plain".to_owned(), content("plain", 20_000)));
         assert!(sorted(receiver.objects()) == sorted(expected), "{scheme:?}: names or bytes differ");
     }

@@ -60,7 +60,9 @@ fn a_folder_arrives_as_it_was_in_fewer_packets() {
         assert_eq!(received.outcome, ReceiveOutcome::Completed, "{coding}");
         assert!(tree(&out.join("sent")) == tree(&sent), "{coding}");
         let long = announced.iter().find(|(path, ..)| path == "sent/long").unwrap();
-        assert!(long.1 == 3 << 20 && matches!(long.2, Some((other, bytes)) if other == coding && bytes < 1 << 20));
+        assert!(
+            long.1 == 3 << 20 && matches!(long.2, Some((other, bytes)) if other == coding && bytes < 1 << 20)
+        );
         let noise = announced.iter().find(|(path, ..)| path == "sent/noise").unwrap();
         assert_eq!(noise.2, None);
         drop(receiver);

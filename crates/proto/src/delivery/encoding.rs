@@ -55,7 +55,9 @@ pub struct Encoding {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodingError {
     /// The coding is unknown.
-    #[error("its content is encoded ('{0}'), which is not supported; send it as gzip or zstd, or without Content-Encoding")]
+    #[error(
+        "its content is encoded ('{0}'), which is not supported; send it as gzip or zstd, or without Content-Encoding"
+    )]
     Unknown(String),
     /// No length bounds the decoded content.
     #[error("its content is encoded, and its decoded length is missing; send it with Content-Length")]
@@ -78,7 +80,8 @@ impl Encoding {
     ) -> Result<Option<Self>, EncodingError> {
         let is_name = |name: &&str| !matches!(*name, "" | "null");
         let own = entry.content_encoding.as_deref().or(default).filter(is_name);
-        let of_segments = entry.headwater.file_encoding.as_ref().filter(|_| entry.headwater.segment.is_some());
+        let of_segments =
+            entry.headwater.file_encoding.as_ref().filter(|_| entry.headwater.segment.is_some());
         let (name, bytes) = match (own, of_segments) {
             (None, None) => {
                 let is_other = |length: u64| length != transfer_length;

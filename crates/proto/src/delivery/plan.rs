@@ -302,7 +302,8 @@ impl SessionPlan {
         Self { sparse, ..self }
     }
 
-    /// Announces files, by index, as encoded: the bytes of such a file are the encoded content. Default: none.
+    /// Announces files, by index, as encoded: the bytes of such a file are the encoded content. Default:
+    /// none.
     #[must_use]
     pub fn with_encodings(self, encodings: BTreeMap<usize, Encoding>) -> Self {
         Self { encodings, ..self }

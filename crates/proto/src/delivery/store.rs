@@ -319,8 +319,8 @@ pub trait Store {
     /// continues with the rest.
     fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError>;
 
-    /// Whether [`Self::finish_file`] decodes files of this coding. Other files are refused. By default no coding
-    /// is decoded.
+    /// Whether [`Self::finish_file`] decodes files of this coding. Other files are refused. By default no
+    /// coding is decoded.
     fn decodes(&self, coding: ContentCoding) -> bool {
         let _refused = coding;
         false

@@ -18,8 +18,8 @@ use super::xml::is_xml_char;
 use super::{
     ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, ControlAttributes, DEPTH_MAX, DOCUMENT_LEN_MAX, ENTRIES_MAX, Entry,
     FDT_NAMESPACE, FDT_NAMESPACE_2005, FILES_MAX, FOLDERS_MAX, FdtError, File, FileEncoding, FileTime,
-    HEADWATER_NAMESPACE, Headwater, Instance, MBMS_NAMESPACE, MODE_MAX, OtiAttributes, PEERS_MAX, Segment, StreamPart, URLS_MAX,
-    Withdrawal, XATTRS_LEN_MAX,
+    HEADWATER_NAMESPACE, Headwater, Instance, MBMS_NAMESPACE, MODE_MAX, OtiAttributes, PEERS_MAX, Segment,
+    StreamPart, URLS_MAX, Withdrawal, XATTRS_LEN_MAX,
 };
 use crate::lct::TOI_MAX;
 

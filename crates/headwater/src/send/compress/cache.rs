@@ -1,9 +1,9 @@
-//! Encoded content on disk, by the identity of the content: a carousel that begins again encodes changed files
-//! alone.
+//! Encoded content on disk, by the identity of the content: a carousel that begins again encodes changed
+//! files alone.
 //!
-//! A session uses hard links in a folder of its own, so that no other session removes content in use. Content that
-//! no session uses stays for [`AGE_MAX`], and takes at most [`UNUSED_BYTES_MAX`] bytes. Folders of sessions that
-//! were killed are removed by the next session.
+//! A session uses hard links in a folder of its own, so that no other session removes content in use. Content
+//! that no session uses stays for [`AGE_MAX`], and takes at most [`UNUSED_BYTES_MAX`] bytes. Folders of
+//! sessions that were killed are removed by the next session.
 //!
 //! ```text
 //! encoded content, "HWENC\0\0\1" encoded:u64 content:u64 digest:32 checksum:8
@@ -48,7 +48,11 @@ pub(super) struct EncodedCache {
 pub(super) enum Kept {
     /// Content that does not shrink.
     Plain,
-    Encoded { path: PathBuf, bytes: u64, digest: Digest },
+    Encoded {
+        path: PathBuf,
+        bytes: u64,
+        digest: Digest,
+    },
 }
 
 /// Folder of a session, removed on drop.
@@ -164,7 +168,8 @@ impl EncodedCache {
     /// Notes that content does not shrink. A failure costs time later, and nothing else.
     pub(super) fn keep_plain(&self, key: &Digest, bytes: u64) {
         let part = self.session.path(&format!("{}.plain", hex(key)));
-        let noted = fs::write(&part, trailer(0, bytes, &[0; 32])).and_then(|()| fs::rename(&part, self.path(key)));
+        let noted =
+            fs::write(&part, trailer(0, bytes, &[0; 32])).and_then(|()| fs::rename(&part, self.path(key)));
         if let Err(error) = noted {
             debug!(folder = %self.folder.display(), %error, "content that does not shrink was not noted");
         }

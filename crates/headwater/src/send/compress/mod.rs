@@ -1,9 +1,10 @@
-//! Compression of a session's files before the session: the objects of a compressed file hold the encoded content.
+//! Compression of a session's files before the session: the objects of a compressed file hold the encoded
+//! content.
 //!
-//! The length of each object is part of the plan, so that all content is encoded before the first packet, by as
-//! many threads as the machine has processors. Encoded content is kept in a folder ([`EncodedCache`]), since
-//! symbols of content may be needed at any time. A file that changes during the session costs nothing: the
-//! encoded content stays.
+//! The length of each object is part of the plan, so that all content is encoded before the first packet, by
+//! as many threads as the machine has processors. Encoded content is kept in a folder ([`EncodedCache`]),
+//! since symbols of content may be needed at any time. A file that changes during the session costs nothing:
+//! the encoded content stays.
 
 mod cache;
 #[cfg(test)]
@@ -34,8 +35,8 @@ use crate::threads::worker_count;
 pub struct CompressionOptions {
     /// Coding of the content. Receivers of other programs know gzip.
     pub coding: ContentCoding,
-    /// Folder for encoded content, which belongs to this user and which sessions share; made if missing. Default:
-    /// a folder of this user in the folder for temporary files.
+    /// Folder for encoded content, which belongs to this user and which sessions share; made if missing.
+    /// Default: a folder of this user in the folder for temporary files.
     pub folder: Option<PathBuf>,
 }
 
@@ -98,25 +99,26 @@ pub(super) fn compress(
     let folder = options.folder.clone();
     let folder = folder.unwrap_or_else(|| temporary.join(format!("headwater-encoded-{}", own_user())));
     let cache = EncodedCache::open(&folder, options.coding)?;
-    let compressor = Compressor { cache, coding: options.coding, symbol_size, members: Arc::default() };
+    let members = Arc::new(Mutex::new(MemberCache::for_next_reads()));
+    let compressor = Compressor { cache, coding: options.coding, symbol_size, members };
     let candidates: Vec<usize> =
         (0..items.len()).filter(|index| compressor.bytes_max(&items[*index]).is_some()).collect();
-    let found = in_parallel(candidates.len(), |at| compressor.look_up(candidates[at], &items[candidates[at]]));
-    let needed = found.iter().map(|found| if let Found::Wanted { bytes, .. } = found { *bytes } else { 0 }).sum();
+    let found =
+        in_parallel(candidates.len(), |at| compressor.look_up(candidates[at], &items[candidates[at]]));
+    let needed = found.iter().map(|found| if let Found::Wanted { bytes } = found { *bytes } else { 0 }).sum();
     compressor.cache.make_room(needed)?;
-    let found = found.into_iter().map(|found| Mutex::new(Some(found))).collect::<Vec<_>>();
-    let encoded = in_parallel(candidates.len(), |at| {
-        let found = found[at].lock().ok().and_then(|mut found| found.take());
-        match found {
-            Some(Found::Wanted { source, key, .. }) => {
-                compressor.encode(candidates[at], &items[candidates[at]], source, key)
-            }
-            Some(Found::Known(content)) => Ok(content),
-            Some(Found::Unreadable) | None => Ok(None),
-        }
+    let encoded = in_parallel(candidates.len(), |at| match &found[at] {
+        Found::Wanted { .. } => compressor.encode(candidates[at], &items[candidates[at]]),
+        Found::Known(content) => Ok(content.clone()),
+        Found::Unreadable => Ok(None),
     });
-    let mut summary =
-        CompressionSummary { coding: options.coding, encoded: 0, bytes: 0, encoded_bytes: 0, plain: items.len() };
+    let mut summary = CompressionSummary {
+        coding: options.coding,
+        encoded: 0,
+        bytes: 0,
+        encoded_bytes: 0,
+        plain: items.len(),
+    };
     for (index, content) in candidates.into_iter().zip(encoded) {
         let Some((bytes, content)) = content? else { continue };
         let item = &mut items[index];
@@ -164,7 +166,7 @@ enum Found {
     /// Encoded before.
     Known(Compressed),
     /// Content to encode, which takes about so many bytes.
-    Wanted { source: ContentSource, key: Option<Digest>, bytes: u64 },
+    Wanted { bytes: u64 },
     /// The session reports the reason.
     Unreadable,
 }
@@ -188,7 +190,9 @@ impl Compressor {
     }
 
     fn look_up(&self, index: usize, item: &PreparedFile) -> Found {
-        let Ok((source, key)) = ContentSource::open(index, item, &self.members) else { return Found::Unreadable };
+        let Ok((source, key)) = ContentSource::open(index, item, &self.members) else {
+            return Found::Unreadable;
+        };
         let key = key.map(|key| self.cache.key(&key));
         match key.and_then(|key| self.cache.find(&key, item.bytes)) {
             Some(Kept::Plain) => return Found::Known(None),
@@ -198,7 +202,7 @@ impl Compressor {
             None => {}
         }
         match self.sample(item, &source) {
-            Ok(Some(bytes)) => Found::Wanted { source, key, bytes },
+            Ok(Some(bytes)) => Found::Wanted { bytes },
             Ok(None) => {
                 key.iter().for_each(|key| self.cache.keep_plain(key, item.bytes));
                 Found::Known(None)
@@ -212,8 +216,8 @@ impl Compressor {
         EncodedContent { path, encoding, _folder: Arc::clone(self.cache.session()) }
     }
 
-    /// Returns the expected length of the encoded content; `None` if pieces of the content do not shrink. Short
-    /// content and bundles need no sample.
+    /// Returns the expected length of the encoded content; `None` if pieces of the content do not shrink.
+    /// Short content and bundles need no sample.
     fn sample(&self, item: &PreparedFile, source: &ContentSource) -> io::Result<Option<u64>> {
         if item.bytes < SAMPLED_BYTES_MIN || item.bundle.is_some() {
             return Ok(Some(item.bytes));
@@ -233,14 +237,10 @@ impl Compressor {
     }
 
     /// Encodes an item. Content that changes meanwhile is not encoded: the session finds the change.
-    fn encode(
-        &self,
-        index: usize,
-        item: &PreparedFile,
-        source: ContentSource,
-        key: Option<Digest>,
-    ) -> Result<Compressed, SendError> {
+    fn encode(&self, index: usize, item: &PreparedFile) -> Result<Compressed, SendError> {
         let Some(bytes_max) = self.bytes_max(item) else { return Ok(None) };
+        let Ok((source, key)) = ContentSource::open(index, item, &self.members) else { return Ok(None) };
+        let key = key.map(|key| self.cache.key(&key));
         let path = self.cache.session().part(index);
         let to = File::options().write(true).create_new(true).mode(0o600).open(&path);
         let to = to.map_err(|error| self.cache.failed("make a file", error))?;
@@ -348,8 +348,8 @@ enum ContentSource {
 }
 
 impl ContentSource {
-    /// Opens the content. Returns the identity of the content, too, unless a change may have left all times as
-    /// they were.
+    /// Opens the content. Returns the identity of the content, too, unless a change may have left all times
+    /// as they were.
     ///
     /// # Errors
     /// If the content cannot be read, or is no longer the prepared content.
@@ -411,8 +411,8 @@ fn is_settled(metadata: &Metadata) -> bool {
     Duration::from_secs(changed) + RECENT < now
 }
 
-/// Returns the identity and the state of a file. The time of the last change of the inode cannot be set, unlike
-/// the time of the last modification.
+/// Returns the identity and the state of a file. The time of the last change of the inode cannot be set,
+/// unlike the time of the last modification.
 fn identity(metadata: &Metadata) -> Vec<u8> {
     let numbers = [metadata.dev(), metadata.ino(), metadata.len()];
     let times = [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()];

@@ -91,7 +91,8 @@ fn files_that_shrink_are_encoded_and_others_stay() {
         assert!(decoded(encoded[0]) == long && decoded(encoded[1]) == text(300_000));
         let bytes = encoded.iter().map(|item| item.bytes).sum();
         let plain = long.len() as u64 + 300_000;
-        let expected = CompressionSummary { coding, encoded: 2, bytes: plain, encoded_bytes: bytes, plain: 4 };
+        let expected =
+            CompressionSummary { coding, encoded: 2, bytes: plain, encoded_bytes: bytes, plain: 4 };
         assert_eq!(summary, expected);
         assert!(bytes < plain / 2, "{coding}: {bytes}");
     }
@@ -116,7 +117,9 @@ fn a_second_session_gets_the_same_bytes_and_encodes_changed_files_alone() {
     // Changes of less than two seconds ago are encoded anew each time.
     let (first, _) = bed.compress(ContentCoding::Zstd).unwrap();
     assert!(bed.kept().is_empty(), "a change within the tick of the clock would go unseen");
-    let bytes = |items: &[PreparedFile], index: usize| fs::read(&items[index].encoded.as_ref().unwrap().path).unwrap();
+    let bytes = |items: &[PreparedFile], index: usize| {
+        fs::read(&items[index].encoded.as_ref().unwrap().path).unwrap()
+    };
     thread::sleep(RECENT + Duration::from_millis(1_100));
     let (second, _) = bed.compress(ContentCoding::Zstd).unwrap();
     assert_eq!(bed.kept().len(), 3, "with the note that noise does not shrink");
