@@ -366,10 +366,10 @@ fn a_server_without_ranges_sends_the_whole_file_if_most_of_it_misses() {
     assert!(received.stderr.contains("has no ranges"), "{}", received.stderr);
 }
 
-struct Response {
-    status: u16,
-    head: String,
-    content: Vec<u8>,
+pub struct Response {
+    pub status: u16,
+    pub head: String,
+    pub content: Vec<u8>,
 }
 
 impl Response {

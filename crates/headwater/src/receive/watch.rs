@@ -548,7 +548,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
             }
             ReceiverEvent::FileAnnounced { file, path, bytes, encoding } => {
                 self.announced.insert(file.0, (path.clone(), bytes));
-                encoding.iter().for_each(|_| drop(self.encoded.insert(file.0)));
+                self.encoded.extend(encoding.map(|_| file.0));
                 ReceiveUpdate::FileAnnounced { file: file.0, path, bytes, encoding }
             }
             ReceiverEvent::FileRefused { location, reason } => {
