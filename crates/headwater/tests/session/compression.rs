@@ -46,8 +46,11 @@ fn a_folder_arrives_as_it_was_in_fewer_packets() {
         drop((plain, session));
 
         let loss = Some(Loss { probability: 0.05, seed: 1 });
-        let receiving = || receive_options(group, &out).with(|options| options.listen.loss = loss);
-        let mut receiver = ReceiveSession::open(receiving()).unwrap();
+        let bundles = Some(folder.path().join("bundles"));
+        let receiving =
+            || receive_options(group, &out).with(|options| options.bundle_cache = bundles.clone());
+        let lossy = receiving().with(|options| options.listen.loss = loss);
+        let mut receiver = ReceiveSession::open(lossy).unwrap();
         let sending = Sending::start(&sent, options());
         let mut announced = Vec::new();
         let received = receiver
@@ -68,7 +71,7 @@ fn a_folder_arrives_as_it_was_in_fewer_packets() {
         drop(receiver);
 
         // Files in place are found by their digests, and nothing is received.
-        let again = receive(receive_options(group, &out));
+        let again = receive(receiving());
         sending.stop();
         assert_eq!(again.outcome, ReceiveOutcome::Completed);
         assert_eq!(again.progress.stats.useful, 0, "{coding}");

@@ -87,7 +87,10 @@ fn files_that_shrink_are_encoded_and_others_stay() {
     for coding in ContentCoding::ALL {
         let (items, summary) = bed.compress(coding).unwrap();
         let encoded: Vec<_> = items.iter().filter(|item| item.encoded.is_some()).collect();
-        assert_eq!(encoded.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["files/long", "files/text"]);
+        assert_eq!(
+            encoded.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(),
+            ["files/long", "files/text"]
+        );
         assert!(decoded(encoded[0]) == long && decoded(encoded[1]) == text(300_000));
         let bytes = encoded.iter().map(|item| item.bytes).sum();
         let plain = long.len() as u64 + 300_000;
