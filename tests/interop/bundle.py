@@ -85,8 +85,9 @@ class Watcher(threading.Thread):
                     self.judge(*self.folders[number], name, mask)
 
     def judge(self, folder, source, name, mask):
-        self.seen += 1
-        is_same = mask & self.MOVED_TO and (folder / name).read_bytes() == (source / name).read_bytes()
+        self.seen += bool(mask & self.MOVED_TO)
+        # A long file is closed after its rename.
+        is_same = mask & (self.MOVED_TO | self.CLOSE_WRITE) and (folder / name).read_bytes() == (source / name).read_bytes()
         if not is_same:
             self.wrong.append(f"{folder / name}: event {mask:x}")
 
