@@ -110,3 +110,72 @@ impl Encoding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use headwater_fec::{Order, Scheme};
+    use headwater_wire::fdt::{Headwater, Instance, StreamPart};
+
+    use super::*;
+    use crate::delivery::{FileToSend, PlanConfig, RelativePath, SessionPlan};
+
+    fn encoded(name: &str) -> File {
+        File {
+            content_length: Some(500),
+            transfer_length: Some(100),
+            content_encoding: Some(name.to_owned()),
+            ..File::default()
+        }
+    }
+
+    #[test]
+    fn an_entry_names_a_known_coding_and_the_decoded_length() {
+        let of = |entry: &File, default| Encoding::of(entry, default, 100);
+        let encoding = |coding| Ok(Some(Encoding { coding, bytes: 500, digest: None }));
+        assert_eq!(of(&encoded("zstd"), None), encoding(ContentCoding::Zstd));
+        assert_eq!(of(&encoded(" GZip "), Some("zstd")), encoding(ContentCoding::Gzip));
+        let of_root = File { content_encoding: None, ..encoded("") };
+        assert_eq!(of(&of_root, Some("gzip")), encoding(ContentCoding::Gzip));
+        assert_eq!(of(&of_root, None), Err(EncodingError::Length));
+        assert_eq!(of(&encoded("null"), Some("gzip")), Err(EncodingError::Length));
+        let plain = File { content_length: Some(100), ..encoded("") };
+        assert_eq!(of(&plain, None), Ok(None));
+        for name in ["br", "deflate", "gzip, zstd", "identity"] {
+            assert_eq!(of(&encoded(name), None), Err(EncodingError::Unknown(name.to_owned())));
+        }
+        let endless = File { content_length: None, ..encoded("gzip") };
+        assert_eq!(of(&endless, None), Err(EncodingError::NoLength));
+        let stream = Some(StreamPart { name: "a".to_owned(), offset: 0, end: None });
+        let part = File { headwater: Headwater { stream, ..Headwater::default() }, ..encoded("gzip") };
+        assert_eq!(of(&part, None), Err(EncodingError::Part));
+    }
+
+    /// A file of one object has the attributes of FLUTE; the segments of a long file have attributes of ours.
+    #[test]
+    fn the_description_of_a_plan_is_read_back() {
+        for bytes in [1_000, 40_000_000] {
+            let file =
+                FileToSend { path: RelativePath::new("a").unwrap(), bytes, mode: None, modified: None };
+            let order = Order::Window;
+            let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: 64, order };
+            let encoding = Encoding { coding: ContentCoding::Zstd, bytes: 1 << 40, digest: Some([7; 32]) };
+            let plan = SessionPlan::new(vec![file], config).unwrap().with_encodings([(0, encoding)].into());
+            let digests: Vec<_> = plan
+                .objects()
+                .iter()
+                .map(|object| vec![[1; 32]; object.partition.blocks() as usize])
+                .collect();
+            let instance = Instance::parse(plan.fdt(&digests, 1).to_xml().as_bytes()).unwrap();
+            assert_eq!(instance.files.len() > 1, bytes > 1_000);
+            for entry in &instance.files {
+                let length = instance.transfer_length(entry).unwrap();
+                let read = Encoding::of(entry, instance.content_encoding(entry), length);
+                assert_eq!(read, Ok(Some(encoding)));
+                // Other receivers keep segments as they are.
+                assert_eq!(entry.content_encoding.is_some(), instance.files.len() == 1);
+                let own = Encoding::of(entry, Some("gzip"), length);
+                assert_eq!(own.is_err(), entry.headwater.segment.is_some());
+            }
+        }
+    }
+}
