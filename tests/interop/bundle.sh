@@ -2,7 +2,7 @@
 # Many small files in bundles, in network namespaces. Needs root, rsync and unzip. bundle.py says what must hold. The short form takes a
 # minute; --full compares with a zip at 4 Mb/s and sends 100 000 files.
 #
-#   tests/interop/bundle.sh [--full] [fast|killed|select|zip|changed|slow|many ...]
+#   tests/interop/bundle.sh [--full] [fast|killed|select|zip|changed|compress|slow|many ...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

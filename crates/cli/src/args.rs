@@ -50,7 +50,7 @@ pub use relay::{QueueName, RelayArgs};
 pub use relay_sim::SimMarking;
 pub use repair::{Repair, RepairArgs, RepairServerArgs, ServingArgs};
 pub use roster::RosterArgs;
-pub use select::{BundleName, SelectArgs};
+pub use select::{BundleName, CodingName, SelectArgs};
 pub use serve::ServeArgs;
 pub use sim::SimArgs;
 pub use stream::{
@@ -210,6 +210,9 @@ pub struct SendArgs {
     /// Small files that travel in bundles, stored zips that receivers unpack
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = BundleName::Auto)]
     pub bundle: BundleName,
+    /// Compress files and bundles whose content shrinks; `zstd` without a value
+    #[arg(long, value_name = "CODING", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "zstd")]
+    pub compress: Option<CodingName>,
     #[command(flatten)]
     pub network: NetworkArgs,
     #[command(flatten)]
@@ -275,7 +278,8 @@ pub struct SendArgs {
     /// Maximum memory for coding: 64MiB, 4GiB; repair symbols of content that needs more are stored on disk
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = values::size)]
     pub memory: Size,
-    /// Folder for repair symbols on disk, as many bytes as the content; default: TMPDIR, else /tmp
+    /// Folder for repair symbols on disk, as many bytes as the content, and for compressed content; default:
+    /// TMPDIR, else /tmp, and for compressed content a folder of the user's state
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub temp_dir: Option<PathBuf>,
     #[command(flatten)]

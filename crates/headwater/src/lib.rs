@@ -56,6 +56,8 @@
 #[doc(hidden)]
 pub mod bench;
 mod clock;
+#[doc(hidden)]
+pub mod coding;
 mod congestion_control;
 pub mod doctor;
 mod driad;
@@ -81,7 +83,7 @@ pub use driad::{DriadError, find_amt_relay, find_amt_relay_at};
 pub use driver::{Direction, DriverError, PacketTrace, TraceHook};
 pub use headwater_fec::Scheme;
 pub use headwater_proto as proto;
-pub use headwater_proto::delivery::{Preserve, RepairServers};
+pub use headwater_proto::delivery::{ContentCoding, Preserve, RepairServers};
 pub use headwater_wire::fdt::{PEERS_MAX as REPAIR_PEERS_MAX, URLS_MAX as REPAIR_URLS_MAX};
 pub use headwater_wire::sdp::{RequestSource, SessionDescription};
 pub use keys::{GroupKeys, KeyError, SenderKey, Trust};
@@ -92,12 +94,12 @@ pub use receive::{
     RepairUpdate, SILENCE_SHOWN, SILENCE_TOLD, ServingOptions,
 };
 pub use send::{
-    Bundling, ContestedName, EXPECTED_MAX, FILES_PATH, FileSet, LinkOptions, Links, MissingReceiver,
-    OutsideLink, PeerOptions, PrepareError, PrepareOptions, PreparedFile, PublishedFile, PublishedFiles,
-    RateLimit, RepairPlace, RosterEnd, RosterOptions, RosterProgress, RosterSummary, SLOWEST_MAX,
-    SOURCE_PORT, SendEnd, SendError, SendInput, SendOptions, SendOrder, SendOutcome, SendProgress,
-    SendSession, SendStarted, SendSummary, SendUpdate, SentCeiling, Skipped, prepare, prepare_tree,
-    prepare_with,
+    Bundling, CompressionOptions, CompressionSummary, ContestedName, EXPECTED_MAX, FILES_PATH, FileSet,
+    LinkOptions, Links, MissingReceiver, OutsideLink, PeerOptions, PrepareError, PrepareOptions,
+    PreparedFile, PublishedFile, PublishedFiles, RateLimit, RepairPlace, RosterEnd, RosterOptions,
+    RosterProgress, RosterSummary, SLOWEST_MAX, SOURCE_PORT, SendEnd, SendError, SendInput, SendOptions,
+    SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, SentCeiling,
+    Skipped, prepare, prepare_tree, prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
 pub use store::{PatternError, ReceivedKind, Selection, Target, remove_received};

@@ -347,12 +347,31 @@ pub enum Event<'a> {
         /// Address of the new session's sender.
         source: String,
     },
+    /// `content:compressed`: a sender has encoded the content that shrinks.
+    ContentCompressed {
+        /// Coding: `gzip`, `zstd`.
+        coding: &'a str,
+        /// Number of files and bundles that travel encoded.
+        encoded: usize,
+        /// Bytes of these files and bundles.
+        bytes: u64,
+        /// Bytes of their encoded content.
+        encoded_bytes: u64,
+        /// Number of files and bundles whose content does not shrink.
+        plain: usize,
+    },
     /// `object:announced`: the FDT described a file.
     ObjectAnnounced {
         /// File name.
         file: &'a str,
         /// File length in bytes.
         bytes: u64,
+        /// Coding of content that travels encoded: `gzip`, `zstd`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        coding: Option<&'a str>,
+        /// Bytes of the encoded content.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        encoded_bytes: Option<u64>,
     },
     /// `object:refused`: the FDT described an object that the receiver does not accept.
     ObjectRefused {
@@ -467,6 +486,7 @@ impl Event<'_> {
             Self::SessionHeardAgain { .. } => "session:heard-again",
             Self::LongPacketsMissing { .. } => "packets:too-long",
             Self::SessionReplaced { .. } => "session:replaced",
+            Self::ContentCompressed { .. } => "content:compressed",
             Self::ObjectAnnounced { .. } => "object:announced",
             Self::ObjectRefused { .. } => "object:refused",
             Self::ObjectCompleted { .. } => "object:completed",

@@ -55,6 +55,11 @@ pub(crate) async fn respond(files: Files, request: Request) -> Response {
         return StatusCode::NOT_FOUND.into_response();
     };
     let fields = request.headers();
+    // An encoded file has two representations. Ranges and tags are those of the chosen one.
+    let varies = file.coding().is_some();
+    let coding = file.coding().filter(|coding| accepts(fields, coding.name()));
+    let file = if varies && coding.is_none() { file.decoded() } else { Some(file) };
+    let Some(file) = file else { return not_acceptable() };
     let tag = match file.digest() {
         Ok(Some(digest)) => entity_tag(&digest),
         Ok(None) => return unavailable(),
@@ -82,6 +87,10 @@ pub(crate) async fn respond(files: Files, request: Request) -> Response {
             response.headers_mut().insert(name, value);
         }
     };
+    coding.iter().for_each(|coding| set(header::CONTENT_ENCODING, coding.name().to_owned()));
+    if varies {
+        set(header::VARY, "Accept-Encoding".to_owned());
+    }
     set(header::ETAG, tag);
     set(header::ACCEPT_RANGES, "bytes".to_owned());
     set(header::CONTENT_LENGTH, bytes.to_string());
@@ -134,6 +143,26 @@ fn not_current(fields: &HeaderMap) -> Response {
     let is_conditional = fields.contains_key(header::IF_MATCH);
     let status = if is_conditional { StatusCode::PRECONDITION_FAILED } else { StatusCode::NOT_FOUND };
     status.into_response()
+}
+
+/// Returns the response for a bundle that travels encoded, to a client that does not take the coding.
+fn not_acceptable() -> Response {
+    let text =
+        "This bundle is there as encoded content alone: ask with Accept-Encoding (curl --compressed).\n";
+    (StatusCode::NOT_ACCEPTABLE, [(header::VARY, "Accept-Encoding")], text).into_response()
+}
+
+/// Whether the client takes a content coding (RFC 9110, section 12.5.3). A client that states nothing does
+/// not.
+fn accepts(fields: &HeaderMap, coding: &str) -> bool {
+    let codings = fields.get_all(header::ACCEPT_ENCODING);
+    let listed = codings.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let mut weights = listed.filter_map(|listed| {
+        let (name, weight) = listed.split_once(';').unwrap_or((listed, ""));
+        let is_refused = weight.trim().strip_prefix("q=").is_some_and(|q| q.trim().parse() == Ok(0.0_f32));
+        name.trim().eq_ignore_ascii_case(coding).then_some(!is_refused)
+    });
+    weights.next().unwrap_or(false)
 }
 
 fn unavailable() -> Response {

@@ -1,4 +1,4 @@
-//! Options for the selection of files, and for bundles of small files.
+//! Options for the selection of files, for bundles of small files, and for compression.
 
 use clap::{Args, ValueEnum};
 
@@ -31,6 +31,24 @@ impl From<BundleName> for headwater::Bundling {
             BundleName::Auto => Self::Auto,
             BundleName::Never => Self::Never,
             BundleName::Always => Self::Always,
+        }
+    }
+}
+
+/// Coding of compressed content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CodingName {
+    /// For receivers of this program
+    Zstd,
+    /// For other FLUTE receivers, too
+    Gzip,
+}
+
+impl From<CodingName> for headwater::ContentCoding {
+    fn from(coding: CodingName) -> Self {
+        match coding {
+            CodingName::Zstd => Self::Zstd,
+            CodingName::Gzip => Self::Gzip,
         }
     }
 }

@@ -395,9 +395,12 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         ReceiveUpdate::SessionReplaced { tsi, source } => {
             Event::SessionReplaced { tsi: *tsi, source: source.to_string() }
         }
-        ReceiveUpdate::FileAnnounced { path, bytes, .. } => {
-            Event::ObjectAnnounced { file: path.as_str(), bytes: *bytes }
-        }
+        ReceiveUpdate::FileAnnounced { path, bytes, encoding, .. } => Event::ObjectAnnounced {
+            file: path.as_str(),
+            bytes: *bytes,
+            coding: encoding.map(|(coding, _)| coding.name()),
+            encoded_bytes: encoding.map(|(_, bytes)| bytes),
+        },
         ReceiveUpdate::FileRefused { location, reason } => Event::ObjectRefused { location, reason },
         ReceiveUpdate::FileCompleted { path, bytes, digest, is_present, .. } => {
             let digest = digest.as_ref().map(hex);

@@ -13,6 +13,7 @@ use headwater_proto::{Duration, Size};
 use crate::args::SendArgs;
 use crate::events::Events;
 use crate::screen::{count, time};
+use crate::send::view::compression;
 
 /// Header bytes of a packet of content: LCT 12, FEC payload ID 4.
 const HEADER_BYTES: u64 = 16;
@@ -79,6 +80,9 @@ fn text(
         writeln!(out, "{:>12} {:>8} {blocks:>8} {symbols:>10}  {}", file.bytes, objects.count(), file.path)?;
     }
     let Plan { bytes, objects, blocks, symbols, .. } = plan;
+    if let Some(summary) = session.compression() {
+        writeln!(out, "{}", compression(&summary))?;
+    }
     writeln!(out, "{bytes:>12} {objects:>8} {blocks:>8} {symbols:>10}  {}", count(plan.files, "file"))?;
     writeln!(out)?;
     match plan.interface {

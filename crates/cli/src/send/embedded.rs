@@ -8,7 +8,7 @@ use headwater_proto::eventlog::{Event, Progress, Role};
 
 use super::describe::FdtFile;
 use super::roster::{self, Receipts};
-use super::{Facts, conclude, control, log, open_unconfined, progress, sending_failed};
+use super::{Facts, conclude, control, log, log_compression, open_unconfined, progress, sending_failed};
 use crate::args::SendArgs;
 use crate::embed::{Delivery, Embedded, EmbeddedSession, SessionEnd};
 use crate::events::Events;
@@ -33,11 +33,12 @@ pub fn files(args: SendArgs) -> Result<Box<dyn EmbeddedSession>, Failure> {
         let why = "--dry-run and standard input are for the command alone";
         return Err(Failure::new(Exit::Usage, why));
     }
-    let log_of_session = Log::open(&args.output, "headwater send")?;
+    let mut log_of_session = Log::open(&args.output, "headwater send")?;
     let receivers = roster::options(&args)?;
     let mut receipts = args.roster.receipts.as_deref().map(Receipts::open).transpose()?;
     let (session, mut fdt, server) = open_unconfined(&args, receivers.clone())?;
     let facts = Facts { symbols: session.plan().symbols() };
+    log_compression(&session, &mut log_of_session.events);
     let shared = std::sync::Arc::new(std::sync::Mutex::new(log_of_session));
     let ending = std::sync::Arc::clone(&shared);
     let convert = move |update: SendUpdate| {

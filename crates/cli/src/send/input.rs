@@ -30,6 +30,7 @@ pub fn chosen(args: &SendArgs) -> Result<Option<SendInput>, Failure> {
         (args.repair.http.is_some(), "--http"),
         (args.repair.repair_url.is_some(), "--repair-url"),
         (args.repair.sdp.is_some(), "--sdp"),
+        (args.compress.is_some(), "--compress"),
     ];
     if let Some((_, option)) = conflicts.into_iter().find(|(is_given, _)| *is_given) {
         return usage(&format!("{option} needs content of known length: leave it out, or send a file"));

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use headwater::keys::PublicKey;
 use headwater::net::OpenError;
 use headwater::{
-    CongestionControl, FileSet, GroupKeys, PrepareError, RateLimit, RosterOptions, SendEnd, SendError,
-    SendInput, SendOptions, SendOutcome, SendProgress, SendSession, SendSummary, SendUpdate, SenderKey,
-    Session, prepare_tree,
+    CompressionOptions, CompressionSummary, CongestionControl, FileSet, GroupKeys, PrepareError, RateLimit,
+    RosterOptions, SendEnd, SendError, SendInput, SendOptions, SendOutcome, SendProgress, SendSession,
+    SendSummary, SendUpdate, SenderKey, Session, prepare_tree,
 };
 use headwater_proto::control::{Counters, DemandStatus};
 use headwater_proto::controls::Network;
@@ -71,6 +71,9 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     confine(&args.confine, &paths(args, &files, key.as_ref()))?;
     let keys = (key, next_key, group_key);
     let content = input.map_or_else(|| Content::Files(files), Content::Input);
+    if args.compress.is_some() {
+        screen.say("compressing the files");
+    }
     let session = open(args, control, content, capture.as_ref(), (keys, receivers.clone()))?;
     let fdt = describe::publish(args, &session, http::public(args, socket.as_ref()))?;
     let (session, server) = http::serve(args, session, (socket, view.clone()), &screen)?;
@@ -101,9 +104,17 @@ fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
     Paths {
         read: args.paths.iter().filter(|path| *path != Path::new("-")).cloned().chain(outside).collect(),
         write: keys::written(key).into_iter().chain([folder]).chain(described).collect(),
+        folders: args.compress.and_then(|_| encoded_folder(args)).into_iter().collect(),
         listens: args.repair.http.is_some(),
         ..Paths::default()
     }
+}
+
+/// Folder of compressed content below the user's state, unless a folder is given; the default for another
+/// user.
+fn encoded_folder(args: &SendArgs) -> Option<PathBuf> {
+    let is_own = args.temp_dir.is_none() && args.confine.user.is_none();
+    keys::state_folder().filter(|_| is_own).map(|folder| folder.join("encoded"))
 }
 
 /// Warns of skipped paths, and of links to files outside of the given paths.
@@ -173,6 +184,9 @@ fn open(
         scheme: args.fec.into(),
         order: args.order.into(),
         bundling: args.bundle.into(),
+        compression: args
+            .compress
+            .map(|coding| CompressionOptions { coding: coding.into(), folder: encoded_folder(args) }),
         skips_holes: args.metadata.holes == HolesName::Skip,
         symbol_size: args.symbol_size,
         is_beside_requests: args.repair.sdp_rainbow.is_some(),
@@ -238,6 +252,7 @@ fn transfer(
     shutdown.watch(session.stop_handle());
     let mut view = View::new(args, screen, &session);
     let facts = Facts { symbols: session.plan().symbols() };
+    log_compression(&session, events);
     let mut last = Progress::default();
     let result = session.run(&mut |update| {
         if let SendUpdate::Progress(sent) = &update {
@@ -290,6 +305,14 @@ fn left_out(files: usize) -> Failure {
 pub struct Facts {
     /// Symbols of the content.
     pub symbols: u64,
+}
+
+/// Writes the result of the compression to the event log.
+fn log_compression(session: &SendSession, events: &mut Events) {
+    if let Some(CompressionSummary { coding, encoded, bytes, encoded_bytes, plain }) = session.compression() {
+        let coding = coding.name();
+        events.emit(None, &Event::ContentCompressed { coding, encoded, bytes, encoded_bytes, plain });
+    }
 }
 
 /// Writes the update of a sender to the event log.
@@ -414,6 +437,8 @@ pub fn failure(tried: &str, error: SendError) -> Failure {
         SendError::Source(_)
         | SendError::Space { .. }
         | SendError::SpoolSpace { .. }
+        | SendError::CompressionSpace { .. }
+        | SendError::Compression { .. }
         | SendError::Store { .. } => Exit::Disk,
         SendError::Memory { .. } => Exit::Other,
     };

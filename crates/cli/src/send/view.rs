@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use headwater::{RateLimit, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate};
+use headwater::{
+    CompressionSummary, RateLimit, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate,
+};
 use headwater_proto::Size;
 use headwater_proto::control::Counters;
 
@@ -35,6 +37,7 @@ pub struct View<'a> {
     /// Whether receivers end the session.
     is_ended_by_receivers: bool,
     has_told_nobody: bool,
+    compression: Option<CompressionSummary>,
     /// Name of the input and bytes that are kept of it, for a session of an input.
     input: Option<(String, u64)>,
     has_released: bool,
@@ -69,6 +72,13 @@ impl RateWarning {
     }
 }
 
+/// Returns `compressed by zstd: 12 of 14 objects, 52.1 MB to 11.9 MB`.
+pub fn compression(summary: &CompressionSummary) -> String {
+    let CompressionSummary { coding, encoded, bytes, encoded_bytes, plain } = *summary;
+    let objects = count(encoded + plain, "object");
+    format!("compressed by {coding}: {encoded} of {objects}, {} to {}", Size(bytes), Size(encoded_bytes))
+}
+
 impl<'a> View<'a> {
     pub fn new(args: &SendArgs, screen: &'a Screen, session: &SendSession) -> Self {
         let files = session.files();
@@ -85,6 +95,7 @@ impl<'a> View<'a> {
             reports_to: None,
             is_ended_by_receivers: args.roster.until.is_some() || args.roster.expect.is_some(),
             has_told_nobody: args.roster.no_roster,
+            compression: session.compression(),
             input: session.kept_bytes().map(|kept| (args.input.input_name.to_string(), kept)),
             has_released: false,
             rates: RateHistory::default(),
@@ -138,6 +149,9 @@ impl<'a> View<'a> {
                 self.screen
                     .say(&format!("sending {what} on request at {}, session {tsi}", addresses(listen)));
             }
+        }
+        if let Some(summary) = self.compression {
+            self.screen.say(&compression(&summary));
         }
         self.screen.say(&rates(started));
         self.reports_to = interface.as_ref().map(|_| started.source);

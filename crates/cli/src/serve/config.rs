@@ -236,7 +236,10 @@ fn option(
         let all: Vec<_> = known().chain(kind.own_keys().iter().copied()).collect();
         return Err(unknown("key", key, &all));
     };
-    if matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count) {
+    // `compress = true` is the option without a value.
+    let needs_no_value = arg.get_num_args().is_some_and(|values| values.min_values() == 0);
+    let is_boolean = matches!(value, DeValue::Boolean(_));
+    if matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count) || (needs_no_value && is_boolean) {
         return match value {
             DeValue::Boolean(true) => Ok(vec![format!("--{key}")]),
             DeValue::Boolean(false) => Ok(Vec::new()),
@@ -292,6 +295,7 @@ mod tests {
             max-rate = "200M"
             no-sign = true
             ttl = 8
+            compress = true
             hours = "22:00-06:00"
             settle = "5s"
             [[get]]
@@ -308,7 +312,7 @@ mod tests {
         assert_eq!(images.watched, [PathBuf::from("/srv/a"), PathBuf::from("/srv/b")]);
         assert_eq!(images.settle, Duration::from_secs(5));
         assert!(images.hours.is_some());
-        for word in ["--group=239.1.2.3:7000", "--max-rate=200M", "--no-sign", "--ttl=8"] {
+        for word in ["--group=239.1.2.3:7000", "--max-rate=200M", "--no-sign", "--ttl=8", "--compress"] {
             assert!(images.words.iter().any(|other| other == word), "{word}: {:?}", images.words);
         }
         let weather = &services[1];

@@ -3,6 +3,7 @@
 
 mod bench;
 mod command;
+mod compress;
 mod demo;
 mod disk_full;
 mod doctor;

@@ -366,21 +366,21 @@ fn a_server_without_ranges_sends_the_whole_file_if_most_of_it_misses() {
     assert!(received.stderr.contains("has no ranges"), "{}", received.stderr);
 }
 
-struct Response {
-    status: u16,
-    head: String,
-    content: Vec<u8>,
+pub struct Response {
+    pub status: u16,
+    pub head: String,
+    pub content: Vec<u8>,
 }
 
 impl Response {
-    fn field(&self, name: &str) -> String {
+    pub fn field(&self, name: &str) -> String {
         let prefix = format!("{name}: ");
         let value = self.head.lines().find_map(|line| line.strip_prefix(&prefix));
         value.unwrap_or_else(|| panic!("no {name} in {}", self.head)).to_owned()
     }
 }
 
-fn get(address: &str, method: &str, path: &str, fields: &[(&str, &str)]) -> Response {
+pub fn get(address: &str, method: &str, path: &str, fields: &[(&str, &str)]) -> Response {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");

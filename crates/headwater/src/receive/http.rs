@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use headwater_proto::delivery::{FileIndex, MissingRange};
+use headwater_proto::delivery::{ContentCoding, FileIndex, MissingRange};
 use ureq::http::{StatusCode, Uri, header};
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
@@ -120,6 +120,8 @@ pub(super) struct RangeRequest {
     pub(super) etag: Option<String>,
     /// Length of the file in bytes.
     pub(super) file_bytes: u64,
+    /// Coding of the content.
+    pub(super) coding: Option<ContentCoding>,
     /// Whether a server without ranges may send the whole file.
     pub(super) takes_whole: bool,
 }
@@ -307,6 +309,9 @@ fn get(agents: &Agents, request: &RangeRequest) -> Result<ureq::http::Response<B
     let time = start_time + Duration::from_secs(longest / rate);
     let mut builder = agents.of(request.rule).get(&request.url);
     builder = builder.header(header::RANGE, format!("bytes={start}-{}", start + bytes.max(1) - 1));
+    if let Some(coding) = request.coding {
+        builder = builder.header(header::ACCEPT_ENCODING, coding.name());
+    }
     if let Some(etag) = &request.etag {
         builder = builder.header(header::IF_MATCH, etag);
     }
@@ -435,8 +440,9 @@ fn content_range(
     let field = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
     let refused = |reason: String| Err(FetchFailure::Refused(reason));
     check_status(response)?;
-    if field(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
-        return refused("the content is encoded".to_owned());
+    let expected = request.coding.map_or("identity", ContentCoding::name);
+    if field(header::CONTENT_ENCODING).is_some_and(|coding| coding != expected) {
+        return refused(format!("the content is encoded in another way than expected ('{expected}')"));
     }
     let length = field(header::CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
     match response.status() {
@@ -506,7 +512,7 @@ mod tests {
         let client = HttpClient::start(crate::net::Poller::new().unwrap().waker()).unwrap();
         let range = MissingRange { file: FileIndex(0), start: 0, bytes: 10, symbol_bytes: 10 };
         let url = format!("http://{host}:{port}/file");
-        let (etag, file_bytes) = (None, 100);
+        let (etag, file_bytes, coding) = (None, 100, None);
         let request = RangeRequest {
             server: 0,
             url,
@@ -515,6 +521,7 @@ mod tests {
             range,
             etag,
             file_bytes,
+            coding,
             takes_whole: false,
         };
         assert!(client.request(request));

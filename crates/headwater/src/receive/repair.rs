@@ -641,6 +641,7 @@ impl Repairer {
                 range,
                 etag: file.etag.filter(|_| to.rule != AddressRule::Any).map(str::to_owned),
                 file_bytes: file.bytes,
+                coding: file.coding,
                 takes_whole,
             };
             if !fetch.client.request(request) {

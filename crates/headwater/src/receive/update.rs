@@ -9,7 +9,9 @@ use headwater_proto::ChannelId;
 use headwater_proto::auth::PublicKey;
 use headwater_proto::control::{Reception, Status};
 use headwater_proto::crypt::Unopened;
-use headwater_proto::delivery::{BlockMap, Digest, ReceiverStats, RelativePath, RepairStats, StoreError};
+use headwater_proto::delivery::{
+    BlockMap, ContentCoding, Digest, ReceiverStats, RelativePath, RepairStats, StoreError,
+};
 
 use super::long_packets::LongPacketsMissing;
 use super::paths::{BytesByPath, ContentPath};
@@ -134,6 +136,8 @@ pub enum ReceiveUpdate {
         path: RelativePath,
         /// Length in bytes.
         bytes: u64,
+        /// If the content travels encoded: the coding, and the length of the encoded content in bytes.
+        encoding: Option<(ContentCoding, u64)>,
     },
     /// An announced file was refused.
     FileRefused {

@@ -66,6 +66,8 @@ pub(super) struct Watch<'a> {
     losses_before: Option<InputLosses>,
     /// Names and lengths of the announced files, by number, without refused files.
     announced: BTreeMap<usize, (RelativePath, u64)>,
+    /// Files that travel encoded.
+    encoded: BTreeSet<usize>,
     mismatch: bool,
     files_completed: usize,
     bytes_completed: u64,
@@ -146,6 +148,7 @@ impl<'a> Watch<'a> {
             silent_since: None,
             losses_before: Some(losses_before),
             announced: BTreeMap::new(),
+            encoded: BTreeSet::new(),
             mismatch: false,
             files_completed: 0,
             bytes_completed: 0,
@@ -270,6 +273,7 @@ impl<'a> Watch<'a> {
         self.end = None;
         (self.began, self.silent_since, self.unopened) = (now, None, None);
         self.announced.clear();
+        self.encoded.clear();
         (self.mismatch, self.missed) = (false, None);
         (self.files_completed, self.bytes_completed, self.files_refused) = (0, 0, 0);
         self.meter.restart();
@@ -542,9 +546,10 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 self.end = Some(EndReason::Superseded);
                 ReceiveUpdate::SessionReplaced { tsi, source }
             }
-            ReceiverEvent::FileAnnounced { file, path, bytes } => {
+            ReceiverEvent::FileAnnounced { file, path, bytes, encoding } => {
                 self.announced.insert(file.0, (path.clone(), bytes));
-                ReceiveUpdate::FileAnnounced { file: file.0, path, bytes }
+                self.encoded.extend(encoding.map(|_| file.0));
+                ReceiveUpdate::FileAnnounced { file: file.0, path, bytes, encoding }
             }
             ReceiverEvent::FileRefused { location, reason } => {
                 self.files_refused += 1;
@@ -562,19 +567,21 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 ReceiveUpdate::StreamCompleted { stream, bytes, missed }
             }
             ReceiverEvent::FileCompleted { file, digest, is_present } => {
+                // Other receivers need the encoded content, which is gone.
+                let served = digest.filter(|_| !self.encoded.contains(&file.0));
                 if let Some(UnpackedBundle { members, directory }) = self.unpacked.take(file) {
                     if let Some(serving) = &mut self.serving
                         && let Some((name, _)) = self.announced.get(&file.0)
                         && members.len() == directory.layout.members().len()
                     {
-                        serving.add_bundle(name, directory, digest);
+                        serving.add_bundle(name, directory, served);
                     }
                     for UnpackedMember { path, bytes, is_present } in members {
                         self.file_completed(file.0, (path, bytes), (None, true), is_present);
                     }
                 } else if let Some(completed) = self.announced.get(&file.0).cloned() {
                     let (path, bytes) = &completed;
-                    self.serving.iter().for_each(|serving| serving.add(path, *bytes, digest));
+                    self.serving.iter().for_each(|serving| serving.add(path, *bytes, served));
                     self.file_completed(file.0, completed, (digest, digest.is_some()), is_present);
                 }
                 return;

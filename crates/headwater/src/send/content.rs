@@ -79,7 +79,7 @@ impl Content {
         });
         let cache: Arc<Mutex<MemberCache>> = Arc::default();
         let bundles = files.iter().enumerate().map(|(index, file)| {
-            let bundle = file.bundle.as_ref()?;
+            let bundle = file.bundle.as_ref().filter(|_| file.encoded.is_none())?;
             Some(Arc::new(BundleReader::new(Arc::clone(bundle), index, &cache)))
         });
         Self {
@@ -170,11 +170,14 @@ impl Content {
     }
 
     /// Fails unless a file's path, or the path of its member with this index, still leads to what was
-    /// prepared.
+    /// prepared. Encoded content stays, whatever becomes of the file.
     fn check_path(&self, index: usize, member: usize) -> Result<(), SourceError> {
         self.check_fault(index)?;
         if let Some(bundle) = &self.bundles[index] {
             return bundle.check_member(member).map_err(|fault| self.member_lost(index, bundle, fault));
+        }
+        if self.files[index].encoded.is_some() {
+            return Ok(());
         }
         let metadata = fs::metadata(&self.files[index].path);
         let metadata = metadata.map_err(|error| self.unreadable(index, &error))?;
@@ -282,6 +285,10 @@ impl Content {
         if let Some(spool) = &self.spool {
             return Ok(OpenContent::File(Arc::clone(spool)));
         }
+        if let Some(encoded) = &self.files[index].encoded {
+            let opened = || File::open(&encoded.path).map_err(|error| self.unreadable(index, &error));
+            return self.open.get(index, opened).map(OpenContent::Encoded);
+        }
         let opened = self.open.get(index, || {
             let opened = File::open(&self.files[index].path);
             let file = opened.map_err(|error| self.unreadable(index, &error))?;
@@ -299,7 +306,7 @@ impl Content {
         offset: u64,
     ) -> Result<(), SourceError> {
         let file = match content {
-            OpenContent::File(file) => file,
+            OpenContent::File(file) | OpenContent::Encoded(file) => file,
             OpenContent::Bundle(bundle) => {
                 let read = bundle.read(offset, buffer);
                 return read.map_err(|fault| self.member_lost(index, bundle, fault));
@@ -316,7 +323,7 @@ impl Content {
     fn check(&self, index: usize, content: &OpenContent) -> Result<(), SourceError> {
         match content {
             OpenContent::File(file) => self.check_stamp(index, file),
-            OpenContent::Bundle(_) => Ok(()),
+            OpenContent::Encoded(_) | OpenContent::Bundle(_) => Ok(()),
         }
     }
 
@@ -380,6 +387,7 @@ impl Object {
 #[derive(Debug)]
 enum OpenContent {
     File(Arc<File>),
+    Encoded(Arc<File>),
     Bundle(Arc<BundleReader>),
 }
 

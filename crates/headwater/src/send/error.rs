@@ -176,6 +176,32 @@ pub enum SendError {
         /// Bytes free in the folder.
         free: Size,
     },
+    /// Encoded content does not fit on disk.
+    #[error(
+        "compressed content needs about {needed} in '{}', where {free} are free; make room, choose another folder with \
+         --temp-dir, or send without --compress", folder.display()
+    )]
+    CompressionSpace {
+        /// Folder for encoded content.
+        folder: PathBuf,
+        /// Bytes the content takes, as far as is known before.
+        needed: Size,
+        /// Bytes free in the folder.
+        free: Size,
+    },
+    /// The folder of encoded content cannot be used.
+    #[error(
+        "cannot {attempt} in '{}', where compressed content is kept; choose another folder with --temp-dir, or send \
+         without --compress", folder.display()
+    )]
+    Compression {
+        /// Operation that failed.
+        attempt: &'static str,
+        /// Folder for encoded content.
+        folder: PathBuf,
+        /// Error of the kernel.
+        source: io::Error,
+    },
     /// The bytes of an input to keep do not fit on disk.
     #[error(
         "keeping {needed} of the input needs more than the {free} that are free in '{}'; make room, choose another folder, or \

@@ -12,6 +12,7 @@ use headwater_proto::delivery::{
 };
 
 use super::bundle::Bundle;
+use super::compress::EncodedContent;
 use super::error::PrepareError;
 use super::metadata::{MetadataCollector, modified};
 
@@ -36,6 +37,8 @@ pub struct PreparedFile {
     pub(super) is_sparse: bool,
     /// Members, if the file is a bundle.
     pub(super) bundle: Option<Arc<Bundle>>,
+    /// Encoded content, if the file travels encoded; `bytes` is the length of the encoded content then.
+    pub(super) encoded: Option<Arc<EncodedContent>>,
 }
 
 impl PreparedFile {
@@ -50,6 +53,7 @@ impl PreparedFile {
             stamp: Stamp::of(&spool.metadata()?),
             is_sparse: false,
             bundle: None,
+            encoded: None,
         })
     }
 }
@@ -354,6 +358,7 @@ impl Walk {
             stamp: Stamp::of(metadata),
             is_sparse: metadata.blocks().saturating_mul(DISK_BLOCK_BYTES) < metadata.len(),
             bundle: None,
+            encoded: None,
         };
         let identity = |stamp: Stamp| (stamp.device, stamp.inode);
         let own = identity(file.stamp);

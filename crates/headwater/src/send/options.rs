@@ -9,6 +9,7 @@ use headwater_proto::Instant;
 use headwater_proto::delivery::End;
 
 use super::bundle::Bundling;
+use super::compress::CompressionOptions;
 use super::error::SendError;
 use super::link::{LinkOptions, SOURCE_PORT};
 use super::roster::{self, RosterOptions};
@@ -67,6 +68,9 @@ pub struct SendOptions {
     pub order: Option<SendOrder>,
     /// Small files that travel in bundles, which receivers unpack. Default: [`Bundling::Auto`].
     pub bundling: Bundling,
+    /// Compression of files and bundles whose content shrinks; has no effect on an input of unknown length.
+    /// Default: none.
+    pub compression: Option<CompressionOptions>,
     /// Whether blocks that are holes of sparse files are left out: receivers know blocks of zeros by their
     /// digests. Receivers of other programs, and of Headwater before holes, need all blocks. Default: yes.
     pub skips_holes: bool,
@@ -118,6 +122,7 @@ impl SendOptions {
             scheme: Scheme::RaptorQ,
             order: None,
             bundling: Bundling::Auto,
+            compression: None,
             skips_holes: true,
             symbol_size: None,
             is_beside_requests: false,

@@ -1,16 +1,21 @@
 //! Files of a session for a server of whole files: by name, with the digests that receivers verify.
 
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use headwater_proto::auth::Signer;
 use headwater_proto::control::SenderControl;
-use headwater_proto::delivery::{DeliverySender, Digest, Source, SourceError, file_digest};
+use headwater_proto::delivery::{
+    ContentCoding, DeliverySender, Digest, Encoding, Source, SourceError, file_digest,
+};
 use headwater_wire::sdp::{FdtDocument, FdtSignature, signed_fdt};
 
 use super::content::Content;
-use super::files::PreparedFile;
+use super::files::{PreparedFile, Stamp};
 use crate::keys::SenderKey;
 use crate::receive::{ReceivedFile, ReceivedFiles};
+use crate::system::read_at;
 
 /// Path at a server of ours above the names of files.
 pub const FILES_PATH: &str = "/files/";
@@ -38,6 +43,30 @@ struct Inner {
     description: Mutex<PublishedDescription>,
 }
 
+impl Inner {
+    fn encoding(&self, index: usize) -> Option<Encoding> {
+        self.files[index].encoded.as_ref().map(|encoded| encoded.encoding)
+    }
+
+    /// Opens the file on disk. Fails unless the file is still the prepared file.
+    fn open(&self, index: usize) -> Result<File, SourceError> {
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_NONBLOCK);
+        let file = options.open(&self.files[index].path);
+        let file = file.map_err(|error| SourceError::Session(error.to_string()))?;
+        self.check(index, &file)?;
+        Ok(file)
+    }
+
+    fn check(&self, index: usize, file: &File) -> Result<(), SourceError> {
+        let PreparedFile { path, stamp, .. } = &self.files[index];
+        let is_same = file.metadata().is_ok_and(|metadata| Stamp::of(&metadata) == *stamp);
+        let changed =
+            || SourceError::Session(format!("'{}' is not the prepared file any more", path.display()));
+        is_same.then_some(()).ok_or_else(changed)
+    }
+}
+
 #[derive(Debug, Default)]
 struct PublishedDescription {
     /// Whether the FDT is to be published.
@@ -53,6 +82,8 @@ pub struct PublishedFile(Place);
 #[derive(Clone, Debug)]
 enum Place {
     Sent(Arc<Inner>, usize),
+    /// The file as it is on disk, of which encoded content is sent.
+    Decoded(Arc<Inner>, usize),
     Received(Arc<ReceivedFile>),
 }
 
@@ -121,10 +152,32 @@ impl PublishedFiles {
 }
 
 impl PublishedFile {
+    /// Returns the coding of the bytes, if the file travels encoded: the bytes, their length and their digest
+    /// are those of the encoded content.
+    pub fn coding(&self) -> Option<ContentCoding> {
+        match &self.0 {
+            Place::Sent(inner, index) => inner.encoding(*index).map(|encoding| encoding.coding),
+            Place::Decoded(..) | Place::Received(_) => None,
+        }
+    }
+
+    /// Returns the same file without encoding, which can be read as long as the file stays as it was
+    /// prepared; `None` for a bundle.
+    pub fn decoded(&self) -> Option<Self> {
+        match &self.0 {
+            Place::Sent(inner, index) if inner.encoding(*index).is_some() => {
+                let is_file = inner.files[*index].bundle.is_none();
+                is_file.then(|| Self(Place::Decoded(Arc::clone(inner), *index)))
+            }
+            _ => Some(self.clone()),
+        }
+    }
+
     /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
         match &self.0 {
             Place::Sent(inner, index) => inner.files[*index].bytes,
+            Place::Decoded(inner, index) => inner.encoding(*index).map_or(0, |encoding| encoding.bytes),
             Place::Received(file) => file.bytes,
         }
     }
@@ -136,6 +189,10 @@ impl PublishedFile {
     pub fn digest(&self) -> Result<Option<Digest>, SourceError> {
         let (inner, index) = match &self.0 {
             Place::Sent(inner, index) => (inner, *index),
+            Place::Decoded(inner, index) => {
+                inner.open(*index)?;
+                return Ok(inner.encoding(*index).and_then(|encoding| encoding.digest));
+            }
             Place::Received(file) => return file.check().map(|()| Some(file.digest)),
         };
         let Some(content) = inner.content.get() else { return Ok(None) };
@@ -158,6 +215,12 @@ impl PublishedFile {
         match &self.0 {
             Place::Sent(inner, index) => {
                 inner.content.get().ok_or_else(not_running)?.read_file(*index, offset, buffer)
+            }
+            Place::Decoded(inner, index) => {
+                let failed = |error: std::io::Error| SourceError::Session(error.to_string());
+                let file = inner.open(*index)?;
+                read_at(&file, buffer, offset).map_err(failed)?;
+                inner.check(*index, &file)
             }
             Place::Received(file) => file.read(offset, buffer),
         }

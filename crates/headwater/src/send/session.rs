@@ -1,6 +1,6 @@
 //! Sending session for files: opens the session, runs the session, and returns a summary.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use headwater_fec::{Order, SLOWEST_RATE};
 use headwater_proto::control::{Counters, SenderControl};
 use headwater_proto::delivery::{
-    DeliverySender, DeliverySenderConfig, Digest, PlanConfig, RepairServers, SenderEvent, SessionPlan,
-    Source, SourceError, Start,
+    DeliverySender, DeliverySenderConfig, Digest, Encoding, PlanConfig, RepairServers, SenderEvent,
+    SessionPlan, Source, SourceError, Start,
 };
 use headwater_proto::{Instant, Seed, fixed};
 use headwater_wire::fdt::PEERS_MAX;
@@ -17,6 +17,7 @@ use headwater_wire::sdp::{Groups, RequestSource, SessionDescription};
 
 use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, RepairPlace};
 use super::bundle::arrange;
+use super::compress::{CompressionSummary, compress};
 use super::content::{Content, FileWatcher};
 use super::error::SendError;
 use super::files::{FileSet, PreparedFile, to_send};
@@ -71,6 +72,7 @@ pub struct SendSession {
     way: SessionTransport,
     /// Content that is read during the session.
     input: Option<(SendInput, SpoolConfig)>,
+    compression: Option<CompressionSummary>,
 }
 
 /// Transport of packets to receivers.
@@ -97,6 +99,11 @@ impl SendSession {
         let memory = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
         let mut items = arrange(files.files(), options.bundling, symbol_size);
         items.iter_mut().for_each(|item| item.is_sparse &= options.skips_holes);
+        let temporary = options.temporary_folder.clone().unwrap_or_else(std::env::temp_dir);
+        let compress = |chosen| compress(&mut items, chosen, &temporary, symbol_size);
+        let compression = options.compression.as_ref().map(compress).transpose()?;
+        let encoded = |(index, item): (usize, &PreparedFile)| Some((index, item.encoded.as_ref()?.encoding));
+        let encodings: BTreeMap<usize, Encoding> = items.iter().enumerate().filter_map(encoded).collect();
         let is_sparse = |(index, item): (usize, &PreparedFile)| item.is_sparse.then_some(index);
         let sparse: BTreeSet<usize> = items.iter().enumerate().filter_map(is_sparse).collect();
         let is_bundle = |(index, item): (usize, &PreparedFile)| item.bundle.is_some().then_some(index);
@@ -106,6 +113,7 @@ impl SendSession {
             let plan = SessionPlan::within(to_send(&items), config, memory)?
                 .with_bundles(bundles.clone())
                 .with_sparse(sparse.clone())
+                .with_encodings(encodings.clone())
                 .with_folders(files.folders().to_vec())?
                 .with_metadata(files.metadata().clone());
             let budget = Budget::new(&plan, &options, worker_count())?;
@@ -133,6 +141,7 @@ impl SendSession {
             published,
             way,
             input: None,
+            compression,
         })
     }
 
@@ -159,6 +168,11 @@ impl SendSession {
     /// Returns the objects, blocks and symbols of the session.
     pub fn plan(&self) -> &SessionPlan {
         &self.plan
+    }
+
+    /// Returns the result of the compression; `None` for a session without compression.
+    pub fn compression(&self) -> Option<CompressionSummary> {
+        self.compression
     }
 
     /// Returns the files of the session.

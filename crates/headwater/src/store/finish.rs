@@ -14,6 +14,7 @@ use headwater_proto::delivery::{
 use md5::{Digest as _, Md5};
 
 use super::compare::{Comparison, ComparisonStep, FoundBlock};
+use super::decode::{self, ContentComparison};
 use super::journal::{self, Journal, Stamp};
 use super::kept::BLOCKS_BYTES_MAX;
 use super::ledger::JOURNAL_NEW;
@@ -36,6 +37,8 @@ pub(super) enum Job {
     Compare(Box<Comparison>),
     /// Compare the files in place with the members of a bundle.
     CompareBundle(Arc<FilePlace>),
+    /// Compare a part of the file in place with the digest of decoded content.
+    CompareContent(Box<ContentComparison>),
     /// Sync files to disk, and then the journal up to this length.
     Sync(Vec<Arc<FilePlace>>, Arc<File>, u64),
     /// Sync files to disk, and compact the old journal up to this length.
@@ -53,6 +56,10 @@ pub(super) enum Outcome {
     Present(FileIndex, Stamp),
     /// Blocks found on disk, and a comparison to continue.
     Comparing(Vec<FoundBlock>, Box<Comparison>),
+    /// A comparison of decoded content to continue.
+    ComparingContent(Box<ContentComparison>),
+    /// Work that ended early because the session ends.
+    Stopped,
     /// Blocks found on disk, and the end of the comparison of a file.
     Compared(Vec<FoundBlock>, FileIndex),
     /// Files and journal are synced to disk.
@@ -78,7 +85,10 @@ impl Job {
             Self::Compact(..) => 2 * BLOCKS_BYTES_MAX as u64,
             Self::Compare(comparison) => comparison.bytes(),
             Self::CompareBundle(_) => unpack::BYTES_MAX,
-            Self::File(file) if file.is_bundle => unpack::BYTES_MAX,
+            Self::File(file) => {
+                let unpacking = if file.is_bundle { unpack::BYTES_MAX } else { CHUNK_BYTES as u64 };
+                unpacking + file.spec.encoding.map_or(0, |_| decode::BYTES_MAX)
+            }
             _ => CHUNK_BYTES as u64,
         }
     }
@@ -110,6 +120,14 @@ impl Job {
                 }
             }
             Self::CompareBundle(file) => unpack::compare(places, &file),
+            Self::CompareContent(comparison) => {
+                let file = Arc::clone(&comparison.file);
+                match comparison.go_on(places) {
+                    // The file was given up meanwhile.
+                    Err(_) if file.is_over() => Ok(Outcome::Compared(Vec::new(), file.index)),
+                    compared => compared,
+                }
+            }
             Self::Sync(files, journal, end) => {
                 files.iter().try_for_each(|file| places.sync(file))?;
                 let synced = journal::sync(&journal, end).and_then(|()| places.folder.sync_work());
@@ -234,6 +252,9 @@ fn write_missing(
 }
 
 fn finish_file(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError> {
+    if let Some(encoding) = file.spec.encoding {
+        return decode::finish(places, file, encoding);
+    }
     if let Some(expected) = file.spec.md5
         && md5_of(places, file)? != expected
     {
@@ -242,14 +263,15 @@ fn finish_file(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError>
         return Ok(Outcome::Report(StoreReport::FileMismatch(file.index)));
     }
     if file.is_bundle {
-        return unpack::unpack(places, file);
+        return unpack::unpack(places, file, None);
     }
     let stamp = places.publish(file)?;
     places.folder.discard(&file.repair_name())?;
     Ok(Outcome::Placed(file.index, stamp))
 }
 
-fn md5_of(places: &Places, file: &FilePlace) -> Result<[u8; 16], StoreError> {
+/// Returns the MD5 of the bytes that travelled.
+pub(super) fn md5_of(places: &Places, file: &FilePlace) -> Result<[u8; 16], StoreError> {
     let mut hasher = Md5::new();
     read_through(places, file, 0, file.spec.bytes, |chunk| hasher.update(chunk))?;
     Ok(hasher.finalize().into())

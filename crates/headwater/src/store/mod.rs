@@ -20,6 +20,9 @@ mod compact_tests;
 mod compare;
 #[cfg(test)]
 mod compare_tests;
+mod decode;
+#[cfg(test)]
+mod decode_tests;
 mod finish;
 mod folder;
 mod gather;
@@ -54,15 +57,16 @@ use std::time::{Duration, Instant};
 
 use headwater_proto::auth::PublicKey;
 use headwater_proto::delivery::{
-    BlockJob, BlockVerdict, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, MetadataFault,
-    ObjectIndex, ObjectSpec, RelativePath, SessionMetadata, ShortDigest, Store, StoreError, StoreReport,
-    StoredRepair, StreamPart,
+    BlockJob, BlockVerdict, ContentCoding, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile,
+    MetadataFault, ObjectIndex, ObjectSpec, RelativePath, SessionMetadata, ShortDigest, Store, StoreError,
+    StoreReport, StoredRepair, StreamPart,
 };
 use tracing::warn;
 
 use self::base::{BASE_BYTES_MIN, Base};
 use self::bundle_cache::BundleCache;
 use self::compare::{Comparison, FoundBlock, IndexedObject};
+use self::decode::ContentComparison;
 use self::finish::{Job, Outcome};
 use self::folder::Folder;
 use self::gather::{Gather, Key};
@@ -235,6 +239,9 @@ impl DiskStore {
             self.names.check(&part.stream)?;
             self.places.folder.check_place(&part.stream)?;
         }
+        if let (Some(target), Some(encoding)) = (&self.places.target, spec.encoding) {
+            return Err(target.refuse_encoded(encoding.coding));
+        }
         self.places.target.as_ref().map_or(Ok(()), |target| target.take(spec, part))?;
         let announced = self.check_room(spec, self.room_for(spec, kind.is_bundle()))?;
         if matches!(kind, FileKind::File) {
@@ -363,6 +370,10 @@ impl DiskStore {
     fn may_be_on_disk(&self, spec: &FileSpec) -> bool {
         let is_long = |bytes: u64| bytes >= BASE_BYTES_MIN;
         let old = self.places.folder.stamp(&spec.path).filter(|_| self.places.target.is_none());
+        if let Some(encoding) = spec.encoding {
+            // Blocks of encoded content are in no other file.
+            return encoding.digest.is_some() && old.is_some_and(|old| old.bytes == encoding.bytes);
+        }
         let has_old = |old: Stamp| old.bytes == spec.bytes || (is_long(old.bytes) && is_long(spec.bytes));
         let base = self.places.base.as_ref().filter(|_| is_long(spec.bytes));
         spec.is_sparse || old.is_some_and(has_old) || base.is_some_and(|base| base.find(&spec.path).is_some())
@@ -407,6 +418,10 @@ impl DiskStore {
 impl Store for DiskStore {
     fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
         self.create(file, spec, FileKind::File)
+    }
+
+    fn decodes(&self, coding: ContentCoding) -> bool {
+        ContentCoding::ALL.contains(&coding)
     }
 
     fn create_bundle(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
@@ -538,6 +553,10 @@ impl Store for DiskStore {
         if place.is_bundle {
             return self.workers.jobs().push(Job::CompareBundle(place));
         }
+        if let Some(digest) = place.spec.encoding.and_then(|encoding| encoding.digest) {
+            let comparison = Box::new(ContentComparison::new(place, digest));
+            return self.workers.jobs().push(Job::CompareContent(comparison));
+        }
         // Symbols on the way to disk must not replace content that is found.
         self.write_all();
         let mut comparison = Comparison::new(place, objects, digest, promised);
@@ -596,6 +615,11 @@ impl Store for DiskStore {
                     self.take_found(found);
                     self.workers.jobs().push(Job::Compare(comparison));
                 }
+                Outcome::ComparingContent(comparison) => {
+                    self.workers.jobs().push(Job::CompareContent(comparison));
+                }
+                // The session ends.
+                Outcome::Stopped => {}
                 Outcome::Compared(found, file) => {
                     self.take_found(found);
                     self.found.push_back(StoreReport::FileCompared { file, is_same: false });
@@ -610,6 +634,7 @@ impl Store for DiskStore {
 impl Drop for DiskStore {
     fn drop(&mut self) {
         // Nothing may write to the working folder after the drop.
+        self.places.close_down();
         self.workers.stop();
         if self.open_files > 0 {
             self.write_all();

@@ -30,6 +30,8 @@ pub(super) struct Places {
     pub(super) base: Option<Base>,
     /// Set once the session is to end.
     stop: Option<Arc<AtomicBool>>,
+    /// Whether the store is being closed.
+    is_closing: AtomicBool,
     open: OpenFiles<FileKey>,
     /// Length of the working file of a stream, once known.
     stream_bytes: Mutex<u64>,
@@ -188,7 +190,16 @@ impl ObjectPlace {
 impl Places {
     pub(super) fn new(folder: Folder, target: Option<Arc<Target>>, unpacking: Unpacking) -> Self {
         let open = OpenFiles::new(OPEN_FILES_MAX);
-        Self { folder, target, unpacking, base: None, stop: None, open, stream_bytes: Mutex::new(0) }
+        Self {
+            folder,
+            target,
+            unpacking,
+            base: None,
+            stop: None,
+            is_closing: AtomicBool::new(false),
+            open,
+            stream_bytes: Mutex::new(0),
+        }
     }
 
     /// Sets the older versions of files.
@@ -203,7 +214,13 @@ impl Places {
 
     /// Whether the session is to end.
     pub(super) fn is_stopped(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Acquire))
+        let is_asked = self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Acquire));
+        is_asked || self.is_closing.load(Ordering::Acquire)
+    }
+
+    /// Ends long work of all threads.
+    pub(super) fn close_down(&self) {
+        self.is_closing.store(true, Ordering::Release);
     }
 
     /// Returns the device that takes the content in place of a working file.
@@ -308,7 +325,7 @@ impl Places {
         };
         let names = [content_name(&key), repair_name(&key), STREAM.to_owned()];
         let blocks = names.iter().fold(0_u64, |sum, name| sum.saturating_add(blocks(name)));
-        let present = self.folder.stamp(&spec.path).filter(|stamp| stamp.bytes == spec.bytes);
+        let present = self.folder.stamp(&spec.path).filter(|stamp| stamp.bytes == spec.content_bytes());
         blocks.saturating_mul(512).min(spec.bytes).max(present.map_or(0, |stamp| stamp.bytes))
     }
 

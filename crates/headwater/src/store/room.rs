@@ -65,8 +65,10 @@ impl DiskStore {
             return 0;
         }
         let content = if self.places.device().is_some() { 0 } else { spec.bytes };
+        // Decoded content is written beside the encoded content.
+        let decoded = spec.encoding.map_or(0, |encoding| encoding.bytes);
         // The members of a bundle are written beside the bundle.
-        let content = if is_bundle { content.saturating_mul(2) } else { content };
-        content.saturating_add(spec.bytes / 20)
+        let members = if is_bundle { spec.content_bytes() } else { 0 };
+        content.saturating_add(decoded).saturating_add(members).saturating_add(spec.bytes / 20)
     }
 }

@@ -17,7 +17,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use headwater_proto::Size;
-use headwater_proto::delivery::{FileSpec, FileVersion, StoreError, StreamPart};
+use headwater_proto::delivery::{ContentCoding, FileSpec, FileVersion, StoreError, StreamPart};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
@@ -129,6 +129,14 @@ impl Target {
         Err(StoreError(format!(
             "'{to}' takes one file, and '{name}' came first: send a session of one file, or receive with --out"
         )))
+    }
+
+    /// Returns the refusal of a file that travels encoded.
+    pub(super) fn refuse_encoded(&self, coding: ContentCoding) -> StoreError {
+        let to = self.path.display();
+        StoreError(format!(
+            "'{to}' takes content as it travels, which is encoded ({coding}): send it without --compress, or receive with --out"
+        ))
     }
 
     /// Returns the refusal of a bundle.

@@ -132,9 +132,33 @@ impl Unpacking {
     }
 }
 
-/// Puts the members of a whole bundle in place.
-pub(super) fn unpack(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError> {
-    match place_members(places, file) {
+/// Bytes of a whole bundle: those of the working file, or decoded bytes.
+#[derive(Clone, Copy)]
+struct BundleContent<'a> {
+    places: &'a Places,
+    file: &'a FilePlace,
+    decoded: Option<&'a File>,
+}
+
+impl BundleContent<'_> {
+    fn read(self, at: u64, bytes: &mut [u8]) -> Result<(), UnpackError> {
+        let Self { places, file, decoded } = self;
+        let read = match decoded {
+            None => places.read(file, at, bytes),
+            Some(decoded) => read_at(decoded, bytes, at)
+                .map_err(|error| places.folder.failed(&format!("read '{}' back", file.spec.path), error)),
+        };
+        read.map_err(UnpackError::Failed)
+    }
+}
+
+/// Puts the members of a whole bundle in place. A bundle that travelled encoded has been decoded.
+pub(super) fn unpack(
+    places: &Places,
+    file: &FilePlace,
+    decoded: Option<&File>,
+) -> Result<Outcome, StoreError> {
+    match place_members(places, BundleContent { places, file, decoded }) {
         Ok((stamp, bundle)) => {
             places.close(file);
             places.discard(&file.key())?;
@@ -150,8 +174,12 @@ pub(super) fn unpack(places: &Places, file: &FilePlace) -> Result<Outcome, Store
     }
 }
 
-fn place_members(places: &Places, file: &FilePlace) -> Result<(Stamp, UnpackedBundle), UnpackError> {
-    let (directory, bytes) = read_directory(places, file)?;
+fn place_members(
+    places: &Places,
+    content: BundleContent<'_>,
+) -> Result<(Stamp, UnpackedBundle), UnpackError> {
+    let file = content.file;
+    let (directory, bytes) = read_directory(content)?;
     let unpacking = &places.unpacking;
     let mut parents = Parents::of(&places.folder);
     let mut has_older = Vec::new();
@@ -165,7 +193,7 @@ fn place_members(places: &Places, file: &FilePlace) -> Result<(Stamp, UnpackedBu
         for ((index, member, check), has_older) in unpacking.wanted(&directory).zip(has_older) {
             let is_present = has_older && find_member(places, member, check).is_some();
             if !is_present {
-                written.push(write_member(places, file, &directory, index)?);
+                written.push(write_member(places, content, &directory, index)?);
             }
             members.push(UnpackedMember {
                 path: member.path.clone(),
@@ -192,16 +220,16 @@ fn place_members(places: &Places, file: &FilePlace) -> Result<(Stamp, UnpackedBu
 }
 
 /// Reads the directory of a whole bundle: parsed, and as bytes with the end record.
-fn read_directory(places: &Places, file: &FilePlace) -> Result<(BundleDirectory, Vec<u8>), UnpackError> {
-    let length = file.spec.bytes;
+fn read_directory(content: BundleContent<'_>) -> Result<(BundleDirectory, Vec<u8>), UnpackError> {
+    let length = content.file.spec.content_bytes();
     let mut record = [0; BUNDLE_END_BYTES];
     let Some(at) = length.checked_sub(BUNDLE_END_BYTES as u64) else {
         return Err(BundleError::NoEnd.into());
     };
-    places.read(file, at, &mut record).map_err(UnpackError::Failed)?;
+    content.read(at, &mut record)?;
     let end = BundleEnd::parse(length, &record)?;
     let mut bytes = vec![0; end.bytes as usize];
-    places.read(file, end.start.into(), &mut bytes).map_err(UnpackError::Failed)?;
+    content.read(end.start.into(), &mut bytes)?;
     let (layout, checks) = end.parse_directory(&bytes)?;
     bytes.extend(record);
     Ok((BundleDirectory { layout, checks }, bytes))
@@ -217,7 +245,7 @@ fn parse_kept(length: u64, bytes: &[u8]) -> Option<BundleDirectory> {
 /// Writes a member to a working file, and verifies the member.
 fn write_member(
     places: &Places,
-    file: &FilePlace,
+    content: BundleContent<'_>,
     directory: &BundleDirectory,
     index: usize,
 ) -> Result<MemberFile, UnpackError> {
@@ -225,12 +253,11 @@ fn write_member(
     let (member, check) = (&layout.members()[index], checks[index]);
     let expected = layout.local_header(index, check);
     let mut header = vec![0; expected.len()];
-    let read = |at, bytes: &mut [u8]| places.read(file, at, bytes).map_err(UnpackError::Failed);
-    read(layout.header_start(index).into(), &mut header)?;
+    content.read(layout.header_start(index).into(), &mut header)?;
     if header != expected {
         return Err(BundleError::Header(member.path.clone()).into());
     }
-    let work_name = format!("{:032x}.{index}.member", u128::from_be_bytes(file.key()));
+    let work_name = format!("{:032x}.{index}.member", u128::from_be_bytes(content.file.key()));
     let attempt = |error| UnpackError::Failed(places.folder.failed("write a member of a bundle", error));
     let written = MemberFile { work_name, spec: spec_of(member) };
     let mode = places.folder.rules.mode(&written.spec);
@@ -241,7 +268,7 @@ fn write_member(
     while at < u64::from(member.bytes) {
         let rest = usize::try_from(u64::from(member.bytes) - at).unwrap_or(usize::MAX);
         let length = chunk.len().min(rest);
-        read(start + at, &mut chunk[..length])?;
+        content.read(start + at, &mut chunk[..length])?;
         hasher.update(&chunk[..length]);
         write_around_holes(&work, &chunk[..length], at).map_err(attempt)?;
         at += length as u64;
@@ -301,7 +328,7 @@ pub(super) fn compare(places: &Places, file: &FilePlace) -> Result<Outcome, Stor
     let kept =
         kept.and_then(|(cache, digest)| cache.get(&digest, DIRECTORY_BYTES_MAX as usize + BUNDLE_END_BYTES));
     let Some((bytes, stamp)) = kept else { return differs };
-    let Some(directory) = parse_kept(file.spec.bytes, &bytes) else { return differs };
+    let Some(directory) = parse_kept(file.spec.content_bytes(), &bytes) else { return differs };
     let mut members = Vec::new();
     for (_, member, check) in unpacking.wanted(&directory) {
         if find_member(places, member, check).is_none() || unpacking.claim(&member.path, file.index).is_err()

@@ -22,7 +22,7 @@ fn member(path: &str, content: &[u8]) -> (BundleMember, MemberCheck) {
     (BundleMember { path, bytes, mode: 0o640, modified }, MemberCheck { crc32: 0, digest })
 }
 
-fn bundle(files: &[(&str, &[u8])]) -> Vec<u8> {
+pub(super) fn bundle(files: &[(&str, &[u8])]) -> Vec<u8> {
     let (members, checks): (Vec<_>, Vec<_>) =
         files.iter().map(|(path, content)| member(path, content)).unzip();
     let layout = BundleLayout::new(members).unwrap();

@@ -6,10 +6,11 @@ use std::time::SystemTime;
 use flute::core::lct::Cenc;
 use flute::core::{Oti, UDPEndpoint};
 use flute::sender::{ObjectDesc, TransferConfig};
+use headwater::coding::decode;
 use headwater_proto::delivery::{
-    BlockJob, BlockVerdict, DeliveryReceiver, DeliveryReceiverConfig, FileIndex, FileSpec, HeldBlock,
-    HeldFile, MemoryStore, ObjectIndex, ObjectSpec, ReceiverEvent, Store, StoreError, StoreReport,
-    StoredRepair,
+    BlockJob, BlockVerdict, ContentCoding, DeliveryReceiver, DeliveryReceiverConfig, Encoding, FileIndex,
+    FileSpec, HeldBlock, HeldFile, MemoryStore, ObjectIndex, ObjectSpec, ReceiverEvent, Store, StoreError,
+    StoreReport, StoredRepair,
 };
 use headwater_proto::{ChannelId, Datagram, Duration, Ecn, Input, Instant, Machine, Output, fixed};
 use md5::{Digest, Md5};
@@ -89,8 +90,11 @@ impl Session {
 
     /// Runs the session over a bad link until our receiver has ended.
     fn run(&self, objects: Vec<ObjectDesc>) -> SessionEnd {
+        self.run_to(objects, SessionEnd::new())
+    }
+
+    fn run_to(&self, objects: Vec<ObjectDesc>, mut end: SessionEnd) -> SessionEnd {
         let mut sender = self.sender(objects);
-        let mut end = SessionEnd::new();
         let mut link = Link::new("from flute");
         let mut now = Instant::ZERO;
         let mut closes = 0..CLOSE_PACKETS;
@@ -125,12 +129,21 @@ struct SessionEnd {
 
 impl SessionEnd {
     fn new() -> Self {
-        let store = Md5Store { memory: MemoryStore::new(1 << 24), md5: Vec::new() };
+        let store = Md5Store { memory: MemoryStore::new(1 << 24), md5: Vec::new(), decoded: None };
         let config = DeliveryReceiverConfig::default().with_tsi(Some(TSI.into()));
         Self {
             machine: DeliveryReceiver::new(config, fixed::FixedReceiver::new(), store, Instant::ZERO),
             events: Vec::new(),
         }
+    }
+
+    /// With a store that decodes gzip.
+    fn decoding() -> Self {
+        let store =
+            Md5Store { memory: MemoryStore::new(1 << 24), md5: Vec::new(), decoded: Some(Vec::new()) };
+        let config = DeliveryReceiverConfig::default().with_tsi(Some(TSI.into()));
+        let machine = DeliveryReceiver::new(config, fixed::FixedReceiver::new(), store, Instant::ZERO);
+        Self { machine, events: Vec::new() }
     }
 
     fn take(&mut self, now: Instant, payload: &[u8]) {
@@ -154,12 +167,18 @@ impl SessionEnd {
 struct Md5Store {
     memory: MemoryStore,
     md5: Vec<Option<[u8; 16]>>,
+    /// Decoded files, if the store decodes.
+    decoded: Option<Vec<(String, Vec<u8>)>>,
 }
 
 impl Store for Md5Store {
     fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
         self.md5.push(spec.md5);
         self.memory.create_file(file, spec)
+    }
+
+    fn decodes(&self, coding: ContentCoding) -> bool {
+        self.decoded.is_some() && coding == ContentCoding::Gzip
     }
 
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
@@ -210,7 +229,21 @@ impl Store for Md5Store {
     fn poll_report(&mut self) -> Option<StoreReport> {
         let report = self.memory.poll_report()?;
         let StoreReport::FileDone(file) = report else { return Some(report) };
-        let (_, bytes) = self.memory.finished().last().expect("the file that was finished last");
+        let (spec, bytes) = self.memory.finished().last().expect("the file that was finished last");
+        let mut content = Vec::new();
+        let bytes = match spec.encoding {
+            Some(Encoding { coding, bytes: length, .. }) => {
+                let sink = |chunk: &[u8]| {
+                    content.extend_from_slice(chunk);
+                    Ok(())
+                };
+                decode(coding, bytes, length, sink).unwrap();
+                &content[..]
+            }
+            None => bytes,
+        };
+        let name = spec.path.as_str().to_owned();
+        self.decoded.iter_mut().for_each(|decoded| decoded.push((name.clone(), bytes.to_vec())));
         let matches = self.md5[file.0].is_none_or(|md5| md5 == Md5::digest(bytes)[..]);
         Some(if matches { report } else { StoreReport::FileMismatch(file) })
     }
@@ -300,7 +333,29 @@ fn a_wrong_content_md5_is_found() {
     }));
 }
 
-/// We do not decode Content-Encoding of files: such a file is refused by name, the others arrive.
+/// Files with Content-Encoding gzip, with the MD5 of the content before encoding, beside a plain file.
+#[test]
+fn gzip_files_arrive() {
+    for inband_fti in [true, false] {
+        let mut session = reed_solomon();
+        session.oti.inband_fti = inband_fti;
+        let text: Vec<u8> = (0..9_000_u32).flat_map(|line| format!("line {line}\n").into_bytes()).collect();
+        let files = [("encoded", text, Cenc::Gzip), ("plain", content("plain", 9_000), Cenc::Null)];
+        let objects = files.iter().map(|(name, bytes, cenc)| session.object(name, bytes, *cenc)).collect();
+        let end = session.run_to(objects, SessionEnd::decoding());
+        assert_eq!(
+            end.events.last(),
+            Some(&ReceiverEvent::SessionCompleted { refused: 0 }),
+            "{:?}",
+            end.events
+        );
+        let decoded = end.machine.store().decoded.clone().unwrap();
+        let expected = files.map(|(name, bytes, _)| (name.to_owned(), bytes));
+        assert!(sorted(decoded) == expected, "inband_fti {inband_fti}");
+    }
+}
+
+/// A store that does not decode, and codings of flute's that nobody else has: such a file is refused by name.
 #[test]
 fn encoded_files_are_refused_and_the_others_arrive() {
     let session = reed_solomon();

@@ -9,7 +9,8 @@ use headwater_fec::{Order, Scheme};
 use headwater_proto::auth::{Signing, SigningConfig, StandIn};
 use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
-    DeliverySender, DeliverySenderConfig, FileToSend, MemorySource, PlanConfig, RelativePath, SessionPlan,
+    ContentCoding, DeliverySender, DeliverySenderConfig, Encoding, FileToSend, MemorySource, PlanConfig,
+    RelativePath, SessionPlan,
 };
 use headwater_proto::described::Description;
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender};
@@ -279,4 +280,35 @@ fn flute_keeps_a_bundle_as_a_zip() {
     let tested = std::process::Command::new("unzip").arg("-tqq").arg(folder.path().join("a.zip")).status();
     // `unzip` is no part of every system; tests/interop/bundle.sh needs it.
     assert!(tested.is_err() || tested.is_ok_and(|status| status.success()));
+}
+
+/// Content as `send --compress=gzip` encodes it: flute yields the content, and a bundle as a zip.
+#[test]
+fn flute_decodes_gzip() {
+    let text: Vec<u8> =
+        (0..40_000_u32).flat_map(|line| format!("line {line} of a text\n").into_bytes()).collect();
+    let (_, (zip_name, zip)) = bundle();
+    let contents = [(zip_name, zip), ("text", text)];
+    let gzip = |content: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+        std::io::Write::write_all(&mut encoder, content).unwrap();
+        encoder.finish().unwrap()
+    };
+    for scheme in [Scheme::NoCode, Scheme::RaptorQ] {
+        let order = Order::Spread { rate: RATE.as_bits() };
+        let config = PlanConfig { scheme, symbol_size: SYMBOL_SIZE, order };
+        let mut files: Vec<Named> = contents.iter().map(|(name, content)| (*name, gzip(content))).collect();
+        files.push(("plain", content("plain", 20_000)));
+        let encoding = |(index, (_, content)): (usize, &Named)| {
+            let digest = Some(*blake3::hash(content).as_bytes());
+            (index, Encoding { coding: ContentCoding::Gzip, bytes: content.len() as u64, digest })
+        };
+        let encodings = contents.iter().enumerate().map(encoding).collect();
+        let plan = plan(&files, config).with_bundles([0].into()).with_encodings(encodings);
+        let receiver = deliver(&plan, &files, files.len(), 0);
+        let mut expected: Vec<_> =
+            contents.iter().map(|(name, content)| ((*name).to_owned(), content.clone())).collect();
+        expected.push(("plain".to_owned(), content("plain", 20_000)));
+        assert!(sorted(receiver.objects()) == sorted(expected), "{scheme:?}: names or bytes differ");
+    }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of tests panic as tests do")]
 
 mod bed;
+mod compression;
 mod files;
 mod hostile;
 mod multi_rate;

@@ -14,6 +14,7 @@
 
 mod bundle;
 mod carousel;
+mod encoding;
 pub(crate) mod fdt;
 pub(crate) mod front;
 mod memory;
@@ -32,6 +33,7 @@ pub use bundle::{
 };
 pub use carousel::{Carousel, CarouselBlock, Hierarchy, Place, Start, Visit, passes_end};
 pub use carousel::{Offsets, bisecting_offsets};
+pub use encoding::{ContentCoding, Encoding};
 pub use fdt::{FDT_BYTES_MAX, FdtTooLarge};
 pub use front::{OTHERS_MAX, SILENCE};
 pub use front::{SessionEvent, Verifying};

@@ -15,6 +15,7 @@ use headwater_wire::fti::Ldpc;
 use headwater_wire::{Fti, fdt};
 
 use super::carousel::symbols_in_first_pass;
+use super::encoding::Encoding;
 use super::metadata::SessionMetadata;
 use super::name::RelativePath;
 use super::object::{Codecs, Digest, file_digest, short};
@@ -145,6 +146,8 @@ pub struct SessionPlan {
     bundles: BTreeSet<usize>,
     /// Files with holes that are not sent.
     sparse: BTreeSet<usize>,
+    /// Files whose bytes are encoded content.
+    encodings: BTreeMap<usize, Encoding>,
     metadata: SessionMetadata,
 }
 
@@ -203,6 +206,7 @@ impl SessionPlan {
             parts: BTreeMap::new(),
             bundles: BTreeSet::new(),
             sparse: BTreeSet::new(),
+            encodings: BTreeMap::new(),
             metadata: SessionMetadata::default(),
         };
         let mut codecs = Codecs::default();
@@ -298,6 +302,13 @@ impl SessionPlan {
         Self { sparse, ..self }
     }
 
+    /// Announces files, by index, as encoded: the bytes of such a file are the encoded content. Default:
+    /// none.
+    #[must_use]
+    pub fn with_encodings(self, encodings: BTreeMap<usize, Encoding>) -> Self {
+        Self { encodings, ..self }
+    }
+
     /// Describes metadata beyond the attributes of files. Default: none.
     #[must_use]
     pub fn with_metadata(self, metadata: SessionMetadata) -> Self {
@@ -385,13 +396,15 @@ impl SessionPlan {
 }
 
 impl SessionPlan {
-    /// Marks the entry of a bundle, which other receivers keep as a zip, and of a sparse file.
+    /// Marks the entry of a bundle, which other receivers keep as a zip, of a sparse file, and of a file with
+    /// encoded content.
     fn mark_kind(&self, object: &PlannedObject, mut entry: File) -> File {
         if self.bundles.contains(&object.file) {
             entry.content_type = Some(BUNDLE_TYPE.into());
             entry.headwater.is_bundle = true;
         }
         entry.headwater.is_sparse = self.sparse.contains(&object.file);
+        self.encodings.get(&object.file).iter().for_each(|encoding| encoding.describe(&mut entry));
         entry
     }
 

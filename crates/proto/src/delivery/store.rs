@@ -6,6 +6,7 @@ use std::sync::Arc;
 use headwater_fec::{BlockCodec, Partition};
 use headwater_wire::fdt::{FileTime, Withdrawal};
 
+use super::encoding::{ContentCoding, Encoding};
 use super::metadata::{MetadataFault, SessionMetadata};
 use super::name::RelativePath;
 use super::object::{Digest, ShortDigest};
@@ -96,12 +97,28 @@ pub struct FileSpec {
     pub digest: Option<Digest>,
     /// Whether blocks of zeros may not be sent.
     pub is_sparse: bool,
+    /// Encoding of the content: `bytes`, `digest` and the objects are those of the encoded content.
+    pub encoding: Option<Encoding>,
 }
 
 impl FileSpec {
     /// Creates a file of `bytes` bytes of which the sender announced nothing else, and sends all blocks.
     pub const fn new(path: RelativePath, bytes: u64) -> Self {
-        Self { path, bytes, mode: None, modified: None, md5: None, digest: None, is_sparse: false }
+        Self {
+            path,
+            bytes,
+            mode: None,
+            modified: None,
+            md5: None,
+            digest: None,
+            is_sparse: false,
+            encoding: None,
+        }
+    }
+
+    /// Returns the length of the file under its final name, in bytes.
+    pub fn content_bytes(&self) -> u64 {
+        self.encoding.map_or(self.bytes, |encoding| encoding.bytes)
     }
 
     /// Returns the version of the content, as far as the sender announced digest and time.
@@ -301,6 +318,13 @@ pub trait Store {
     /// When the file cannot be created (a folder has the name, no space): the file is refused, the session
     /// continues with the rest.
     fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError>;
+
+    /// Whether [`Self::finish_file`] decodes files of this coding. Other files are refused. By default no
+    /// coding is decoded.
+    fn decodes(&self, coding: ContentCoding) -> bool {
+        let _refused = coding;
+        false
+    }
 
     /// Creates a file that is a part of a stream, like [`Self::create_file`]. The parts come in the order of
     /// the stream, and a part may be missing. By default the part is a file of its own.

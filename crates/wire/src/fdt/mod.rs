@@ -123,7 +123,7 @@ pub struct File {
     pub transfer_length: Option<u64>,
     /// Media type.
     pub content_type: Option<String>,
-    /// Content encoding of the object: `zlib`, `deflate`, `gzip`.
+    /// Content encoding of the object: `gzip`, `zstd`, of other senders `zlib` and `deflate`, too.
     pub content_encoding: Option<String>,
     /// MD5 of the file before content encoding.
     pub content_md5: Option<[u8; 16]>,
@@ -163,6 +163,20 @@ pub struct Headwater {
     /// `hw:Sparse`: the file has holes, and the sender may leave out blocks of zeros, which receivers know by
     /// their digests.
     pub is_sparse: bool,
+    /// `hw:Content-Digest`: BLAKE3 of the whole file before content encoding.
+    pub content_digest: Option<[u8; 32]>,
+    /// `hw:File-Encoding` and `hw:File-Content-Length`: content encoding of the file that the segments carry.
+    pub file_encoding: Option<FileEncoding>,
+}
+
+/// Content encoding of a file of several segments. Each segment is an object without content encoding; the
+/// segments together are the encoded file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileEncoding {
+    /// `hw:File-Encoding`: name, as [`File::content_encoding`].
+    pub name: String,
+    /// `hw:File-Content-Length`: length of the file in bytes, before content encoding.
+    pub content_length: u64,
 }
 
 /// Reason for which a sender withdraws a file that it has announced.

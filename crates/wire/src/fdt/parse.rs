@@ -17,9 +17,9 @@ use super::attributes::{ENCODING_ID, INSTANCE_ID, MAX_BLOCK, MAX_SYMBOLS, SCHEME
 use super::xml::is_xml_char;
 use super::{
     ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, ControlAttributes, DEPTH_MAX, DOCUMENT_LEN_MAX, ENTRIES_MAX, Entry,
-    FDT_NAMESPACE, FDT_NAMESPACE_2005, FILES_MAX, FOLDERS_MAX, FdtError, File, FileTime, HEADWATER_NAMESPACE,
-    Headwater, Instance, MBMS_NAMESPACE, MODE_MAX, OtiAttributes, PEERS_MAX, Segment, StreamPart, URLS_MAX,
-    Withdrawal, XATTRS_LEN_MAX,
+    FDT_NAMESPACE, FDT_NAMESPACE_2005, FILES_MAX, FOLDERS_MAX, FdtError, File, FileEncoding, FileTime,
+    HEADWATER_NAMESPACE, Headwater, Instance, MBMS_NAMESPACE, MODE_MAX, OtiAttributes, PEERS_MAX, Segment,
+    StreamPart, URLS_MAX, Withdrawal, XATTRS_LEN_MAX,
 };
 use crate::lct::TOI_MAX;
 
@@ -267,6 +267,7 @@ fn root(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<Instance, 
 fn file(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<File, FdtError> {
     let (mut file, mut location, mut segment) = (File::default(), None, SegmentParts::default());
     let mut part = StreamPartAttributes::default();
+    let mut encoding = FileEncodingAttributes::default();
     for attribute in attributes(reader, element) {
         match attribute? {
             KnownAttribute::Flute("TOI", value) => file.toi = value.toi()?,
@@ -279,6 +280,10 @@ fn file(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<File, FdtE
             KnownAttribute::Flute(name, value) => oti_attribute(&mut file.oti, name, &value)?,
             KnownAttribute::Mbms("File-ETag", value) => file.etag = Some(value.string()?),
             KnownAttribute::Mbms(..) => {}
+            KnownAttribute::Headwater("File-Encoding", value) => encoding.name = Some(value.string()?),
+            KnownAttribute::Headwater("File-Content-Length", value) => {
+                encoding.content_length = Some(value.number()?);
+            }
             KnownAttribute::Headwater(name, value) => {
                 headwater_attribute(&mut file.headwater, (&mut segment, &mut part), name, &value)?;
             }
@@ -291,6 +296,7 @@ fn file(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<File, FdtE
     let length = file.content_length.unwrap_or(0);
     file.headwater.segment = segment.finish(length)?;
     file.headwater.stream = part.finish(length)?;
+    file.headwater.file_encoding = encoding.finish()?;
     Ok(file)
 }
 
@@ -360,9 +366,28 @@ fn headwater_attribute(
         "Mtime" => headwater.modified = Some(value.time()?),
         "Bundle" => headwater.is_bundle = value.boolean()?,
         "Sparse" => headwater.is_sparse = value.boolean()?,
+        "Content-Digest" => headwater.content_digest = Some(value.digest()?),
         _ => {}
     }
     Ok(())
+}
+
+/// The attributes of a [`FileEncoding`]: both present or both absent.
+#[derive(Default)]
+struct FileEncodingAttributes {
+    name: Option<String>,
+    content_length: Option<u64>,
+}
+
+impl FileEncodingAttributes {
+    fn finish(self) -> Result<Option<FileEncoding>, FdtError> {
+        match (self.name, self.content_length) {
+            (None, None) => Ok(None),
+            (Some(name), Some(content_length)) => Ok(Some(FileEncoding { name, content_length })),
+            (None, Some(_)) => Err(FdtError::Missing("hw:File-Encoding")),
+            (Some(_), None) => Err(FdtError::Missing("hw:File-Content-Length")),
+        }
+    }
 }
 
 /// The attributes of a [`StreamPart`].

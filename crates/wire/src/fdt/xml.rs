@@ -150,6 +150,11 @@ fn headwater(out: &mut String, headwater: &Headwater) {
     optional(out, "hw:Mtime", headwater.modified.map(|time| time.to_string()).as_deref());
     optional(out, "hw:Bundle", headwater.is_bundle.then_some("true"));
     optional(out, "hw:Sparse", headwater.is_sparse.then_some("true"));
+    optional(out, "hw:Content-Digest", headwater.content_digest.map(hex).as_deref());
+    if let Some(encoding) = &headwater.file_encoding {
+        attribute(out, "hw:File-Encoding", &encoding.name);
+        attribute(out, "hw:File-Content-Length", &encoding.content_length.to_string());
+    }
 }
 
 const fn withdrawal(reason: Withdrawal) -> &'static str {

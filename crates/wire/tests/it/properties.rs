@@ -4,8 +4,8 @@ use headwater_wire::extensions::{
     ContentEncoding, DemandEcho, Extensions, FdtExtension, Levels, Members, Seq, Time,
 };
 use headwater_wire::fdt::{
-    ControlAttributes, Entry, File, FileTime, Headwater, Instance, OtiAttributes, Segment, StreamPart,
-    Withdrawal,
+    ControlAttributes, Entry, File, FileEncoding, FileTime, Headwater, Instance, OtiAttributes, Segment,
+    StreamPart, Withdrawal,
 };
 use headwater_wire::fti::Ldpc;
 use headwater_wire::rtt::LossClass;
@@ -194,13 +194,19 @@ prop_compose! {
         oti in oti(),
         (digest, block_digests) in (of(any::<[u8; 32]>()), vec(any::<[u8; 16]>(), 0..4)),
         (segment, stream, mode) in (of(segment()), of(stream()), of(0..=0o7777u32)),
-        (is_bundle, is_sparse) in any::<(bool, bool)>(),
-        modified in of((any::<i64>(), 0..1_000_000_000u32)),
+        (is_bundle, is_sparse, content_digest) in any::<(bool, bool, Option<[u8; 32]>)>(),
+        (modified, file_encoding) in (
+            of((any::<i64>(), 0..1_000_000_000u32)),
+            of((text(), any::<u64>())),
+        ),
         (digests_follow, withdrawn) in (any::<bool>(), of(withdrawal())),
         (alternate_locations, etag) in (urls(), of(text())),
     ) -> File {
         let modified = modified.and_then(|(seconds, nanoseconds)| FileTime::new(seconds, nanoseconds));
+        let file_encoding = file_encoding.map(|(name, content_length)| FileEncoding { name, content_length });
         let headwater = Headwater {
+            content_digest,
+            file_encoding,
             digest,
             block_digests,
             digests_follow,

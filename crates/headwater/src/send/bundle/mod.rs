@@ -72,7 +72,17 @@ impl Bundle {
             let (name, modified) = (member.path.clone(), Some(member.modified));
             let stamp = Stamp::of(&metadata);
             let mode = member.mode;
-            Ok(PreparedFile { path, name, bytes, mode, modified, is_sparse: false, stamp, bundle: None })
+            Ok(PreparedFile {
+                path,
+                name,
+                bytes,
+                mode,
+                modified,
+                is_sparse: false,
+                stamp,
+                bundle: None,
+                encoded: None,
+            })
         };
         let files = layout.members().iter().map(prepared).collect::<Result<Vec<_>, _>>()?;
         let snapshots = vec![None; files.len()];
@@ -220,6 +230,7 @@ impl OpenBundle {
             is_sparse: false,
             name,
             bundle: Some(Arc::new(Bundle { layout, files: self.files, snapshots: self.snapshots })),
+            encoded: None,
         })
     }
 }

@@ -8,6 +8,7 @@ use super::block::{Block, BlockState};
 use super::catalogue::{Admitted, Announced, FileOutcome, Refusal};
 use super::{DeliveryReceiver, ReceiverEvent, SessionEvent};
 use crate::control::ReceiverControl;
+use crate::delivery::encoding::{ContentCoding, Encoding, EncodingError};
 use crate::delivery::fdt::FdtOutcome;
 use crate::delivery::metadata::SessionMetadata;
 use crate::delivery::name::RelativePath;
@@ -267,6 +268,12 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         }
     }
 
+    /// Finds a coding that the store decodes.
+    fn coding(&self, name: &str) -> Result<ContentCoding, EncodingError> {
+        let coding = ContentCoding::of_name(name).filter(|coding| self.store.decodes(*coding));
+        coding.ok_or_else(|| EncodingError::Unknown(name.to_owned()))
+    }
+
     /// Adds the object of a new entry, or of an entry whose coding is known now.
     fn announce(
         &mut self,
@@ -276,19 +283,28 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         fti: Result<Fti, FdtError>,
     ) -> Result<(), Refusal> {
         self.catalogue.take_names(entry)?;
-        if let Some(encoding) = content_encoding {
-            return Err(Refusal::ContentEncoding(encoding.to_owned()));
-        }
+        let coding = content_encoding.map(|name| self.coding(name)).transpose()?;
         match (fti, self.pending.fti(entry.toi)) {
-            (Ok(fti), _) | (Err(FdtError::Missing(_)), Some(fti)) => self.admit(now, entry, fti),
+            (Ok(fti), _) | (Err(FdtError::Missing(_)), Some(fti)) => {
+                self.admit(now, entry, fti, content_encoding)
+            }
             // EXT_FTI of the object's packets will state the coding.
-            (Err(FdtError::Missing(_)), None) => self.catalogue.await_fti(entry),
+            (Err(FdtError::Missing(_)), None) => self.catalogue.await_fti(entry, coding),
             (Err(error), _) => Err(error.into()),
         }
     }
 
-    pub(super) fn admit(&mut self, now: Instant, entry: &File, fti: Fti) -> Result<(), Refusal> {
-        let Admitted { object, object_spec, new_file } = self.catalogue.admit(entry, fti, &mut self.room)?;
+    pub(super) fn admit(
+        &mut self,
+        now: Instant,
+        entry: &File,
+        fti: Fti,
+        content_encoding: Option<&str>,
+    ) -> Result<(), Refusal> {
+        let encoding = Encoding::of(entry, content_encoding, fti.transfer_length())?;
+        encoding.map(|encoding| self.coding(encoding.coding.name())).transpose()?;
+        let admitted = self.catalogue.admit(entry, fti, encoding, &mut self.room)?;
+        let Admitted { object, object_spec, new_file } = admitted;
         let file = object_spec.file;
         if let Some(file) = new_file {
             let part = self.catalogue.files[file.0].part.clone();
@@ -297,7 +313,9 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 return Err(refusal);
             }
             let spec = &self.catalogue.files[file.0].spec;
-            let event = ReceiverEvent::FileAnnounced { file, path: spec.path.clone(), bytes: spec.bytes };
+            let (path, bytes) = (spec.path.clone(), spec.content_bytes());
+            let encoding = spec.encoding.map(|encoding| (encoding.coding, spec.bytes));
+            let event = ReceiverEvent::FileAnnounced { file, path, bytes, encoding };
             let created = match &part {
                 Some(part) => self.store.create_part(file, spec, part),
                 None if self.catalogue.files[file.0].is_bundle => self.store.create_bundle(file, spec),

@@ -333,7 +333,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             && let Some(Announced::AwaitsFti(entry)) = self.catalogue.look_up(toi)
         {
             let entry = entry.clone();
-            if let Err(refusal) = self.admit(now, &entry, fti) {
+            if let Err(refusal) = self.admit(now, &entry, fti, None) {
                 self.refuse(&entry, refusal.to_string());
             }
         }

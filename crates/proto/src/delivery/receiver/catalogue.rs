@@ -10,6 +10,7 @@ use super::DECODING_BYTES;
 use super::block::Block;
 use super::pending::Room;
 use crate::delivery::FDT_BYTES_MAX;
+use crate::delivery::encoding::{ContentCoding, Encoding, EncodingError};
 use crate::delivery::name::RelativePath;
 use crate::delivery::object::{Codecs, partition_of};
 use crate::delivery::object::{Digest, ShortDigest};
@@ -160,8 +161,8 @@ impl ObjectState {
 pub enum Refusal {
     #[error("{0}")]
     Name(#[from] crate::delivery::name::NameError),
-    #[error("its content is encoded ('{0}'), which is not supported; send it without Content-Encoding")]
-    ContentEncoding(String),
+    #[error("{0}")]
+    Encoding(#[from] EncodingError),
     #[error("its coding is not supported: {0}")]
     Coding(String),
     #[error(
@@ -182,8 +183,6 @@ pub enum Refusal {
     NoCoding(#[from] FdtError),
     #[error("it overlaps with other parts of the stream, or lies beyond its end")]
     Part,
-    #[error("its length differs from its transfer length")]
-    Length,
     #[error("{}", withdrawal(*.0))]
     Withdrawn(Withdrawal),
 }
@@ -241,13 +240,14 @@ impl Catalogue {
 
     /// Keeps an entry whose coding EXT_FTI will state. Attributes that only Headwater senders write are left
     /// out: Headwater senders state the coding in the FDT, and an entry must not cost more than its name.
-    pub fn await_fti(&mut self, entry: &File) -> Result<(), Refusal> {
+    pub fn await_fti(&mut self, entry: &File, coding: Option<ContentCoding>) -> Result<(), Refusal> {
         RelativePath::from_content_location(&entry.content_location)?;
         let kept = File {
             toi: entry.toi,
             content_location: entry.content_location.clone(),
             content_length: entry.content_length,
             content_md5: entry.content_md5,
+            content_encoding: coding.map(|coding| coding.name().to_owned()),
             ..File::default()
         };
         if self.by_toi.insert(entry.toi, Announced::AwaitsFti(Box::new(kept))).is_none() {
@@ -280,12 +280,15 @@ impl Catalogue {
         self.by_toi.keys().all(|toi| tois.contains(toi))
     }
 
-    /// Adds the object of an entry of the FDT.
-    pub fn admit(&mut self, entry: &File, fti: Fti, room: &mut Room) -> Result<Admitted, Refusal> {
+    /// Adds the object of an entry of the FDT, with the encoding of its file.
+    pub fn admit(
+        &mut self,
+        entry: &File,
+        fti: Fti,
+        encoding: Option<Encoding>,
+        room: &mut Room,
+    ) -> Result<Admitted, Refusal> {
         let length = fti.transfer_length();
-        if entry.content_length.is_some_and(|content| content != length) {
-            return Err(Refusal::Length);
-        }
         let codec = self.codecs.of(&fti).map_err(|error| Refusal::Coding(error.to_string()))?;
         let partition = partition_of(&fti).map_err(|error| Refusal::Coding(error.to_string()))?;
         let blocks = u64::from(partition.blocks());
@@ -312,7 +315,7 @@ impl Catalogue {
         if !room.has_beside(count.saturating_mul(BLOCK_BYTES), lent) {
             return Err(Refusal::TooManyBlocks);
         }
-        let (file, new_file, segment) = self.file_of(entry, fti)?;
+        let (file, new_file, segment) = self.file_of(entry, fti, encoding)?;
         if !self.adjoins(file, &segment, length) {
             return Err(Refusal::Segments);
         }
@@ -346,7 +349,12 @@ impl Catalogue {
     }
 
     /// Returns the file of an entry: a new file, or the file of earlier announced segments.
-    fn file_of(&mut self, entry: &File, fti: Fti) -> Result<(FileIndex, bool, Segment), Refusal> {
+    fn file_of(
+        &mut self,
+        entry: &File,
+        fti: Fti,
+        encoding: Option<Encoding>,
+    ) -> Result<(FileIndex, bool, Segment), Refusal> {
         let length = fti.transfer_length();
         let whole = || Segment {
             index: 0,
@@ -368,7 +376,7 @@ impl Catalogue {
             && let Some(file) = self.segmented.get(&key)
         {
             let state = &self.files[file.0];
-            if !state.agrees_on_digest(&entry.headwater) {
+            if !state.agrees_on_digest(&entry.headwater) || state.spec.encoding != encoding {
                 return Err(Refusal::Segments);
             }
             let refused = state.outcome == Some(FileOutcome::Refused);
@@ -393,7 +401,8 @@ impl Catalogue {
                 modified: entry.headwater.modified,
                 md5: entry.content_md5.filter(|_| count == 1),
                 digest: entry.headwater.digest,
-                is_sparse: entry.headwater.is_sparse,
+                is_sparse: entry.headwater.is_sparse && encoding.is_none(),
+                encoding,
                 ..FileSpec::new(path, segment.file_length)
             },
             objects: vec![None; count],

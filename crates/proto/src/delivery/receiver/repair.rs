@@ -10,6 +10,7 @@ use super::block::{Block, BlockState, Worth};
 use super::catalogue::ObjectState;
 use super::{DeliveryReceiver, ReceiverEvent};
 use crate::control::ReceiverControl;
+use crate::delivery::encoding::ContentCoding;
 use crate::delivery::repair::RepairServers;
 use crate::delivery::store::{FileIndex, ObjectIndex, Store};
 use crate::time::Instant;
@@ -54,8 +55,10 @@ pub struct RepairFile<'a> {
     pub alternate: Option<&'a str>,
     /// Entity tag of the content, if the FDT gives a tag.
     pub etag: Option<&'a str>,
-    /// Length in bytes.
+    /// Length in bytes, of encoded content if the content travels encoded.
     pub bytes: u64,
+    /// Coding of the content.
+    pub coding: Option<ContentCoding>,
 }
 
 /// Counters of symbols from repair servers, which are in no counter of packets.
@@ -82,7 +85,8 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         let state = self.catalogue.files.get(file.0)?;
         let (alternate, etag) = (state.location.alternate.as_deref(), state.location.etag.as_deref());
         let name = state.spec.path.to_content_location();
-        Some(RepairFile { name, alternate, etag, bytes: state.spec.bytes })
+        let coding = state.spec.encoding.map(|encoding| encoding.coding);
+        Some(RepairFile { name, alternate, etag, bytes: state.spec.bytes, coding })
     }
 
     /// Returns the counters of symbols from repair servers.

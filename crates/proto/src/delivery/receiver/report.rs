@@ -1,6 +1,7 @@
 //! Events and counters of a receiver for the application.
 
 use crate::auth::AuthCounters;
+use crate::delivery::encoding::ContentCoding;
 use crate::delivery::front::SessionEvent;
 use crate::delivery::name::RelativePath;
 use crate::delivery::object::Digest;
@@ -26,6 +27,8 @@ pub enum ReceiverEvent {
         path: RelativePath,
         /// Length in bytes.
         bytes: u64,
+        /// If the content travels encoded: the coding, and the length of the encoded content in bytes.
+        encoding: Option<(ContentCoding, u64)>,
     },
     /// The FDT described a file or folder that is not received.
     FileRefused {
