@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-STEPS=(fmt prose clippy docs wasm test python verdict deny fuzz interop)
+STEPS=(fmt prose clippy docs wasm test macos windows python verdict deny fuzz interop)
+PRODUCT=(-p headwater-wire -p headwater-fec -p headwater-proto -p headwater-media -p headwater -p headwater-web -p headwater-cli)
 PURE=(-p headwater-wire -p headwater-fec -p headwater-proto -p headwater-media)
 WASM=wasm32-unknown-unknown
 CARGO_DENY=0.20.2
@@ -26,7 +27,9 @@ usage: ./ci.sh [STEP...]
   clippy   no warnings; crates depend in one direction; clippy refuses clocks, sockets, threads in the pure crates
   docs     links, captions and lengths of the pages; the Rust documentation builds without warnings
   wasm     the pure crates build for $WASM
-  test     cargo test --workspace, and the trace digests again in release
+  test     cargo test --workspace, the trace digests again in release, and the tests of sockets with HEADWATER_PORTABLE=1
+  macos    cargo check of the product crates for macOS; reported as not run where no standard library can be had
+  windows  the same for Windows; with mingw-w64 the command is linked, and with Wine a transfer is run
   python   the wheel is built, installed in a fresh environment, and tested; types by mypy --strict
   verdict  the published experiments run in their short form and give their tables
   deny     licences, bans and sources of the dependencies; advisories when their database can be had
@@ -95,7 +98,7 @@ step_site() {
 
 step_wasm() {
     local -x RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
-    if has_wasm_std || { have rustup && add_wasm_std; }; then
+    if has_std $WASM || add_std $WASM; then
         cargo build --locked "${PURE[@]}" --target $WASM
     elif [ -d "$(rustc --print sysroot)/lib/rustlib/src/rust/library" ]; then
         say "no $WASM standard library can be had: building it from rust-src"
@@ -113,6 +116,38 @@ step_test() {
     # Debug and release must put the same bytes on the wire, and the simulator must do the same in both.
     cargo test --locked --release -p headwater-proto --test trace 2>&1 | tee -a "$tests_log"
     cargo test --locked --release -p headwater-netsim --test engine traces 2>&1 | tee -a "$tests_log"
+}
+
+step_macos() {
+    local target
+    for target in aarch64-apple-darwin x86_64-apple-darwin; do
+        has_std $target || add_std $target || {
+            notes+=("macos: NOT RUN for $target: its standard library cannot be had (rustup target add $target)")
+            continue
+        }
+        check_for $target
+    done
+}
+
+step_windows() {
+    local target=x86_64-pc-windows-gnu
+    has_std $target || add_std $target || {
+        notes+=("windows: NOT RUN: the standard library of $target cannot be had (rustup target add $target)")
+        return 0
+    }
+    if have x86_64-w64-mingw32-gcc || (need_apt gcc-mingw-w64-x86-64); then
+        RUSTFLAGS="${RUSTFLAGS:-} -D warnings" cargo build --locked --target $target -p headwater-cli
+    else
+        check_for $target
+        notes+=("windows: not linked, mingw-w64 cannot be installed")
+        return 0
+    fi
+    if have wine64 || have wine || (need_apt wine64); then
+        bash tests/wine.sh "${CARGO_TARGET_DIR:-target}/$target/debug/headwater.exe"
+        notes+=("windows: $(tail -n 1 "$scratch/wine.log" 2>/dev/null || echo "a transfer under Wine")")
+    else
+        notes+=("windows: built and NOT RUN: Wine cannot be installed")
+    fi
 }
 
 step_python() {
@@ -287,11 +322,22 @@ fuzz_one() {
         -max_total_time="$FUZZ_SECONDS" -print_final_stats=1 -verbosity=0
 }
 
-has_wasm_std() { [ -d "$(rustc --print sysroot)/lib/rustlib/$WASM/lib" ]; }
+# check_for TARGET: `cargo check` of the product crates. Nothing is linked, so that dependencies' C code needs no compiler
+# of the target: a stand-in makes empty objects.
+check_for() {
+    local name=${1//-/_}
+    env "CC_$name=$PWD/.ci/no-cc" SDKROOT=/ RUSTFLAGS="${RUSTFLAGS:-} -D warnings" \
+        cargo check --locked --target "$1" "${PRODUCT[@]}"
+}
 
-add_wasm_std() {
-    say "adding the target $WASM (rustup)"
-    rustup target add $WASM && has_wasm_std
+# has_std TARGET
+has_std() { [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ]; }
+
+# add_std TARGET
+add_std() {
+    have rustup || return 1
+    say "adding the target $1 (rustup)"
+    rustup target add "$1" && has_std "$1"
 }
 
 # need_component NAME: NAME is rustfmt or clippy, cargo's own commands are `fmt` and `clippy`.

@@ -39,6 +39,7 @@ const STALL_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Increase of the nice value of the server's thread.
+#[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 /// Pause after a connection that could not be accepted, usually for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -200,6 +201,8 @@ pub(crate) fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), S
 
 /// Lowers the priority of the calling thread: sessions go first on a busy machine.
 fn yield_to_sessions() {
+    // Elsewhere the priority is the process's.
+    #[cfg(target_os = "linux")]
     if let Ok(nice) = rustix::process::getpriority_process(None) {
         // If the kernel refuses, the threads share evenly.
         let _refused = rustix::process::setpriority_process(None, nice + NICE);
