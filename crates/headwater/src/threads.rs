@@ -78,8 +78,8 @@ pub(crate) fn yield_to_session() {
     }
 }
 
-/// Lets the timers of the calling thread end on time. Linux has waits end up to 50 us late; other systems have
-/// no such slack, or none that a process can change.
+/// Lets the timers of the calling thread end on time. Linux has waits end up to 50 us late; other systems
+/// have no such slack, or none that a process can change.
 ///
 /// # Errors
 /// The kernel's error.

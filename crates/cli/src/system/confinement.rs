@@ -19,7 +19,7 @@ const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev/urandom"];
 /// renames between folders, which the store needs, and is not used.
 const LANDLOCK: ABI = ABI::V5;
 
-/// Lets the process open its own files alone. Returns false if the kernel cannot.
+/// Lets the process open the files of `paths` alone. Returns false if the kernel cannot.
 pub fn restrict_files(paths: &Paths) -> bool {
     !matches!(apply_ruleset(paths), Ok(RulesetStatus::NotEnforced) | Err(_))
 }

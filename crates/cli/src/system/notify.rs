@@ -1,4 +1,4 @@
-//! Signs of life for the service manager systemd. Other systems have no such manager.
+//! Signs of life for the service manager systemd. Linux only.
 
 use std::time::Duration;
 

@@ -22,7 +22,7 @@ use crate::exit::{Exit, Failure, OrExit};
 
 pub use std::os::unix::fs::FileExt;
 
-/// Returns a command that runs this program, on Linux also after an upgrade has replaced its file, as leader
+/// Returns a command that runs this program, on Linux also after an upgrade has replaced the file, as leader
 /// of a process group: signals of the terminal do not reach the program.
 pub fn own_program() -> Command {
     let linux = Path::new("/proc/self/exe");
@@ -53,7 +53,7 @@ pub fn kill_group(child: &mut Child) {
     child.wait().ok();
 }
 
-/// Ends this process together with its parent: with `at_once` by SIGKILL, else by SIGTERM. Linux only.
+/// Ends this process together with the parent: with `at_once` by SIGKILL, else by SIGTERM. Linux only.
 pub fn end_with_parent(at_once: bool) {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(if at_once { Signal::KILL } else { Signal::TERM }))
@@ -73,7 +73,7 @@ pub fn become_program(command: &mut Command) -> io::Error {
     command.exec()
 }
 
-/// Returns a path from its bytes.
+/// Returns a path from bytes.
 pub fn path_of(bytes: &[u8]) -> PathBuf {
     OsStr::from_bytes(bytes).into()
 }
@@ -135,7 +135,7 @@ fn cpu(clock: ClockId) -> Duration {
 pub struct SystemUser(User);
 
 impl SystemUser {
-    /// Returns a user by name, if there is such a user.
+    /// Returns a user by name, if the user exists.
     ///
     /// # Errors
     /// If the system's list of users cannot be read.
@@ -167,7 +167,7 @@ impl LocalListener {
     /// Listens at a path.
     ///
     /// # Errors
-    /// If the path is too long, or its folder is missing.
+    /// If the path is too long, or the folder is missing.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
@@ -179,7 +179,7 @@ impl LocalListener {
         &self.address
     }
 
-    /// Accepts a connection; an error of the kind `WouldBlock` if there is none.
+    /// Accepts a connection; an error of the kind `WouldBlock` without a connection.
     ///
     /// # Errors
     /// The system's error.
@@ -209,7 +209,7 @@ pub fn wait_for_input(patience: Duration) -> bool {
     poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], Some(&interval)).unwrap_or(0) > 0
 }
 
-/// Whether two paths lead to one existing file.
+/// Whether two paths lead to the same existing file.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));

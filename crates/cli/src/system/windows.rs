@@ -16,7 +16,7 @@ pub fn own_program() -> Command {
     Command::new(std::env::current_exe().unwrap_or_else(|_| PathBuf::from("headwater.exe")))
 }
 
-/// Asks a child to end: Windows has no such request for a process without a window, and the end of standard
+/// Asks a child to end: Windows has no request for a process without a window, and the end of standard
 /// input is no sign that commands look for.
 pub fn interrupt(_child: &Child) {}
 
@@ -26,7 +26,7 @@ pub fn kill_group(child: &mut Child) {
     child.wait().ok();
 }
 
-/// Ends this process together with its parent: not on this system.
+/// Ends this process together with the parent: not on this system.
 pub fn end_with_parent(_at_once: bool) {}
 
 /// Whether a process is this process's parent: unknown on this system.
@@ -34,7 +34,7 @@ pub fn is_parent(_process: u32) -> bool {
     true
 }
 
-/// Returns a path from its bytes.
+/// Returns a path from bytes.
 pub fn path_of(bytes: &[u8]) -> PathBuf {
     String::from_utf8_lossy(bytes).into_owned().into()
 }
@@ -95,7 +95,7 @@ impl FileExt for File {
     }
 }
 
-/// Becomes another program: runs the program, and ends with its exit code.
+/// Becomes another program: runs the program, and ends with the exit code.
 pub fn become_program(command: &mut Command) -> io::Error {
     match command.status() {
         Ok(status) => std::process::exit(status.code().unwrap_or(1)),
@@ -152,7 +152,7 @@ impl LocalListener {
         &self.address
     }
 
-    /// Accepts a connection; an error of the kind `WouldBlock` if there is none.
+    /// Accepts a connection; an error of the kind `WouldBlock` without a connection.
     ///
     /// # Errors
     /// The system's error.
@@ -163,7 +163,7 @@ impl LocalListener {
     }
 }
 
-/// Lets only the owner enter a folder: a folder for temporary files is its user's alone on this system.
+/// Lets only the owner enter a folder: a folder for temporary files belongs to a single user on this system.
 ///
 /// # Errors
 /// Never.
@@ -181,7 +181,7 @@ pub fn wait_for_input(_patience: Duration) -> bool {
     true
 }
 
-/// Whether two paths lead to one existing file.
+/// Whether two paths lead to the same existing file.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| path.canonicalize().ok();
     identity(one).is_some_and(|one| identity(other) == Some(one))

@@ -1,4 +1,4 @@
-//! Descriptors of sockets. Unix: the traits of the standard library. Windows: the same names for its sockets.
+//! Descriptors of sockets. Unix: the traits of the standard library. Windows: the same names.
 
 #[cfg(unix)]
 pub use std::os::fd::{AsFd, BorrowedFd};

@@ -1,9 +1,9 @@
 //! UDP sockets: a sender to groups, a receiver of many channels, a unicast socket, and a poller for all
 //! sockets.
 //!
-//! On Linux reading is batched (`recvmmsg`, GRO), with destination address, ECN and time of arrival; sending
-//! hands many runs of datagrams to the kernel at once (`sendmmsg`, GSO). Elsewhere a call carries a datagram. Only [`Poller::wait`] blocks, and
-//! [`SenderSocket::send`] while the send buffer is full.
+//! On Linux reading is batched (`recvmmsg`, GRO), with destination address, ECN and time of arrival;
+//! sending hands many runs of datagrams to the kernel at once (`sendmmsg`, GSO). Elsewhere a call carries a
+//! datagram. Only [`Poller::wait`] blocks, and [`SenderSocket::send`] while the send buffer is full.
 //!
 //! | file | contents |
 //! |---|---|

@@ -91,8 +91,8 @@ fn join(socket: &Socket, group: IpAddr, interface: &Interface, source: Option<Ip
     }
 }
 
-/// Returns the address to bind. An IPv6 group has the interface as scope: groups of link-local scope are bound
-/// on an interface. Windows binds no group: any address.
+/// Returns the address to bind. An IPv6 group has the interface as scope: groups of link-local scope are
+/// bound on an interface. Windows binds no group: any address.
 fn scoped(group: SocketAddr, index: u32) -> SocketAddr {
     match group {
         _ if cfg!(windows) => {

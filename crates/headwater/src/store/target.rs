@@ -278,7 +278,7 @@ struct State {
     whole: BTreeMap<u64, u64>,
     /// Bytes written.
     next: u64,
-    failed: Option<io::ErrorKind>,
+    failed: Option<ErrorKind>,
     ended: bool,
     /// Whether content that the reader has is freed.
     frees: bool,
@@ -317,7 +317,7 @@ impl Shared {
         let to = path.display();
         match self.lock().failed {
             None => Ok(()),
-            Some(io::ErrorKind::BrokenPipe) => {
+            Some(ErrorKind::BrokenPipe) => {
                 Err(StoreError(format!("the reader of '{to}' has ended before the content was whole")))
             }
             Some(kind) => Err(StoreError(format!("cannot write to '{to}': {kind}"))),

@@ -60,8 +60,8 @@ fn ip_address(address: &nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {
     address.as_sockaddr_in6().map(|address| address.ip().into())
 }
 
-/// Returns all interfaces with an address, in the system's order. Windows tells nothing about multicast, which
-/// every interface other than a tunnel carries.
+/// Returns all interfaces with an address, in the system's order. Windows tells nothing about multicast,
+/// which every interface other than a tunnel carries.
 ///
 /// # Errors
 /// The system's error.

@@ -1,4 +1,4 @@
-//! Datagrams to and from the kernel, and socket options beyond `socket2`, by one of two layers:
+//! Datagrams to and from the kernel, and socket options beyond `socket2`, in two layers:
 //!
 //! | file | contents |
 //! |---|---|
@@ -178,8 +178,8 @@ impl Incoming {
     }
 }
 
-/// Sends the messages before the first `None`, in one call where the system has such a call. Returns the
-/// number of messages sent.
+/// Sends the messages before the first `None`, on Linux in a single call. Returns the number of messages
+/// sent.
 ///
 /// # Errors
 /// The kernel's error for the first message. For a later message there is no error: the message is only not
@@ -342,7 +342,7 @@ pub(super) fn share_port(socket: &Socket, shared: bool) -> io::Result<()> {
     // Systems by Apple share the port of a group with this option only.
     #[cfg(target_vendor = "apple")]
     socket.set_reuse_port(shared)?;
-    // On Windows the option without a group's port would let two sockets hold one unicast address.
+    // On Windows the option without a group's port would let two sockets hold the same unicast address.
     if cfg!(windows) && !shared {
         return Ok(());
     }
@@ -399,8 +399,8 @@ pub(super) fn stamp_arrivals(socket: &Socket) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the traffic class octet of a socket. Windows: no effect, as the system leaves the octet to its
-/// policies.
+/// Sets the traffic class octet of a socket. Windows: no effect, as the octet belongs to the
+/// system's policies.
 ///
 /// # Errors
 /// The error of `setsockopt`.
@@ -441,7 +441,7 @@ pub(super) fn set_send_buffer(socket: &Socket, asked_bytes: usize) -> io::Result
 /// Least buffer in bytes that [`halving`] tries.
 const BUFFER_BYTES_MIN: usize = 64 << 10;
 
-/// Sets a buffer. Linux grants its limit instead of more; systems by Apple refuse more, so that half is tried.
+/// Sets a buffer. Beyond the limit, Linux grants the limit; systems by Apple refuse, so that half is tried.
 fn halving(mut bytes: usize, set: impl Fn(usize) -> io::Result<()>) -> io::Result<()> {
     loop {
         match set(bytes) {

@@ -33,7 +33,7 @@ pub(in crate::net) fn report_headers(socket: &Socket, is_ipv4: bool) -> io::Resu
     UdpSocketState::new(socket.into()).map(Some)
 }
 
-/// Returns the next datagram, its payload written to `buffer`; `None` when no datagram waits.
+/// Returns the next datagram, with the payload written to `buffer`; `None` when no datagram waits.
 ///
 /// # Errors
 /// The kernel's error.

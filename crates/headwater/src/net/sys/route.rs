@@ -1,6 +1,6 @@
-//! Interface of the kernel's route to a destination, from the routing table (rtnetlink(7)). Connecting a socket
-//! and reading its address is shorter, but wrong where a route names the address of another interface, as on
-//! hosts that run a routing protocol.
+//! Interface of the kernel's route to a destination, from the routing table (rtnetlink(7)). Connecting a
+//! socket and reading its address is shorter, but wrong where a route names the address of another
+//! interface, as on hosts that run a routing protocol.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! Bytes of a bundle, read from the members' files.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 

@@ -1,8 +1,7 @@
 //! Files and folders beyond the standard library: names below an open folder, metadata, holes, space.
 //!
-//! Names and signatures are those of `rustix::fs` as far as this crate uses them. Unix: `rustix`. Windows: the
-//! standard library, with a folder as an open handle and its path. Owners and extended attributes are not on
-//! Windows.
+//! Names and signatures follow `rustix::fs`. Unix: `rustix`. Windows: the standard library, with a folder
+//! as an open handle and a path. Windows has no owners and extended attributes.
 
 #[cfg(unix)]
 mod unix;

@@ -161,7 +161,7 @@ pub(crate) fn punch_hole(file: impl AsFd, offset: u64, bytes: u64) -> Result<(),
     }
 }
 
-/// Allocates the space of a file's first bytes, which become its length.
+/// Allocates the space of a file's first bytes, which become the length.
 ///
 /// # Errors
 /// If the space is too small, or the file system or the system cannot allocate.

@@ -1,4 +1,4 @@
-//! Files and folders on Windows, by the standard library. A folder is an open handle with its path, and names
+//! Files and folders on Windows, by the standard library. A folder is an open handle with a path, and names
 //! below are paths: unlike on Unix, another program can replace a folder on the way by a link in between.
 
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 /// Opens folders, too (`FILE_FLAG_BACKUP_SEMANTICS`).
 const BACKUP_SEMANTICS: u32 = 0x0200_0000;
-/// Opens a link itself (`FILE_FLAG_OPEN_REPARSE_POINT`).
+/// Opens the link (`FILE_FLAG_OPEN_REPARSE_POINT`).
 const OPEN_REPARSE_POINT: u32 = 0x0020_0000;
 /// Intervals of 100 ns between 1601 and 1970.
 const INTERVALS_TO_1970: i64 = 116_444_736_000_000_000;
@@ -82,7 +82,7 @@ impl fmt::Display for Errno {
     }
 }
 
-/// An open folder or file, with its path.
+/// An open folder or file, with the path.
 #[derive(Debug)]
 pub(crate) struct OwnedFd {
     file: File,
@@ -271,7 +271,7 @@ pub(crate) struct Timestamps {
     pub(crate) last_modification: Timespec,
 }
 
-/// Metadata of an entry. A file is known by its time of creation; owner and number of names are not known.
+/// Metadata of an entry. A file is known by the time of creation; owner and number of names are not known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stat {
     pub(crate) st_dev: u64,
@@ -443,7 +443,8 @@ impl FileExt for File {
     }
 }
 
-/// Permission bits of new files and folders, which Windows has not: a profile's folder is its user's alone.
+/// Permission bits of new files and folders, which Windows has not: a profile's folder belongs to a single
+/// user.
 pub(crate) trait DirBuilderExt {
     fn mode(&mut self, bits: u32) -> &mut Self;
 }
@@ -504,7 +505,7 @@ pub(crate) fn fstat(file: impl AsFd) -> Result<Stat, Errno> {
     Ok(Stat::of(&file.as_fd().metadata()?))
 }
 
-/// Returns the metadata of an entry of a folder; of a link itself.
+/// Returns the metadata of an entry of a folder, or of a link.
 pub(crate) fn statat(folder: impl AsFd, name: impl AsRef<Path>, _flags: AtFlags) -> Result<Stat, Errno> {
     Ok(Stat::of(&fs::symlink_metadata(folder.as_fd().below(name))?))
 }
@@ -541,7 +542,7 @@ pub(crate) fn linkat(
     Ok(fs::hard_link(folder.as_fd().below(name), new_folder.as_fd().below(new))?)
 }
 
-/// Makes a link to a file. Windows permits links to administrators and in its mode for developers.
+/// Makes a link to a file. Windows permits links to administrators and in the mode for developers.
 pub(crate) fn symlinkat(
     target: impl AsRef<Path>,
     folder: impl AsFd,
@@ -586,7 +587,7 @@ pub(crate) fn fchmod(file: impl AsFd, mode: Mode) -> Result<(), Errno> {
     }
 }
 
-/// Sets the times of a file. Folders keep their times.
+/// Sets the times of a file, not of a folder.
 pub(crate) fn futimens(file: impl AsFd, times: &Timestamps) -> Result<(), Errno> {
     let file = file.as_fd();
     if file.metadata()?.is_dir() {
@@ -684,7 +685,7 @@ pub(crate) fn try_lock(file: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Returns the free space of a file system. The standard library has no such call: every space counts as
+/// Returns the free space of a file system. The standard library has no call for this: every space counts as
 /// enough, and a full disk shows when written.
 pub(crate) fn free_bytes(_folder: impl AsFd) -> Result<u64, Errno> {
     Ok(u64::MAX)
