@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The Windows program under Wine, over the loopback interface: one end sends a folder, the other receives it; then the two
+# systems exchange a file in both directions.
+#
+#   tests/wine.sh HEADWATER.EXE [HEADWATER]
+set -euo pipefail
+
+GROUP=239.255.72.91:7291
+exe=$(realpath "$1")
+linux=${2:+$(realpath "$2")}
+wine=$(command -v wine64 || command -v wine || echo /usr/lib/wine/wine64)
+folder=$(mktemp -d)
+export WINEPREFIX=$folder/prefix WINEDEBUG=${WINEDEBUG:--all} WINEDLLOVERRIDES="mscoree,mshtml="
+export XDG_STATE_HOME=$folder/state XDG_CONFIG_HOME=$folder/config
+
+at_exit() {
+    local code=$? pid
+    for pid in $(jobs -p); do kill "$pid" 2>/dev/null || true; done
+    if [ $code != 0 ]; then tail -n 20 "$folder"/*.log; fi
+    "$(dirname "$wine")/wineserver" -k 2>/dev/null || wineserver -k 2>/dev/null || true
+    rm -rf "$folder"
+}
+trap at_exit EXIT
+
+# transfer NAME SENDER... -- RECEIVER...: both get the folder's files.
+transfer() {
+    local name=$1 sender=() receiver
+    shift
+    while [ "$1" != -- ]; do sender+=("$1") && shift; done
+    shift
+    receiver=("$@")
+    mkdir "$folder/$name"
+    (cd "$folder" && "${receiver[@]}" receive --interface 127.0.0.1 --group "$GROUP" --out "$name" --timeout 90s --quiet >"$name-receive.log" 2>&1) &
+    local receiving=$!
+    (cd "$folder" && "${sender[@]}" send --interface 127.0.0.1 --group "$GROUP" --rate 20M --until 1 --quiet source >"$name-send.log" 2>&1) &
+    local sending=$!
+    wait $receiving
+    wait $sending
+    diff -r "$folder/source" "$folder/$name/source"
+    echo "wine: $name: the copies are identical"
+}
+
+mkdir -p "$folder/source/deep"
+head -c 3000000 /dev/urandom >"$folder/source/one"
+head -c 1234 /dev/urandom >"$folder/source/deep/two"
+: >"$folder/source/empty"
+"$wine" "$exe" --version
+transfer windows-to-windows "$wine" "$exe" -- "$wine" "$exe"
+if [ -n "$linux" ]; then
+    transfer windows-to-linux "$wine" "$exe" -- "$linux"
+    transfer linux-to-windows "$linux" -- "$wine" "$exe"
+fi
