@@ -9,8 +9,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 MACHINES=2
-IMAGE_MB=48
-DISK_MB=64
+IMAGE_MB=${IMAGE_MB:-32}
+DISK_MB=$((IMAGE_MB + 8))
+# Emulated processors, which share those of this machine, take no more.
+RATE=${RATE:-10M}
 PATIENCE_SECONDS=${PATIENCE_SECONDS:-400}
 # Emulation of the processor: nested virtual machines seldom have KVM that works. ACCELERATOR=kvm on a machine of your own.
 accelerator=${ACCELERATOR:-tcg}
@@ -96,7 +98,7 @@ for number in $(seq "$MACHINES"); do
     machines+=($!)
 done
 say "$MACHINES machines boot ($accelerator)"
-inside "$binary" send --interface br0 --group "$GROUP" --until "$MACHINES" --quiet "$folder/image" >"$folder/sender.log" 2>&1 &
+inside "$binary" send --interface br0 --group "$GROUP" --rate "$RATE" --until "$MACHINES" --quiet "$folder/image" >"$folder/sender.log" 2>&1 &
 
 for machine in "${machines[@]}"; do
     while kill -0 "$machine" 2>/dev/null; do

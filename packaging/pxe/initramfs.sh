@@ -36,7 +36,9 @@ modules=$root/lib/modules/$kernel
 [ -d "$modules" ] || die "there is no folder '$modules'"
 busybox=$(command -v busybox) || die "busybox is missing: install the package busybox-static"
 for tool in cpio depmod gzip; do command -v $tool >/dev/null || die "'$tool' is missing: install the packages cpio, kmod and gzip"; done
-if ldd "$busybox" >/dev/null 2>&1; then die "'$busybox' is not static: install the package busybox-static"; fi
+# is_dynamic PROGRAM: of a static program, ldd names no library.
+is_dynamic() { ldd "$1" 2>/dev/null | grep -q "=>"; }
+if is_dynamic "$busybox"; then die "'$busybox' is not static: install the package busybox-static"; fi
 
 set -- ${binary:+--binary "$binary"} "$@"
 . packaging/common.sh
@@ -45,7 +47,7 @@ if [ -z "$binary" ]; then
     RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" cargo build --locked --release -p headwater-cli --target "$triple"
     binary=$(realpath "${CARGO_TARGET_DIR:-target}/$triple/release/headwater")
 fi
-if ldd "$binary" >/dev/null 2>&1; then die "'$binary' is not static: build it as packaging/oci.sh does"; fi
+if is_dynamic "$binary"; then die "'$binary' is not static: build it as packaging/oci.sh does"; fi
 
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT

@@ -344,7 +344,7 @@ impl SenderSocket {
         let mut waiting = sys::unsent_bytes(&self.endpoint.socket)?;
         let mut turns = 0;
         loop {
-            let mut fds = [PollFd::new(&self.endpoint, PollFlags::OUT)];
+            let mut fds = [PollFd::from_borrowed_fd(self.endpoint.as_fd(), PollFlags::OUT)];
             match poll(&mut fds, Some(&STALL_MAX)) {
                 Ok(0) => {}
                 Ok(_) | Err(Errno::INTR) => return Ok(()),

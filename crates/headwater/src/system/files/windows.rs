@@ -147,7 +147,8 @@ impl BorrowedFd<'_> {
     }
 
     fn below(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.path.map_or_else(|| name.as_ref().to_owned(), |path| path.join(name))
+        let name = name.as_ref();
+        self.path.map_or_else(|| name.to_owned(), |path| path.join(name))
     }
 }
 
