@@ -9,9 +9,7 @@ use headwater_proto::{ChannelId, EXPECTED_MAX, Input, Instant, Machine, Output};
 
 use super::{Application, Hooks, drive};
 use crate::clock::Clock;
-use crate::net::{
-    Channels, Interface, LinkChange, Poller, ReceiverOptions, ReceiverSocket, SocketLayer,
-};
+use crate::net::{Channels, Interface, LinkChange, Poller, ReceiverOptions, ReceiverSocket, SocketLayer};
 
 /// How late each turn reads.
 const LATE: Duration = Duration::from_millis(30);

@@ -164,11 +164,12 @@ macro_rules! flags {
         impl $name {
             $(pub(crate) const $flag: Self = Self($bits);)*
 
+            #[allow(dead_code, reason = "not all types need all functions")]
             pub(crate) const fn empty() -> Self {
                 Self(0)
             }
 
-            #[allow(dead_code, reason = "not all types need all functions")]
+            #[allow(dead_code, reason = "as above")]
             pub(crate) const fn union(self, other: Self) -> Self {
                 Self(self.0 | other.0)
             }
@@ -746,6 +747,7 @@ pub(crate) fn open_device(_path: &Path) -> io::Result<File> {
 
 /// Kind of an entry that is neither a file nor a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "named where entries of other systems are described")]
 pub(crate) enum SpecialKind {
     BlockDevice,
     CharacterDevice,
