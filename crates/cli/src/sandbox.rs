@@ -18,6 +18,7 @@ pub const RESOLVER_FILES: [&str; 5] =
     ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 /// Folders and files of a command.
 #[derive(Default)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux confines processes"))]
 pub struct Paths {
     /// Files, and folders with all below.
     pub read: Vec<PathBuf>,
@@ -45,6 +46,7 @@ impl Paths {
         }
     }
 
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux confines processes"))]
     pub fn written(&self) -> impl Iterator<Item = &Path> {
         let needed = self.write.iter().chain(&self.folders).chain(&self.file).map(|path| existing(path));
         needed.chain(self.optional.iter().map(PathBuf::as_path).filter(|path| path.exists()))
@@ -82,6 +84,7 @@ pub fn confine(args: &ConfineArgs, paths: &Paths) -> Result<(), Failure> {
 }
 
 /// Returns a path, or the nearest folder above if the path is missing: the session reports why.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux confines processes"))]
 fn existing(path: &Path) -> &Path {
     path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."))
 }

@@ -350,7 +350,12 @@ async fn connection(stream: TcpStream, routes: Router) -> Result<(), hyper::Erro
     // Without this option, a client that takes no byte holds its connection for ever. The other options save
     // time.
     let socket = socket2::SockRef::from(&stream);
-    if socket.set_tcp_user_timeout(Some(STALL_TIME)).is_err() || stream.set_nodelay(true).is_err() {
+    #[cfg(target_os = "linux")]
+    let is_bounded = socket.set_tcp_user_timeout(Some(STALL_TIME)).is_ok();
+    #[cfg(not(target_os = "linux"))]
+    // Finds clients that are gone; a client that takes no byte keeps the connection on these systems.
+    let is_bounded = socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(STALL_TIME)).is_ok();
+    if !is_bounded || stream.set_nodelay(true).is_err() {
         return Ok(());
     }
     http1::Builder::new()
