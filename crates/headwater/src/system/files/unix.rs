@@ -39,19 +39,13 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    #[expect(
-        clippy::unnecessary_cast,
-        clippy::cast_possible_truncation,
-        clippy::allow_attributes,
-        reason = "the types of the fields differ between systems"
-    )]
-    #[allow(clippy::useless_conversion, reason = "as above")]
+    #[expect(clippy::unnecessary_cast, reason = "the types of the fields differ between systems")]
     fn of(stat: &rustix::fs::Stat) -> Self {
         Self {
             st_dev: stat.st_dev as u64,
             st_ino: stat.st_ino as u64,
-            st_nlink: u64::from(stat.st_nlink),
-            st_mode: u32::from(stat.st_mode),
+            st_nlink: stat.st_nlink as u64,
+            st_mode: stat.st_mode as u32,
             st_uid: stat.st_uid,
             st_gid: stat.st_gid,
             st_size: stat.st_size as i64,
@@ -81,7 +75,6 @@ pub(crate) fn statat(folder: impl AsFd, name: impl AsRef<Path>, flags: AtFlags) 
     rustix::fs::statat(folder, name.as_ref(), flags).map(|stat| Stat::of(&stat))
 }
 
-#[allow(clippy::unnecessary_cast, clippy::cast_possible_truncation, reason = "16 bits on systems by Apple")]
 fn raw_mode(bits: u32) -> RawMode {
     bits as RawMode
 }
@@ -92,7 +85,7 @@ pub(crate) fn mode_of(bits: u32) -> Mode {
 }
 
 /// Returns the permission bits of a mode.
-#[allow(clippy::useless_conversion, reason = "16 bits on systems by Apple")]
+#[cfg_attr(target_os = "linux", expect(clippy::useless_conversion, reason = "16 bits on systems by Apple"))]
 pub(crate) fn bits_of(mode: Mode) -> u32 {
     u32::from(mode.as_raw_mode())
 }
@@ -131,7 +124,6 @@ pub(crate) fn free_bytes_of(path: &Path) -> Result<u64, Errno> {
 }
 
 /// Syncs the content and the names of a file system to disk. Elsewhere than on Linux: of all file systems.
-#[allow(clippy::unnecessary_wraps, reason = "Linux reports errors")]
 pub(crate) fn sync_file_system(folder: impl AsFd) -> Result<(), Errno> {
     #[cfg(target_os = "linux")]
     return rustix::fs::syncfs(folder);
