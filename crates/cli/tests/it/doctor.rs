@@ -74,7 +74,7 @@ fn nothing_stands_in_the_way_on_loopback() {
     // The portable layer has no TTL of a probe.
     let routers = if is_portable() { None } else { Some(0) };
     assert_eq!((peer["routers"].as_u64(), peer["ecn"].as_str()), (routers, Some("kept")));
-    let layer = check(&looked, "socket layer")["seen"].as_str().unwrap().to_owned();
+    let layer = check(&looked, "socket-layer")["seen"].as_str().unwrap().to_owned();
     assert!(layer.starts_with(if is_portable() { "portable" } else { "linux" }), "{layer}");
     let lines = looked.json();
     let summary = &lines.last().unwrap()["summary"];
