@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-STEPS=(fmt prose clippy docs wasm test python verdict deny fuzz interop)
+STEPS=(fmt prose clippy docs wasm test macos windows python verdict deny fuzz interop)
+PRODUCT=(-p headwater-wire -p headwater-fec -p headwater-proto -p headwater-media -p headwater -p headwater-web -p headwater-cli)
 PURE=(-p headwater-wire -p headwater-fec -p headwater-proto -p headwater-media)
 WASM=wasm32-unknown-unknown
 CARGO_DENY=0.20.2
@@ -26,14 +27,16 @@ usage: ./ci.sh [STEP...]
   clippy   no warnings; crates depend in one direction; clippy refuses clocks, sockets, threads in the pure crates
   docs     links, captions and lengths of the pages; the Rust documentation builds without warnings
   wasm     the pure crates build for $WASM
-  test     cargo test --workspace, and the trace digests again in release
+  test     cargo test --workspace, the trace digests again in release, and the tests of sockets with HEADWATER_PORTABLE=1
+  macos    cargo check of the product crates for macOS; reported as not run where no standard library can be had
+  windows  the same for Windows; with mingw-w64 the command is linked, and with Wine run
   python   the wheel is built, installed in a fresh environment, and tested; types by mypy --strict
   verdict  the published experiments run in their short form and give their tables
   deny     licences, bans and sources of the dependencies; advisories when their database can be had
   fuzz     every fuzz target for FUZZ_SECONDS (default 10)
   interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers, ZeroMQ's subscribers, run-time faults, video in Chromium, and the attacks of tests/attacks
   long     the forms that take too long for each change: queues by theory, resumption with every code, loss in bursts,
-           overload, each in full, memory of a receiver of video; not part of all
+           overload, each in full, memory of a receiver of video, virtual machines that boot by PXE; not part of all
   explore  the property tests with SEEDS (default 10) seeds of their own; not part of all, whose seed is fixed
   site     the pages and the Rust documentation as a site in target/site; not part of all
   all      all of these in this order (also without any argument)
@@ -95,7 +98,7 @@ step_site() {
 
 step_wasm() {
     local -x RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
-    if has_wasm_std || { have rustup && add_wasm_std; }; then
+    if has_std $WASM || add_std $WASM; then
         cargo build --locked "${PURE[@]}" --target $WASM
     elif [ -d "$(rustc --print sysroot)/lib/rustlib/src/rust/library" ]; then
         say "no $WASM standard library can be had: building it from rust-src"
@@ -110,9 +113,44 @@ step_test() {
     tests_log=$scratch/tests.log
     # Tests of commands and sockets wait most of their time.
     RUST_TEST_THREADS=${RUST_TEST_THREADS:-4} cargo test --locked --workspace 2>&1 | tee "$tests_log"
+    # The sockets once more, as other systems have them.
+    HEADWATER_PORTABLE=1 cargo test --locked -p headwater --lib --test doctor --test net --test relay --test session 2>&1 | tee -a "$tests_log"
+    HEADWATER_PORTABLE=1 cargo test --locked -p headwater-cli --test it -- transfer groups get 2>&1 | tee -a "$tests_log"
     # Debug and release must put the same bytes on the wire, and the simulator must do the same in both.
     cargo test --locked --release -p headwater-proto --test trace 2>&1 | tee -a "$tests_log"
     cargo test --locked --release -p headwater-netsim --test engine traces 2>&1 | tee -a "$tests_log"
+}
+
+step_macos() {
+    local target
+    for target in aarch64-apple-darwin x86_64-apple-darwin; do
+        has_std $target || add_std $target || {
+            notes+=("macos: NOT RUN for $target: its standard library cannot be had (rustup target add $target)")
+            continue
+        }
+        check_for $target
+    done
+}
+
+step_windows() {
+    local target=x86_64-pc-windows-gnu
+    has_std $target || add_std $target || {
+        notes+=("windows: NOT RUN: the standard library of $target cannot be had (rustup target add $target)")
+        return 0
+    }
+    if have x86_64-w64-mingw32-gcc || (need_apt gcc-mingw-w64-x86-64); then
+        RUSTFLAGS="${RUSTFLAGS:-} -D warnings" cargo build --locked --target $target -p headwater-cli
+    else
+        check_for $target
+        notes+=("windows: not linked, mingw-w64 cannot be installed")
+        return 0
+    fi
+    if have wine64 || have wine || [ -x /usr/lib/wine/wine64 ] || (need_apt wine64); then
+        bash tests/wine.sh "${CARGO_TARGET_DIR:-target}/$target/debug/headwater.exe" | tee "$scratch/wine.log"
+        notes+=("windows: built, not run on Windows; $(tail -n 1 "$scratch/wine.log")")
+    else
+        notes+=("windows: built and NOT RUN: Wine cannot be installed")
+    fi
 }
 
 step_python() {
@@ -154,6 +192,10 @@ step_long() {
     bash tests/interop/bursts.sh --full
     bash tests/interop/overload.sh --full
     bash tests/interop/video.sh memory
+    for package in qemu-system-x86 ipxe-qemu dnsmasq-base busybox-static cpio kmod; do
+        (need_apt "$package") || notes+=("long: $package cannot be installed, machines that boot from the network were not tried")
+    done
+    bash packaging/pxe/boot.sh
 }
 
 step_explore() {
@@ -287,11 +329,22 @@ fuzz_one() {
         -max_total_time="$FUZZ_SECONDS" -print_final_stats=1 -verbosity=0
 }
 
-has_wasm_std() { [ -d "$(rustc --print sysroot)/lib/rustlib/$WASM/lib" ]; }
+# check_for TARGET: `cargo check` of the product crates. Nothing is linked, so that dependencies' C code needs no compiler
+# of the target: a stand-in makes empty objects.
+check_for() {
+    local name=${1//-/_}
+    env "CC_$name=$PWD/.ci/no-cc" SDKROOT=/ RUSTFLAGS="${RUSTFLAGS:-} -D warnings" \
+        cargo check --locked --target "$1" "${PRODUCT[@]}"
+}
 
-add_wasm_std() {
-    say "adding the target $WASM (rustup)"
-    rustup target add $WASM && has_wasm_std
+# has_std TARGET
+has_std() { [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ]; }
+
+# add_std TARGET
+add_std() {
+    have rustup || return 1
+    say "adding the target $1 (rustup)"
+    rustup target add "$1" && has_std "$1"
 }
 
 # need_component NAME: NAME is rustfmt or clippy, cargo's own commands are `fmt` and `clippy`.

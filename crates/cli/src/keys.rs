@@ -12,11 +12,11 @@ use headwater::keys::{
     fingerprint, openssh, parse_trusted,
 };
 use headwater::{ReceiveSummary, ReceiveUpdate};
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
 use crate::args::{GROUP_DEFAULT, KeygenArgs, SignArgs, TrustArgs};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::system::without_echo;
 
 /// Most seconds that the clocks of two keys' machines may differ. A session that begins in the second of the
 /// session before counts as a second later, too.
@@ -169,13 +169,8 @@ fn passphrase(path: &Path) -> Option<Zeroizing<String>> {
         return None;
     }
     eprint!("passphrase of {}: ", path.display());
-    let before = tcgetattr(&input).ok()?;
-    let mut silent = before.clone();
-    silent.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&input, OptionalActions::Flush, &silent).ok()?;
     let mut line = Zeroizing::new(String::new());
-    let read = input.lock().read_line(&mut line);
-    tcsetattr(&input, OptionalActions::Flush, &before).ok();
+    let read = without_echo(|| input.lock().read_line(&mut line))?;
     eprintln!();
     read.ok()?;
     Some(Zeroizing::new(line.trim_end_matches(['\r', '\n']).to_owned()))

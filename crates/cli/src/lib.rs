@@ -24,6 +24,7 @@ mod serve;
 pub mod shutdown;
 mod simulate;
 mod stream;
+mod system;
 mod view;
 
 pub use args::{Cli, OutputArgs, values};

@@ -12,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::args::OutputArgs;
+use crate::system::terminal_columns;
 pub use history::RateHistory;
 
 /// Environment variable with a filter of log messages, in the syntax of tracing's `EnvFilter`.
@@ -187,8 +188,7 @@ fn has_colours() -> bool {
 
 /// Returns the columns of the terminal at standard error.
 fn columns() -> usize {
-    let told = rustix::termios::tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
-    told.ok().filter(|columns| *columns > 0).unwrap_or(COLUMNS_DEFAULT)
+    terminal_columns().unwrap_or(COLUMNS_DEFAULT)
 }
 
 /// Returns the end of a long name, which says more than the beginning.

@@ -1,62 +1,13 @@
 //! SIGINT and SIGTERM: the first signal ends the sessions in good order, the second signal writes buffered
 //! packets of a capture and ends the process.
 
-use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 use headwater::StopHandle;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::capture::Capture;
-use crate::exit::{Exit, Failure, OrExit};
-
-/// Signals of a start, before a thread may handle signals: threads of a confined process start after the
-/// confinement.
-pub struct EarlySignals {
-    signals: RefCell<Signals>,
-    is_asked: Cell<bool>,
-}
-
-impl EarlySignals {
-    /// Installs the handler of both signals.
-    pub fn catch() -> Result<Self, Failure> {
-        let signals = Signals::new([SIGINT, SIGTERM]).or_exit(Exit::Other, "cannot catch signals")?;
-        Ok(Self { signals: RefCell::new(signals), is_asked: Cell::new(false) })
-    }
-
-    /// Whether a signal has arrived.
-    pub fn is_asked(&self) -> bool {
-        if self.signals.borrow_mut().pending().next().is_some() {
-            self.is_asked.set(true);
-        }
-        self.is_asked.get()
-    }
-
-    /// Handles signals on a thread, also signals that have arrived already.
-    pub fn serve(self, capture: Option<&Capture>) -> Result<Shutdown, Failure> {
-        let shutdown = Shutdown::default();
-        if self.is_asked.get() {
-            shutdown.ask();
-        }
-        let (own, mut signals) = (shutdown.clone(), self.signals.into_inner());
-        let flush = capture.map(Capture::flusher);
-        let wait = move || {
-            for _ in signals.forever() {
-                if !own.ask() {
-                    if let Some(flush) = &flush {
-                        flush();
-                    }
-                    std::process::exit(Exit::Interrupted as i32);
-                }
-            }
-        };
-        let thread = thread::Builder::new().name("signals".into()).spawn(wait);
-        thread.or_exit(Exit::Other, "cannot catch signals")?;
-        Ok(shutdown)
-    }
-}
+use crate::exit::Failure;
+pub use crate::system::EarlySignals;
 
 /// Sessions that signals stop.
 #[derive(Clone, Default)]
@@ -103,7 +54,7 @@ impl Shutdown {
     }
 
     /// Stops all sessions; `false` if all sessions were stopped before.
-    fn ask(&self) -> bool {
+    pub(crate) fn ask(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = !state.is_asked;
         state.is_asked = true;

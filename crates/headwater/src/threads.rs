@@ -64,16 +64,29 @@ pub(crate) fn stoppable() -> Result<(Poller, StopHandle), OpenError> {
 const WORKERS_MAX: usize = 4;
 
 /// Increase of the nice value of worker threads: about a third of the share of the session's own thread.
+#[cfg(target_os = "linux")]
 const NICE: i32 = 5;
 
 /// Lowers the priority of the calling thread, so that the session's own thread goes first on a machine with
 /// fewer processors than threads.
 pub(crate) fn yield_to_session() {
-    // Linux keeps priorities by thread. If the kernel refuses, the threads share evenly, which is only
-    // slower.
+    // Linux keeps priorities by thread, other systems by process. If the kernel refuses, the threads share
+    // evenly, which is only slower.
+    #[cfg(target_os = "linux")]
     if let Ok(nice) = rustix::process::getpriority_process(None) {
         let _refused = rustix::process::setpriority_process(None, nice + NICE);
     }
+}
+
+/// Lets the timers of the calling thread end on time. Linux has waits end up to 50 us late; other systems
+/// have no such slack, or none that a process can change.
+///
+/// # Errors
+/// The kernel's error.
+pub(crate) fn wake_precisely() -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
+    Ok(())
 }
 
 /// Returns the number of worker threads of a session: one per processor, at least 1 and at most 4.

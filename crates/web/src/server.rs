@@ -39,6 +39,7 @@ const STALL_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Increase of the nice value of the server's thread.
+#[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 /// Pause after a connection that could not be accepted, usually for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -200,6 +201,8 @@ pub(crate) fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), S
 
 /// Lowers the priority of the calling thread: sessions go first on a busy machine.
 fn yield_to_sessions() {
+    // Elsewhere the priority is the process's.
+    #[cfg(target_os = "linux")]
     if let Ok(nice) = rustix::process::getpriority_process(None) {
         // If the kernel refuses, the threads share evenly.
         let _refused = rustix::process::setpriority_process(None, nice + NICE);
@@ -347,7 +350,12 @@ async fn connection(stream: TcpStream, routes: Router) -> Result<(), hyper::Erro
     // Without this option, a client that takes no byte holds its connection for ever. The other options save
     // time.
     let socket = socket2::SockRef::from(&stream);
-    if socket.set_tcp_user_timeout(Some(STALL_TIME)).is_err() || stream.set_nodelay(true).is_err() {
+    #[cfg(target_os = "linux")]
+    let is_bounded = socket.set_tcp_user_timeout(Some(STALL_TIME)).is_ok();
+    #[cfg(not(target_os = "linux"))]
+    // Finds clients that are gone; a client that takes no byte keeps the connection on these systems.
+    let is_bounded = socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(STALL_TIME)).is_ok();
+    if !is_bounded || stream.set_nodelay(true).is_err() {
         return Ok(());
     }
     http1::Builder::new()

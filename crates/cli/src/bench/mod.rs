@@ -4,6 +4,10 @@
 //! rounds counts.
 
 mod bare;
+#[cfg(target_os = "linux")]
+mod bare_linux;
+#[cfg(not(target_os = "linux"))]
+mod bare_portable;
 mod disk;
 mod fec;
 mod net;
@@ -12,11 +16,11 @@ mod session;
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use self::report::Report;
 use crate::args::{BenchArgs, BenchPart, MeasureArgs};
 use crate::exit::{Exit, Failure};
+use crate::system::process_cpu;
+pub use crate::system::thread_cpu;
 
 /// Minimum number of rounds for a median.
 const ROUNDS: usize = 3;
@@ -65,21 +69,6 @@ fn timed(work: impl FnOnce()) -> Duration {
     let began = Instant::now();
     work();
     began.elapsed()
-}
-
-/// Returns the processor time of the process so far.
-fn process_cpu() -> Duration {
-    cpu(ClockId::ProcessCPUTime)
-}
-
-/// Returns the processor time of the calling thread so far.
-pub fn thread_cpu() -> Duration {
-    cpu(ClockId::ThreadCPUTime)
-}
-
-fn cpu(clock: ClockId) -> Duration {
-    // Both values are never negative.
-    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -4,8 +4,6 @@
 //! and starts the program for each; the pipe carries paths, each with a byte 0 behind, and nothing else.
 
 use std::io::{BufRead, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -16,8 +14,8 @@ use headwater::ReceiveUpdate;
 
 use crate::args::{ReceiveArgs, RunForFilesArgs};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::sandbox::become_user;
-use crate::serve::{OWN_PROGRAM, SUPERVISED};
+use crate::serve::SUPERVISED;
+use crate::system::{become_user, own_program, path_of};
 
 /// Maximum number of files that wait for the program; the session then waits.
 const WAITING_MAX: usize = 1 << 16;
@@ -42,13 +40,13 @@ impl FileHook {
     pub fn start(args: &ReceiveArgs) -> Result<Option<Self>, Failure> {
         let Some(program) = &args.follow.exec else { return Ok(None) };
         let attempt = format!("cannot run '{}' for received files", program.display());
-        let mut command = Command::new(OWN_PROGRAM);
-        command.arg0("headwater").arg("run-for-files").arg(program).env_remove(SUPERVISED);
+        let mut command = own_program();
+        command.arg("run-for-files").arg(program).env_remove(SUPERVISED);
         if let Some(user) = &args.confine.user {
             command.arg("--user").arg(user);
         }
         // Signals of the terminal end the session first, and the end of the pipe ends the child.
-        let child = command.stdin(Stdio::piped()).process_group(0).spawn();
+        let child = command.stdin(Stdio::piped()).spawn();
         let mut child = child.or_exit(Exit::Other, &attempt)?;
         let (paths, waiting) = sync_channel::<PathBuf>(WAITING_MAX);
         let pipe = child.stdin.take();
@@ -123,10 +121,10 @@ pub fn run_for_files(args: &RunForFilesArgs) -> Result<Exit, Failure> {
         if path.pop() != Some(0) {
             break;
         }
-        let path = std::ffi::OsStr::from_bytes(&path);
+        let path = path_of(&path);
         // The output of the session is on standard output.
         let program =
-            Command::new(&args.program).arg(path).stdin(Stdio::null()).stdout(std::io::stderr()).status();
+            Command::new(&args.program).arg(&path).stdin(Stdio::null()).stdout(std::io::stderr()).status();
         let problem = match program {
             Ok(status) if status.success() => continue,
             Ok(status) => status.to_string(),

@@ -1,13 +1,13 @@
 //! Standard input as the content of a session.
 
 use std::io::{self, IsTerminal};
-use std::os::fd::AsFd;
 use std::path::Path;
 
 use headwater::SendInput;
 
 use crate::args::{Order, SendArgs};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::system::standard_input;
 
 /// Returns the input, if the only path is `-`.
 ///
@@ -35,11 +35,10 @@ pub fn chosen(args: &SendArgs) -> Result<Option<SendInput>, Failure> {
     if let Some((_, option)) = conflicts.into_iter().find(|(is_given, _)| *is_given) {
         return usage(&format!("{option} needs content of known length: leave it out, or send a file"));
     }
-    let stdin = io::stdin();
-    if stdin.is_terminal() {
+    if io::stdin().is_terminal() {
         return usage("standard input is a terminal: pipe the output of a program into `headwater send -`");
     }
-    let input = stdin.as_fd().try_clone_to_owned().or_exit(Exit::Disk, "cannot open standard input")?;
+    let input = standard_input().or_exit(Exit::Disk, "cannot open standard input")?;
     let keep = args.input.keep.map(|keep| keep.0);
     Ok(Some(SendInput { input, name: args.input.input_name.clone(), keep }))
 }

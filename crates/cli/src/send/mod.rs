@@ -9,7 +9,6 @@ mod input;
 mod roster;
 mod view;
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use headwater::keys::PublicKey;
@@ -34,6 +33,7 @@ use crate::live::await_viewers;
 use crate::sandbox::{Paths, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
+use crate::system::is_same_file;
 use describe::FdtFile;
 pub use http::server_failed;
 use roster::Receipts;
@@ -146,10 +146,8 @@ fn warn_of_selection(files: &FileSet) {
 
 /// Refuses to write a log or a capture over a file that is to be sent.
 fn keep_sources(files: &FileSet, targets: [&Option<PathBuf>; 3]) -> Result<(), Failure> {
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     for target in targets.into_iter().flatten() {
-        let Some(taken) = identity(target) else { continue };
-        if files.files().iter().any(|file| identity(&file.path) == Some(taken)) {
+        if target.exists() && files.files().iter().any(|file| is_same_file(target, &file.path)) {
             let reason = format!("'{}' is among the files to send; write it elsewhere", target.display());
             return Err(Failure::new(Exit::Usage, reason));
         }

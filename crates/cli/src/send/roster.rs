@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use headwater::{
@@ -21,6 +20,7 @@ use crate::args::values::NAME_RULE;
 use crate::exit::{Exit, Failure, OrExit, meaning};
 use crate::keys;
 use crate::screen::{Bar, Screen, count, rate, time};
+use crate::system::FileExt;
 
 /// Most missing receivers that a message names.
 const MISSING_NAMED_MAX: usize = 40;

@@ -2,19 +2,17 @@
 //! fault of a command touches no other command.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use headwater_web::{PageReader, ViewSender};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+
+use crate::system;
 
 /// Variable with the process identifier of the supervisor.
 pub const SUPERVISED: &str = "HEADWATER_SUPERVISED";
 /// Variable that makes a command write samples of its ends to standard output.
 pub const SAMPLES: &str = "HEADWATER_SAMPLES";
-/// This program, also after an upgrade has replaced its file.
-pub const OWN_PROGRAM: &str = "/proc/self/exe";
 /// Longest time from SIGINT to the end of a command, before SIGKILL.
 const STOP_TIME: Duration = Duration::from_secs(10);
 /// Longest line that is passed on, in bytes.
@@ -48,9 +46,9 @@ impl RunningChild {
         view: Option<&ViewSender>,
         now: Instant,
     ) -> std::io::Result<Self> {
-        let mut command = Command::new(OWN_PROGRAM);
-        command.arg0("headwater").args(words).env(SUPERVISED, std::process::id().to_string());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        let mut command = system::own_program();
+        command.args(words).env(SUPERVISED, std::process::id().to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         if view.is_some() {
             command.env(SAMPLES, "1").stdout(Stdio::piped());
         }
@@ -76,24 +74,16 @@ impl RunningChild {
         match self.kill_at {
             None => {
                 self.kill_at = Some(now + STOP_TIME);
-                self.send(Signal::INT);
+                system::interrupt(&self.child);
             }
-            Some(at) if now >= at => self.send(Signal::KILL),
+            Some(at) if now >= at => _ = self.child.kill(),
             Some(_) => {}
-        }
-    }
-
-    fn send(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid {
-            // A process that has ended waits to be reaped, so that the number is not another's.
-            kill_process(pid, signal).ok();
         }
     }
 
     /// Returns the end of the command, if the command has ended.
     pub fn poll_end(&mut self, now: Instant) -> Option<ChildEnd> {
-        let status = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::from_raw(0)))?;
+        let status = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()))?;
         Some(ChildEnd { status, was_asked: self.kill_at.is_some(), lasted: now - self.began })
     }
 }
@@ -115,12 +105,11 @@ fn pass_on(name: &str, lines: ChildStderr) {
 
 /// Ends this process together with the supervisor, if a supervisor started this process.
 pub fn follow_supervisor() {
-    let Some(supervisor) = std::env::var(SUPERVISED).ok().and_then(|pid| pid.parse::<i32>().ok()) else {
+    let Some(supervisor) = std::env::var(SUPERVISED).ok().and_then(|pid| pid.parse::<u32>().ok()) else {
         return;
     };
-    set_parent_process_death_signal(Some(Signal::TERM)).ok();
-    let parent = rustix::process::getppid().map(Pid::as_raw_nonzero);
-    if parent.is_none_or(|parent| parent.get() != supervisor) {
+    system::end_with_parent(false);
+    if !system::is_parent(supervisor) {
         // The supervisor has ended meanwhile.
         std::process::exit(crate::exit::Exit::Interrupted as i32);
     }

@@ -16,15 +16,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use headwater_web::{FileServer, FileServerOptions, FileServerSocket, LiveView, ViewSender};
-use sd_notify::NotifyState;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::{OutputArgs, ServeArgs};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::live::tell;
 use crate::screen::Screen;
 use crate::send::server_failed;
-pub use child::{OWN_PROGRAM, SAMPLES, SUPERVISED, follow_supervisor};
+use crate::system::{ServiceState, notify, watchdog_interval};
+pub use child::{SAMPLES, SUPERVISED, follow_supervisor};
 use config::{Configuration, Service};
 use service::Supervised;
 
@@ -48,11 +48,11 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let supervise = |service| Supervised::new(service, view.clone(), now);
     let mut supervised: Vec<_> = services.into_iter().map(supervise).collect();
     let mut watchdog = Watchdog::new(now);
-    notify(&NotifyState::Ready);
+    notify(ServiceState::Ready);
     while !supervised.is_empty() {
         let (now, minute) = (Instant::now(), hours::minute_now());
         if signals.ends.load(Ordering::Relaxed) {
-            notify(&NotifyState::Stopping);
+            notify(ServiceState::Stopping);
             supervised.iter_mut().for_each(Supervised::leave);
         }
         if signals.reloads.swap(false, Ordering::Relaxed) {
@@ -144,7 +144,13 @@ struct Signals {
 impl Signals {
     fn install() -> Result<Self, Failure> {
         let (ends, reloads) = (Arc::default(), Arc::default());
-        for (signal, flag) in [(SIGINT, &ends), (SIGTERM, &ends), (SIGHUP, &reloads)] {
+        let signals = [
+            (SIGINT, &ends),
+            (SIGTERM, &ends),
+            #[cfg(unix)]
+            (signal_hook::consts::SIGHUP, &reloads),
+        ];
+        for (signal, flag) in signals {
             let installed = signal_hook::flag::register(signal, Arc::clone(flag));
             installed.or_exit(Exit::Other, "cannot catch signals")?;
         }
@@ -160,20 +166,13 @@ struct Watchdog {
 
 impl Watchdog {
     fn new(now: Instant) -> Self {
-        Self { interval: sd_notify::watchdog_enabled().map(|longest| longest / 2), due: now }
+        Self { interval: watchdog_interval().map(|longest| longest / 2), due: now }
     }
 
     fn step(&mut self, now: Instant) {
         if let Some(interval) = self.interval.filter(|_| now >= self.due) {
             self.due = now + interval;
-            notify(&NotifyState::Watchdog);
+            notify(ServiceState::Watchdog);
         }
-    }
-}
-
-/// Notifies the service manager, if present.
-fn notify(state: &NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(std::slice::from_ref(state)) {
-        tracing::debug!("cannot notify the service manager: {error}");
     }
 }

@@ -10,7 +10,8 @@ use headwater_web::ViewSender;
 
 use super::child::{ChildEnd, RunningChild};
 use super::config::{Service, ServiceKind};
-use super::watch::{FolderWatcher, fingerprint};
+use super::watch::fingerprint;
+use crate::system::FolderWatcher;
 
 /// Interval of looking at the folders without an event: file systems of other machines report no events.
 const SCAN_INTERVAL: Duration = Duration::from_secs(60);
@@ -269,7 +270,7 @@ impl Supervised {
 fn look_at(watcher: Option<&FolderWatcher>, paths: &[PathBuf], options: PrepareOptions) -> Look {
     let watched = match watcher {
         Some(watcher) => watcher.watch(paths),
-        None => Err(std::io::Error::other("inotify is not available")),
+        None => Err(std::io::Error::other("the system cannot watch folders")),
     };
     (fingerprint(paths, options), watched.err())
 }

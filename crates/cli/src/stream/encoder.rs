@@ -6,8 +6,6 @@
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
 use std::process::{Child, ChildStderr, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,10 +13,11 @@ use std::time::{Duration, Instant};
 use headwater_media::Rung;
 use tempfile::TempDir;
 
-use super::ffmpeg::{Ffmpeg, INTERVAL, kill_group};
+use super::ffmpeg::{Ffmpeg, INTERVAL};
 use super::source::Source;
 use crate::args::{Codec, VideoArgs};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::system::{LocalListener, kill_group, private_folder};
 
 /// Longest time until ffmpeg has opened its outputs.
 const START_TIME: Duration = Duration::from_secs(30);
@@ -77,16 +76,18 @@ impl Encoder {
         let tried = "cannot make a socket for ffmpeg; is the path of TMPDIR shorter than 80 bytes?";
         for track in 0..count {
             let path = folder.path().join(track_name(track, "sock"));
-            let listener = UnixListener::bind(&path).or_exit(Exit::Disk, tried)?;
-            listener.set_nonblocking(true).or_exit(Exit::Other, tried)?;
-            encoding.ffmpeg.give(&path)?;
+            let listener = LocalListener::bind(&path).or_exit(Exit::Disk, tried)?;
+            if path.exists() {
+                encoding.ffmpeg.give(&path)?;
+            }
             listeners.push(listener);
         }
-        let mut encoder = Self::spawn(encoding, source, &folder, "sock")?;
+        let address = |track: usize| listeners[track].address().to_owned();
+        let mut encoder = Self::spawn(encoding, source, &address, &folder)?;
         let began = Instant::now();
         let mut tracks: Vec<Track> = Vec::new();
-        for listener in listeners {
-            tracks.push(encoder.accept(encoding.ffmpeg, &listener, began)?);
+        for listener in &listeners {
+            tracks.push(encoder.accept(encoding.ffmpeg, listener, began)?);
         }
         let closed = folder.close();
         closed.or_exit(Exit::Disk, "cannot delete the folder of ffmpeg's sockets")?;
@@ -96,8 +97,8 @@ impl Encoder {
     fn spawn(
         encoding: &Encoding<'_>,
         source: &mut Source,
+        path: &dyn Fn(usize) -> String,
         folder: &TempDir,
-        suffix: &str,
     ) -> Result<Self, Failure> {
         let ffmpeg = encoding.ffmpeg;
         let tried = format!("cannot run '{}'", ffmpeg.program.display());
@@ -106,11 +107,7 @@ impl Encoder {
         let input = encoder.feeder.as_mut().and_then(|feeder| feeder.stdout.take());
         let mut command = ffmpeg.command(ffmpeg.program);
         command.args(["-hide_banner", "-nostdin", "-nostats", "-loglevel", "level+verbose", "-y"]);
-        let path = |track| {
-            let path = folder.path().join(track_name(track, suffix)).display().to_string();
-            if suffix == "sock" { format!("unix:{path}") } else { path }
-        };
-        command.args(&source.input).args(outputs(encoding, source, &path));
+        command.args(&source.input).args(outputs(encoding, source, path));
         command
             .stdin(input.map_or_else(Stdio::null, Stdio::from))
             .stdout(Stdio::null())
@@ -125,16 +122,13 @@ impl Encoder {
     fn accept(
         &mut self,
         ffmpeg: &Ffmpeg<'_>,
-        listener: &UnixListener,
+        listener: &LocalListener,
         began: Instant,
     ) -> Result<Track, Failure> {
         loop {
             ffmpeg.check_signals()?;
             match listener.accept() {
-                Ok((stream, _)) => {
-                    stream.set_nonblocking(false).or_exit(Exit::Other, "cannot read from ffmpeg")?;
-                    return Ok(Box::new(stream));
-                }
+                Ok(stream) => return Ok(Box::new(stream)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error).or_exit(Exit::Other, "cannot accept a connection of ffmpeg"),
             }
@@ -304,7 +298,7 @@ fn track_name(track: usize, suffix: &str) -> String {
 fn folder(encoding: &Encoding<'_>) -> Result<TempDir, Failure> {
     let tried = "cannot make a folder for ffmpeg's sockets; is there room in TMPDIR?";
     let folder = tempfile::Builder::new().prefix("headwater-video-").tempdir().or_exit(Exit::Disk, tried)?;
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).or_exit(Exit::Disk, tried)?;
+    private_folder(folder.path()).or_exit(Exit::Disk, tried)?;
     encoding.ffmpeg.give(folder.path())?;
     Ok(folder)
 }
@@ -320,12 +314,12 @@ fn prepare(
         let reason = "--codec av1 is for files: SVT-AV1 exceeds its rate too far for live sources; leave --codec out, or encode the source into a file first";
         return Err(Failure::new(Exit::Usage, reason));
     }
-    let mut encoder = Encoder::spawn(encoding, source, folder, "mp4")?;
+    let path = |track| folder.path().join(track_name(track, "mp4"));
+    let mut encoder = Encoder::spawn(encoding, source, &|track| path(track).display().to_string(), folder)?;
     let status = encoder.wait(encoding.ffmpeg)?;
     if !status.success() {
         return Err(encoder.failure(status));
     }
-    let path = |track| folder.path().join(track_name(track, "mp4"));
     let tried = "cannot read the encoded video";
     let open = |track| File::open(path(track)).map(|file| Box::new(file) as Track).or_exit(Exit::Disk, tried);
     let tracks = (0..count).map(open).collect::<Result<_, _>>()?;

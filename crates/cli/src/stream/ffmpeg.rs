@@ -3,19 +3,14 @@
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
-use std::os::unix::fs::chown;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-
-use nix::unistd::User;
-use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
 
 use crate::args::RunTiedArgs;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::sandbox::become_user;
-use crate::serve::{OWN_PROGRAM, SUPERVISED};
+use crate::serve::SUPERVISED;
+use crate::system::{SystemUser, become_program, become_user, end_with_parent, kill_group, own_program};
 
 /// Longest look at the program, or at a source.
 pub const LOOK_TIME: Duration = Duration::from_secs(20);
@@ -29,7 +24,7 @@ pub struct Ffmpeg<'a> {
     /// Program.
     pub program: &'a Path,
     /// User of the programs; `None` for the user of this process.
-    user: Option<User>,
+    user: Option<SystemUser>,
     /// Whether a signal has asked this process to end.
     is_asked: &'a dyn Fn() -> bool,
 }
@@ -53,7 +48,7 @@ impl<'a> Ffmpeg<'a> {
         is_asked: &'a dyn Fn() -> bool,
     ) -> Result<Self, Failure> {
         let find = |name: &str| {
-            let found = User::from_name(name);
+            let found = SystemUser::find(name);
             let found = found.or_exit(Exit::Usage, format!("cannot look up the user '{name}'"))?;
             found.ok_or_else(|| Failure::new(Exit::Usage, format!("there is no user '{name}'")))
         };
@@ -63,20 +58,20 @@ impl<'a> Ffmpeg<'a> {
     /// Returns the command of a program: this program becomes the user, ties itself to this process, and then
     /// becomes the program.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new(OWN_PROGRAM);
-        command.arg0("headwater").env(SUPERVISED, std::process::id().to_string()).arg("run-tied");
+        let mut command = own_program();
+        command.env(SUPERVISED, std::process::id().to_string()).arg("run-tied");
         if let Some(user) = &self.user {
-            command.arg("--user").arg(&user.name);
+            command.arg("--user").arg(user.name());
         }
         // Signals of the terminal end the session first, and the end of the session ends the programs.
-        command.arg("--").arg(program).process_group(0);
+        command.arg("--").arg(program);
         command
     }
 
     /// Gives a file or a folder to the user.
     pub fn give(&self, path: &Path) -> Result<(), Failure> {
         let Some(user) = &self.user else { return Ok(()) };
-        let given = chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()));
+        let given = user.give(path);
         given.or_exit(Exit::Other, format!("cannot give '{}' to the user of ffmpeg", path.display()))
     }
 
@@ -145,24 +140,13 @@ fn read_all(output: impl Read) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Kills the process group of a child that leads its group.
-pub fn kill_group(child: &mut Child) {
-    if let Ok(id) = i32::try_from(child.id())
-        && let Some(id) = Pid::from_raw(id)
-    {
-        kill_process_group(id, Signal::KILL).ok();
-    }
-    child.kill().ok();
-    child.wait().ok();
-}
-
 /// Becomes a program that ends with the parent. The command has followed the parent since its start.
 pub fn run_tied(args: &RunTiedArgs) -> Result<Exit, Failure> {
     if let Some(user) = &args.user {
         become_user(user)?;
     }
     // ffmpeg catches SIGTERM, and may then wait for a source.
-    set_parent_process_death_signal(Some(Signal::KILL)).ok();
-    let error = Command::new(&args.program).args(&args.words).env_remove(SUPERVISED).exec();
+    end_with_parent(true);
+    let error = become_program(Command::new(&args.program).args(&args.words).env_remove(SUPERVISED));
     Err(Failure::of(Exit::Usage, error))
 }

@@ -1,15 +1,13 @@
 //! Source of a video: checks of ffmpeg and of the source, and the input options of ffmpeg.
 
 use std::io::Read;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::ffmpeg::{Ffmpeg, INTERVAL, LOOK_TIME};
 use crate::args::{Codec, VideoArgs};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::system::{is_character_device, wait_for_input};
 
 /// Most bytes of standard input by which ffmpeg finds out about the streams.
 const HEAD_BYTES: usize = 1 << 20;
@@ -136,8 +134,7 @@ fn can_draw(ffmpeg: &Ffmpeg<'_>, picture: &str) -> Result<bool, Failure> {
 /// Returns ffmpeg's format of a device.
 fn device_format(name: &str) -> Option<&'static str> {
     let is_device = |kind: &str| name.starts_with(kind) && Path::new(name).exists();
-    let is_character = || std::fs::metadata(name).is_ok_and(|metadata| metadata.file_type().is_char_device());
-    (is_device("/dev/video") && is_character()).then_some("v4l2")
+    (is_device("/dev/video") && is_character_device(Path::new(name))).then_some("v4l2")
 }
 
 /// Reads the first bytes of standard input.
@@ -145,14 +142,12 @@ fn read_head(ffmpeg: &Ffmpeg<'_>) -> Result<Vec<u8>, Failure> {
     let mut input = std::io::stdin().lock();
     let (mut head, mut until) = (Vec::new(), None::<Instant>);
     let mut piece = vec![0; 64 << 10];
-    let interval = Timespec { tv_sec: 0, tv_nsec: INTERVAL.subsec_nanos().into() };
     while head.len() < HEAD_BYTES {
         ffmpeg.check_signals()?;
         if until.is_some_and(|until| Instant::now() >= until) {
             break;
         }
-        let ready = poll(&mut [PollFd::new(&std::io::stdin(), PollFlags::IN)], Some(&interval));
-        if ready.unwrap_or(0) == 0 {
+        if !wait_for_input(INTERVAL) {
             continue;
         }
         let bytes =

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::check::Check;
-use crate::net::BufferSize;
+use crate::net::{BufferSize, SocketLayer};
 
 pub(super) use crate::system::{netstat, read_number, text};
 
@@ -134,6 +134,15 @@ pub(super) fn buffers(receive: BufferSize, send: BufferSize) -> Check {
         String::new()
     };
     Check::warning(NAME, format!("{seen}{consequence}"), advice)
+}
+
+/// Tells the calls by which datagrams reach the kernel.
+pub(super) fn layer(layer: SocketLayer) -> Check {
+    let seen = match layer {
+        SocketLayer::Linux => "linux: batches of datagrams, times and drops by the kernel",
+        SocketLayer::Portable => "portable: a datagram per call, no count of the kernel's drops",
+    };
+    Check::ok("socket layer", seen)
 }
 
 const fn kib(bytes: usize) -> usize {

@@ -39,7 +39,7 @@ use headwater_proto::ChannelId;
 use crate::congestion_control::CongestionControl;
 use crate::net::{
     Channels, ChannelsError, Interface, InterfaceError, ReceiverOptions, ReceiverSocket, SenderOptions,
-    SenderSocket,
+    SenderSocket, SocketLayer,
 };
 use crate::system::{self, InputLosses};
 
@@ -179,6 +179,7 @@ impl Examination<'_> {
         }
         self.add(limits::memberships(&interface.name, &membership_facts(&self.channels, interface)));
         self.add(limits::buffers(receiver.receive_buffer(), sender.send_buffer()));
+        self.add(limits::layer(SocketLayer::current()));
         Some(receiver)
     }
 

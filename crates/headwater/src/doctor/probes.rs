@@ -4,7 +4,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use headwater_proto::{ChannelId, Ecn};
@@ -14,8 +13,8 @@ use tracing::debug;
 use super::check::{Check, Verdict};
 use super::{DoctorOptions, error_chain};
 use crate::net::{
-    Channels, Interface, ObservedSocket, OpenError, Poller, ReceiverOptions, ReceiverSocket, RecvBatch, Run,
-    SenderOptions, SenderSocket,
+    AsFd, Channels, Interface, ObservedSocket, OpenError, Poller, ReceiverOptions, ReceiverSocket, RecvBatch,
+    Run, SenderOptions, SenderSocket,
 };
 use crate::threads::{StopHandle, stoppable};
 

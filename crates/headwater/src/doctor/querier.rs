@@ -5,16 +5,14 @@
 //! members when a group is left (RFC 3376 section 6.4.2, RFC 3810 section 7.4.2).
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{SockaddrIn6, SockaddrStorage, recvfrom};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
 use super::check::Check;
 use super::limits;
-use crate::net::{Interface, Poller};
+use crate::net::{AsFd, Interface, Poller, bind_interface};
 
 const NAME: &str = "querier";
 
@@ -215,7 +213,7 @@ fn raw_socket(interface: &Interface, is_ipv4: bool) -> io::Result<Socket> {
         if is_ipv4 { (Domain::IPV4, Protocol::from(IGMP)) } else { (Domain::IPV6, Protocol::ICMPV6) };
     let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
     socket.set_nonblocking(true)?;
-    socket.bind_device(Some(interface.name.as_bytes()))?;
+    bind_interface(&socket, interface)?;
     Ok(socket)
 }
 
@@ -235,30 +233,28 @@ fn next_query(
     is_ipv4: bool,
     until: Instant,
 ) -> io::Result<Option<Query>> {
+    // The type reads from a raw socket as well.
+    let reader = UdpSocket::from(socket.try_clone()?);
     let mut buffer = [0; MESSAGE_BYTES_MAX];
     loop {
-        let (bytes, from) = match recvfrom::<SockaddrStorage>(socket.as_raw_fd(), &mut buffer) {
+        let (bytes, from) = match reader.recv_from(&mut buffer) {
             Ok(received) => received,
-            Err(nix::Error::EAGAIN | nix::Error::EINTR) if Instant::now() >= until => return Ok(None),
-            Err(nix::Error::EAGAIN | nix::Error::EINTR) => {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                if Instant::now() >= until {
+                    return Ok(None);
+                }
                 poller.wait([socket.as_fd()], Some(until))?;
                 continue;
             }
-            Err(errno) => return Err(errno.into()),
+            Err(error) => return Err(error),
         };
         let message = &buffer[..bytes];
-        let query =
-            if is_ipv4 { igmp_query(message) } else { mld_query(message, ipv6_source(from.as_ref())) };
+        let query = if is_ipv4 { igmp_query(message) } else { mld_query(message, from.ip()) };
         // A busy link must not extend the deadline.
         if query.is_some() || Instant::now() >= until {
             return Ok(query);
         }
     }
-}
-
-fn ipv6_source(from: Option<&SockaddrStorage>) -> IpAddr {
-    let address = from.and_then(SockaddrStorage::as_sockaddr_in6);
-    address.map_or(Ipv6Addr::UNSPECIFIED, SockaddrIn6::ip).into()
 }
 
 #[cfg(test)]

@@ -22,7 +22,6 @@ mod tests;
 
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
 
 use headwater_proto::control::Membership;
 use headwater_proto::{
@@ -34,6 +33,7 @@ use tracing::warn;
 
 use crate::clock::{Clock, elapsed};
 use crate::net::{LinkChange, LinkState, MembershipError, Poller, RUN_BYTES_MAX, RecvBatch, Run, SendError};
+use crate::threads::wake_precisely;
 
 pub use self::port::{Direction, PacketTrace, TraceHook};
 pub(crate) use self::port::{END, Port, UnicastPort, datagrams};
@@ -107,8 +107,7 @@ pub(crate) fn drive<M: Machine, P: Port>(
     application: &mut impl Application<M, P>,
 ) -> Result<(), DriverError> {
     // Exact timers are a property of the thread, and the poller may come from another thread.
-    rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
-        .map_err(|errno| DriverError::Read(errno.into()))?;
+    wake_precisely().map_err(DriverError::Read)?;
     let mut batch = RecvBatch::new();
     let mut turn = LoopState {
         gather: Gather::new(),

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use headwater_proto::control::Membership;
@@ -11,8 +10,8 @@ use headwater_proto::{ChannelId, Datagram, Ecn, Input, InterfaceId};
 use tracing::debug;
 
 use crate::net::{
-    AmtSocket, BufferSize, LinkChange, MembershipError, ReceiverSocket, RecvBatch, Run, SendError,
-    SenderSocket, UnicastSocket,
+    AmtSocket, AsFd, BorrowedFd, BufferSize, LinkChange, MembershipError, ReceiverSocket, RecvBatch, Run,
+    SendError, SenderSocket, UnicastSocket,
 };
 
 /// Interface of a port that belongs to an end.

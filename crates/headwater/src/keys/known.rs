@@ -3,10 +3,10 @@
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::{KeyError, PublicKey, openssh, parse_trusted};
+use crate::system::files::{DirBuilderExt, OpenOptionsExt};
 
 /// Longest file of known senders.
 const FILE_BYTES_MAX: usize = 1 << 20;

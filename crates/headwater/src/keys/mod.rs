@@ -14,7 +14,6 @@ mod trust;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,6 +27,7 @@ use zeroize::Zeroizing;
 use crate::clock::ntp_now;
 use crate::net::OpenError;
 use crate::system;
+use crate::system::files::{DirBuilderExt, MetadataExt};
 
 pub use format::{TrustFile, parse_trusted};
 pub use group::GroupKeys;

@@ -2,14 +2,13 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::sys::socket::{setsockopt, sockopt};
 use quinn_udp::UdpSocketState;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::descriptor::{AsFd, BorrowedFd};
 use super::interface::InterfaceError;
-use super::sys::{Incoming, receive_messages};
+use super::sys::{self, Incoming, MESSAGES_MAX, Outgoing};
 
 /// Reasons why a socket could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -89,18 +88,13 @@ impl Endpoint {
         let socket = trying("open a UDP socket", Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)))?;
         if domain == Domain::IPV6 {
             trying("set IPV6_V6ONLY", socket.set_only_v6(true))?;
-            trying("clear IPV6_MULTICAST_ALL", socket.set_multicast_all_v6(false))?;
-        } else {
-            trying("clear IP_MULTICAST_ALL", socket.set_multicast_all_v4(false))?;
         }
-        trying("set SO_REUSEADDR", socket.set_reuse_address(shared))?;
+        let limited = sys::receive_all_groups(&socket, address.is_ipv4(), false);
+        trying("clear IP_MULTICAST_ALL", limited)?;
+        trying("set SO_REUSEADDR", sys::share_port(&socket, shared))?;
         socket.bind(&address.into()).map_err(|source| OpenError::Bind { address, source })?;
         let state = trying("report addresses and ECN of datagrams", UdpSocketState::new((&socket).into()))?;
-        // quinn-udp requests the option, but lets a kernel refuse.
-        trying(
-            "set SO_TIMESTAMPNS",
-            setsockopt(&socket, sockopt::ReceiveTimestampns, &true).map_err(io::Error::from),
-        )?;
+        trying("set SO_TIMESTAMPNS", sys::stamp_arrivals(&socket))?;
         Ok(Self { socket, state })
     }
 
@@ -109,9 +103,7 @@ impl Endpoint {
     /// # Errors
     /// [`OpenError::Option`].
     pub(super) fn set_receive_buffer(&self, asked_bytes: usize) -> Result<BufferSize, OpenError> {
-        if rustix::net::sockopt::set_socket_recv_buffer_size_force(&self.socket, asked_bytes).is_err() {
-            trying("set SO_RCVBUF", self.socket.set_recv_buffer_size(asked_bytes))?;
-        }
+        trying("set SO_RCVBUF", sys::set_receive_buffer(&self.socket, asked_bytes))?;
         let held = trying("read SO_RCVBUF", self.socket.recv_buffer_size())?;
         Ok(BufferSize::granted(asked_bytes, held))
     }
@@ -121,9 +113,7 @@ impl Endpoint {
     /// # Errors
     /// [`OpenError::Option`].
     pub(super) fn set_send_buffer(&self, asked_bytes: usize) -> Result<BufferSize, OpenError> {
-        if rustix::net::sockopt::set_socket_send_buffer_size_force(&self.socket, asked_bytes).is_err() {
-            trying("set SO_SNDBUF", self.socket.set_send_buffer_size(asked_bytes))?;
-        }
+        trying("set SO_SNDBUF", sys::set_send_buffer(&self.socket, asked_bytes))?;
         let held = trying("read SO_SNDBUF", self.socket.send_buffer_size())?;
         Ok(BufferSize::granted(asked_bytes, held))
     }
@@ -139,19 +129,32 @@ impl Endpoint {
 
     /// Returns the maximum number of segments per call; 1 without segmentation offload.
     pub(super) fn segments_max(&self) -> usize {
-        self.state.max_gso_segments()
+        sys::segments_max(&self.state)
+    }
+
+    /// Sends the messages before the first `None`. Returns the number of messages sent.
+    ///
+    /// # Errors
+    /// The kernel's error for the first message.
+    pub(super) fn send(&self, messages: &[Option<Outgoing<'_>>; MESSAGES_MAX]) -> io::Result<usize> {
+        sys::send_messages((&self.socket, &self.state), messages)
+    }
+
+    /// Returns the number of messages that the kernel dropped at this socket; 0 if the system does not tell.
+    pub(super) fn messages_dropped(&self) -> u32 {
+        sys::messages_dropped(&self.socket)
     }
 
     /// Reads waiting messages, at most one per buffer. Returns 0 when no message waits.
     ///
     /// # Errors
-    /// The error of `recvmmsg`, except "nothing is waiting".
+    /// The kernel's error, except "nothing is waiting".
     pub(super) fn receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
         incoming: &mut [Incoming],
     ) -> io::Result<usize> {
-        receive_messages(self.as_fd(), buffers, incoming)
+        sys::receive_messages((&self.socket, &self.state), buffers, incoming)
     }
 }
 
@@ -162,9 +165,7 @@ impl AsFd for Endpoint {
 }
 
 impl BufferSize {
-    /// Halves the reported size: Linux doubles the granted size to hold its overhead (socket(7),
-    /// `SO_RCVBUF`), and reports the double.
     fn granted(asked_bytes: usize, held_bytes: usize) -> Self {
-        Self { asked_bytes, granted_bytes: held_bytes / 2 }
+        Self { asked_bytes, granted_bytes: sys::granted_bytes(held_bytes) }
     }
 }

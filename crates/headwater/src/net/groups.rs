@@ -3,18 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::ChannelId;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use tracing::{debug, warn};
 
 use super::batch::RecvBatch;
+use super::descriptor::{AsFd, BorrowedFd};
 use super::endpoint::{Endpoint, OpenError, trying};
 use super::interface::Interface;
 use super::link::LinkWatch;
-use super::receiver::is_exhausted;
-use super::sys;
+use super::sys::{self, is_exhausted};
 
 /// Receive buffer in bytes of each port and IP version.
 const BUFFER_BYTES: usize = 8 << 20;
@@ -78,12 +77,9 @@ impl GroupsSocket {
                     continue;
                 }
                 let endpoint = Endpoint::open(SocketAddr::new(any, *port), true)?;
-                let bound = endpoint.socket.bind_device(Some(self.interface.name.as_bytes()));
+                let bound = sys::bind_interface(&endpoint.socket, &self.interface);
                 trying("bind the socket to its interface (SO_BINDTODEVICE)", bound)?;
-                let all = match any {
-                    IpAddr::V4(_) => endpoint.socket.set_multicast_all_v4(true),
-                    IpAddr::V6(_) => endpoint.socket.set_multicast_all_v6(true),
-                };
+                let all = sys::receive_all_groups(&endpoint.socket, any.is_ipv4(), true);
                 trying("set IP_MULTICAST_ALL", all)?;
                 endpoint.set_receive_buffer(BUFFER_BYTES)?;
                 self.readers.push((index, endpoint));
@@ -106,7 +102,7 @@ impl GroupsSocket {
             let Holder { socket, groups, is_full, .. } = &mut self.holders[holder];
             let index = self.interface.index;
             let left = match (group, source) {
-                (_, Some(source)) => sys::leave_source(socket.as_fd(), index, group, source),
+                (_, Some(source)) => sys::leave_source(socket, &self.interface, group, source),
                 (IpAddr::V4(group), None) => {
                     socket.leave_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
                 }
@@ -136,7 +132,7 @@ impl GroupsSocket {
             let holder = &mut self.holders[index];
             let socket = &holder.socket;
             let joined = match (group, source) {
-                (_, Some(source)) => sys::join_source(socket.as_fd(), interface, group, source),
+                (_, Some(source)) => sys::join_source(socket, &self.interface, group, source),
                 (IpAddr::V4(group), None) => {
                     socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(interface))
                 }

@@ -1,9 +1,9 @@
 //! UDP sockets: a sender to groups, a receiver of many channels, a unicast socket, and a poller for all
-//! sockets. Linux.
+//! sockets.
 //!
-//! Reading is batched (`recvmmsg`, GRO), with destination address, ECN and time of arrival; sending hands
-//! many runs of datagrams to the kernel at once (`sendmmsg`, GSO). Only [`Poller::wait`] blocks, and
-//! [`SenderSocket::send`] while the send buffer is full.
+//! On Linux reading is batched (`recvmmsg`, GRO), with destination address, ECN and time of arrival;
+//! sending hands many runs of datagrams to the kernel at once (`sendmmsg`, GSO). Elsewhere a call carries a
+//! datagram. Only [`Poller::wait`] blocks, and [`SenderSocket::send`] while the send buffer is full.
 //!
 //! | file | contents |
 //! |---|---|
@@ -17,10 +17,12 @@
 //! | `batch` | datagrams read in one call, their ancillary data and time of arrival |
 //! | `observed` | a group's datagrams with their TTL and traffic class, for `doctor` |
 //! | `poller` | waiting |
-//! | `endpoint`, `sys` | common parts: a bound socket, control messages, options without a safe wrapper |
+//! | `endpoint`, `descriptor` | common parts: a bound socket, descriptors |
+//! | `sys` | the calls that depend on the system, in two layers |
 
 mod batch;
 mod channels;
+mod descriptor;
 mod endpoint;
 mod groups;
 mod interface;
@@ -37,6 +39,7 @@ mod unicast;
 
 pub use batch::RecvBatch;
 pub use channels::{Channels, ChannelsError};
+pub use descriptor::{AsFd, BorrowedFd};
 pub use endpoint::{BufferSize, OpenError};
 pub use groups::GroupsSocket;
 pub use interface::{Interface, InterfaceError};
@@ -47,5 +50,7 @@ pub use receiver::{MembershipError, ReceiverCounters, ReceiverOptions, ReceiverS
 pub use send_error::SendError;
 pub(crate) use sender::RUN_BYTES_MAX;
 pub use sender::{Run, SenderCounters, SenderOptions, SenderSocket};
+pub use sys::SocketLayer;
+pub(crate) use sys::bind_interface;
 pub use tunnel::AmtSocket;
 pub use unicast::{UnicastOptions, UnicastSocket};

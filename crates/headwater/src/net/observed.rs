@@ -1,24 +1,23 @@
 //! A socket that reports the TTL and traffic class of each datagram of a group. For path inspection, not for
 //! speed: one datagram per call.
 
-use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
+use quinn_udp::UdpSocketState;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
+use super::descriptor::{AsFd, BorrowedFd};
 use super::endpoint::{OpenError, trying};
 use super::interface::Interface;
 use super::sys;
-
-/// Room for the TTL and the traffic class: two messages of a word each.
-const CONTROL_BYTES: usize = 64;
 
 /// Receives the datagrams of one group only; answers by unicast from the group's port.
 #[derive(Debug)]
 pub struct ObservedSocket {
     socket: Socket,
+    /// State of the portable layer.
+    state: Option<UdpSocketState>,
 }
 
 /// A received datagram.
@@ -28,9 +27,10 @@ pub struct ObservedDatagram {
     pub bytes: usize,
     /// Source address.
     pub source: SocketAddr,
-    /// Remaining time to live or hop limit.
+    /// Remaining time to live or hop limit; `None` in the portable layer.
     pub ttl: Option<u8>,
-    /// Traffic class octet: differentiated services (6 bits), ECN (2 bits).
+    /// Traffic class octet: differentiated services (6 bits), ECN (2 bits). The portable layer has the ECN
+    /// field alone.
     pub traffic_class: Option<u8>,
 }
 
@@ -44,26 +44,18 @@ impl ObservedSocket {
         let opened = Socket::new(Domain::for_address(group), Type::DGRAM, Some(Protocol::UDP));
         let socket = trying("open a UDP socket", opened)?;
         trying("set O_NONBLOCK", socket.set_nonblocking(true))?;
-        trying("set SO_REUSEADDR", socket.set_reuse_address(true))?;
-        match group {
-            SocketAddr::V4(_) => {
-                trying("clear IP_MULTICAST_ALL", socket.set_multicast_all_v4(false))?;
-                trying("set IP_RECVTOS", socket.set_recv_tos_v4(true))?;
-                trying("set IP_RECVTTL", nix_option(setsockopt(&socket, sockopt::Ipv4RecvTtl, &true)))?;
-            }
-            SocketAddr::V6(_) => {
-                trying("set IPV6_V6ONLY", socket.set_only_v6(true))?;
-                trying("clear IPV6_MULTICAST_ALL", socket.set_multicast_all_v6(false))?;
-                trying("set IPV6_RECVTCLASS", socket.set_recv_tclass_v6(true))?;
-                trying("set IPV6_RECVHOPLIMIT", socket.set_recv_hoplimit_v6(true))?;
-            }
+        trying("set SO_REUSEADDR", sys::share_port(&socket, true))?;
+        if group.is_ipv6() {
+            trying("set IPV6_V6ONLY", socket.set_only_v6(true))?;
         }
+        trying("clear IP_MULTICAST_ALL", sys::receive_all_groups(&socket, group.is_ipv4(), false))?;
         // Bound to the group rather than to any address, so that unicast datagrams to this machine are not
         // received.
         let address = scoped(group, interface.index);
         socket.bind(&address.into()).map_err(|source| OpenError::Bind { address, source })?;
-        trying("join the group", join(&socket, group.ip(), interface.index, source))?;
-        Ok(Self { socket })
+        let state = trying("report headers of datagrams", sys::report_headers(&socket, group.is_ipv4()))?;
+        trying("join the group", join(&socket, group.ip(), interface, source))?;
+        Ok(Self { socket, state })
     }
 
     /// Returns the next datagram, its payload written to `buffer`; `None` when no datagram waits.
@@ -71,35 +63,7 @@ impl ObservedSocket {
     /// # Errors
     /// The kernel's error.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<ObservedDatagram>> {
-        let mut buffers = [IoSliceMut::new(buffer)];
-        // On the heap, which is aligned like the kernel's structures.
-        let mut control = vec![0; CONTROL_BYTES];
-        let received = recvmsg::<SockaddrStorage>(
-            self.socket.as_raw_fd(),
-            &mut buffers,
-            Some(&mut control),
-            MsgFlags::empty(),
-        );
-        let message = match received {
-            Ok(message) => message,
-            Err(nix::Error::EAGAIN | nix::Error::EINTR) => return Ok(None),
-            Err(errno) => return Err(errno.into()),
-        };
-        let Some(source) = message.address.as_ref().and_then(socket_address) else {
-            return Err(io::ErrorKind::InvalidData.into());
-        };
-        let mut observed = ObservedDatagram { bytes: message.bytes, source, ttl: None, traffic_class: None };
-        for said in message.cmsgs().into_iter().flatten() {
-            match said {
-                ControlMessageOwned::Ipv4Ttl(ttl) | ControlMessageOwned::Ipv6HopLimit(ttl) => {
-                    observed.ttl = u8::try_from(ttl).ok();
-                }
-                ControlMessageOwned::Ipv4Tos(octet) => observed.traffic_class = Some(octet),
-                ControlMessageOwned::Ipv6TClass(octet) => observed.traffic_class = u8::try_from(octet).ok(),
-                _ => {}
-            }
-        }
-        Ok(Some(observed))
+        sys::receive(&self.socket, self.state.as_ref(), buffer)
     }
 
     /// Sends an answer by unicast.
@@ -117,32 +81,26 @@ impl AsFd for ObservedSocket {
     }
 }
 
-fn join(socket: &Socket, group: IpAddr, index: u32, source: Option<IpAddr>) -> io::Result<()> {
+fn join(socket: &Socket, group: IpAddr, interface: &Interface, source: Option<IpAddr>) -> io::Result<()> {
     match (group, source) {
-        (_, Some(source)) => sys::join_source(socket.as_fd(), index, group, source),
+        (_, Some(source)) => sys::join_source(socket, interface, group, source),
         (IpAddr::V4(group), None) => {
-            socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
+            socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(interface.index))
         }
-        (IpAddr::V6(group), None) => socket.join_multicast_v6(&group, index),
+        (IpAddr::V6(group), None) => socket.join_multicast_v6(&group, interface.index),
     }
 }
 
-/// Adds the interface as scope to an IPv6 group: groups of link-local scope are bound on an interface.
+/// Returns the address to bind. An IPv6 group has the interface as scope: groups of link-local scope are
+/// bound on an interface. Windows binds no group: any address.
 fn scoped(group: SocketAddr, index: u32) -> SocketAddr {
     match group {
+        _ if cfg!(windows) => {
+            let any: IpAddr =
+                if group.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            SocketAddr::new(any, group.port())
+        }
         SocketAddr::V6(group) => SocketAddrV6::new(*group.ip(), group.port(), 0, index).into(),
         SocketAddr::V4(_) => group,
     }
-}
-
-fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
-    if let Some(address) = address.as_sockaddr_in() {
-        return Some(SocketAddr::new(address.ip().into(), address.port()));
-    }
-    let address = address.as_sockaddr_in6()?;
-    Some(SocketAddrV6::new(address.ip(), address.port(), 0, address.scope_id()).into())
-}
-
-fn nix_option(result: nix::Result<()>) -> io::Result<()> {
-    result.map_err(io::Error::from)
 }

@@ -1,24 +1,26 @@
 //! Waiting for datagrams, for a point in time, or for another thread.
 
 use std::io;
-use std::num::NonZeroU64;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+
+use super::descriptor::{AsFd, BorrowedFd};
+use super::sys::WakeEvent;
+use crate::threads::wake_precisely;
 
 /// Waits until a socket is readable, a deadline has come, or a [`Waker`] is used.
 #[derive(Debug)]
 pub struct Poller {
-    wake: Arc<OwnedFd>,
+    wake: Arc<WakeEvent>,
     readable: Vec<bool>,
 }
 
 /// Ends the wait of a [`Poller`] from any thread, or the next wait when the poller is not waiting.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<OwnedFd>);
+pub struct Waker(Arc<WakeEvent>);
 
 /// Cause of the end of a wait. Without readable sockets or a waker: the deadline, or a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,9 +38,8 @@ impl Poller {
     /// # Errors
     /// When the process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
-        rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { wake: Arc::new(wake), readable: Vec::new() })
+        wake_precisely()?;
+        Ok(Self { wake: Arc::new(WakeEvent::new()?), readable: Vec::new() })
     }
 
     /// Returns a waker for the poller.
@@ -49,13 +50,13 @@ impl Poller {
     /// Waits for any of `fds`, the deadline (`None`: for ever) or a waker. May end early without a reason.
     ///
     /// # Errors
-    /// The error of `ppoll`, except an interruption by a signal, which ends the wait.
+    /// The error of `poll`, except an interruption by a signal, which ends the wait.
     pub fn wait<'a>(
         &mut self,
         fds: impl IntoIterator<Item = BorrowedFd<'a>>,
         deadline: Option<Instant>,
     ) -> io::Result<Readiness> {
-        let wake = PollFd::new(&*self.wake, PollFlags::IN);
+        let wake = PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN);
         let sockets = fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         // A small allocation per system call: the list borrows the caller's sockets, so the list cannot be
         // kept.
@@ -71,7 +72,7 @@ impl Poller {
         self.readable.extend(polled[1..].iter().map(|fd| !fd.revents().is_empty()));
         let woken = !polled[0].revents().is_empty();
         if woken {
-            self.reset()?;
+            self.wake.reset()?;
         }
         Ok(Readiness { readable: self.readable.iter().filter(|readable| **readable).count(), woken })
     }
@@ -80,21 +81,12 @@ impl Poller {
     pub fn is_readable(&self, index: usize) -> bool {
         self.readable.get(index).copied().unwrap_or(false)
     }
-
-    fn reset(&self) -> io::Result<()> {
-        let mut count = [0; 8];
-        match rustix::io::read(&*self.wake, &mut count) {
-            Ok(_) | Err(Errno::AGAIN) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
 }
 
 impl Waker {
     /// Ends the wait.
     pub fn wake(&self) {
-        // The write fails only when the counter is full of pending wake-ups; a single wake-up is enough.
-        let _full = rustix::io::write(self.0.as_fd(), &1_u64.to_ne_bytes());
+        self.0.set();
     }
 }
 
@@ -103,7 +95,7 @@ fn time_until(deadline: Instant) -> Timespec {
     Timespec {
         // Nobody waits for 10^11 years.
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: left.subsec_nanos().into(),
+        tv_nsec: left.subsec_nanos() as _,
     }
 }
 

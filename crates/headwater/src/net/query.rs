@@ -2,9 +2,9 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
 
 use super::batch::RecvBatch;
+use super::descriptor::{AsFd, BorrowedFd};
 use super::endpoint::{Endpoint, OpenError};
 use super::receiver::ReceiverCounters;
 use super::sender::Run;

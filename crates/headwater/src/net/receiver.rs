@@ -3,21 +3,20 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::{ChannelId, Ecn};
-use rustix::io::Errno;
 use socket2::InterfaceIndexOrAddress;
 use tracing::debug;
 
 use super::batch::{IncomingMessage, RecvBatch};
 use super::channels::Channels;
+use super::descriptor::{AsFd, BorrowedFd};
 use super::endpoint::{BufferSize, Endpoint, OpenError};
 use super::interface::Interface;
 use super::link::{LinkChange, LinkState, LinkWatch};
 use super::query::QuerySocket;
 use super::sender::Run;
-use super::sys;
+use super::sys::{self, is_exhausted};
 
 /// Options of a receiving socket.
 #[derive(Clone, Debug)]
@@ -219,7 +218,7 @@ impl ReceiverSocket {
         self.sockets[socket].full = false;
         let socket = &self.sockets[socket].endpoint.socket;
         let result = match (group, source) {
-            (_, Some(source)) => sys::leave_source(socket.as_fd(), self.interface.index, group, source),
+            (_, Some(source)) => sys::leave_source(socket, &self.interface, group, source),
             (IpAddr::V4(group), None) => {
                 socket.leave_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(self.interface.index))
             }
@@ -328,7 +327,7 @@ impl ReceiverSocket {
 
     /// Returns the counters. Reads the drops from the kernel.
     pub fn counters(&self) -> ReceiverCounters {
-        let drops = |socket: &MemberSocket| sys::messages_dropped(socket.endpoint.as_fd()).unwrap_or(0);
+        let drops = |socket: &MemberSocket| socket.endpoint.messages_dropped();
         ReceiverCounters {
             kernel_drops: self.sockets.iter().map(|socket| u64::from(drops(socket))).sum(),
             ..self.counters
@@ -352,7 +351,7 @@ impl ReceiverSocket {
     fn join_on(&self, endpoint: &Endpoint, group: IpAddr, source: Option<IpAddr>) -> io::Result<()> {
         let (socket, index) = (&endpoint.socket, self.interface.index);
         match (group, source) {
-            (_, Some(source)) => sys::join_source(socket.as_fd(), index, group, source),
+            (_, Some(source)) => sys::join_source(socket, &self.interface, group, source),
             (IpAddr::V4(group), None) => {
                 socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
             }
@@ -454,10 +453,4 @@ impl ReceiverCounters {
         self.marked += if heard.ecn == Ecn::CongestionExperienced { count } else { 0 };
         Some(channel)
     }
-}
-
-/// Whether a socket can join no more groups: IPv4 returns `ENOBUFS`, both versions return `ENOMEM` when
-/// `net.core.optmem_max` is reached.
-pub(super) fn is_exhausted(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::NOBUFS | Errno::NOMEM))
 }

@@ -4,9 +4,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use rustix::io::Errno;
-
 use super::interface::Interface;
+use super::sys::Refusal;
 
 /// Reasons why a datagram could not be sent.
 #[derive(Debug, thiserror::Error)]
@@ -84,49 +83,17 @@ impl SendError {
     /// Classifies the kernel's refusal of a datagram of so many bytes.
     pub(super) fn new(destination: SocketAddr, bytes: usize, on: &Interface, source: io::Error) -> Self {
         let interface = on.name.clone();
-        match Errno::from_io_error(&source) {
+        match Refusal::of(&source) {
             _ if source.kind() == io::ErrorKind::TimedOut => Self::Stalled { interface },
-            Some(Errno::NETUNREACH | Errno::HOSTUNREACH) => {
+            Refusal::Unreachable => {
                 Self::Unreachable { destination, interface: Box::new(on.clone()), source }
             }
-            Some(Errno::NETDOWN | Errno::NODEV | Errno::NXIO | Errno::ADDRNOTAVAIL) => {
-                Self::InterfaceDown { interface, source }
-            }
-            Some(Errno::PERM | Errno::ACCESS) => Self::Forbidden { destination, source },
-            Some(Errno::MSGSIZE) => Self::TooLarge { bytes, interface, source },
-            _ => Self::Other { destination, source },
+            Refusal::Down => Self::InterfaceDown { interface, source },
+            Refusal::Forbidden => Self::Forbidden { destination, source },
+            Refusal::TooLarge => Self::TooLarge { bytes, interface, source },
+            Refusal::Other => Self::Other { destination, source },
         }
     }
-}
-
-/// Whether the kernel has no room for a datagram now: the interface's queue is full, or memory is short.
-pub(super) fn is_shortage(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::NOBUFS | Errno::NOMEM))
-}
-
-/// Whether the error reports on an earlier datagram, by ICMP or for a silent neighbour: the next call of any
-/// kind fails with such an error.
-pub(super) fn is_report(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(
-            Errno::CONNREFUSED
-                | Errno::HOSTUNREACH
-                | Errno::NETUNREACH
-                | Errno::HOSTDOWN
-                | Errno::NONET
-                | Errno::NOPROTOOPT
-                | Errno::OPNOTSUPP
-                | Errno::PROTO
-                | Errno::ACCESS
-                | Errno::MSGSIZE
-        )
-    )
-}
-
-/// Whether the error is Linux's refusal of segmentation offload for the route, the device or the length.
-pub(super) fn is_segmentation_refusal(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::INVAL | Errno::OPNOTSUPP | Errno::MSGSIZE))
 }
 
 /// Returns the command that makes a destination reachable.
@@ -148,7 +115,10 @@ fn route_advice(destination: SocketAddr, interface: &Interface) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
+    use crate::net::sys::{is_report, is_shortage};
 
     fn error(errno: Errno) -> SendError {
         let interface = Interface::named("eth7");

@@ -2,25 +2,24 @@
 //! receivers.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use headwater_proto::Ecn;
-use nix::sys::socket::{setsockopt, sockopt};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tracing::debug;
 
 use super::batch::RecvBatch;
 use super::channels::Channels;
+use super::descriptor::{AsFd, BorrowedFd};
 use super::endpoint::{BufferSize, Endpoint, OpenError, trying};
 use super::interface::Interface;
 use super::link::{LinkChange, LinkState, LinkWatch, Outage};
-use super::send_error::{SendError, is_report, is_segmentation_refusal, is_shortage};
-use super::sys::{Control, Outgoing, send_messages};
+use super::send_error::SendError;
+use super::sys::{self, Control, Outgoing, is_report, is_segmentation_refusal, is_shortage};
 
 /// A differentiated services code point has 6 bits (RFC 2474).
 const DSCP_MAX: u8 = 63;
@@ -31,6 +30,8 @@ const STALL_MAX: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const QUEUE_TIME: Duration = Duration::from_millis(5);
 /// Least send buffer: a dozen datagrams.
 const BUFFER_BYTES_MIN: usize = 16 << 10;
+/// Number of [`STALL_MAX`] before sending fails where the system does not tell the fill of the send buffer.
+const UNTOLD_STALLS_MAX: u32 = 10;
 
 /// Maximum number of repeats of a failed call, in case the error concerned an earlier datagram.
 const REPORTS_MAX: u32 = 3;
@@ -64,8 +65,8 @@ pub struct SenderCounters {
     pub datagrams: u64,
     /// Payload bytes of the datagrams sent.
     pub bytes: u64,
-    /// Kernel calls that sent datagrams (`sendmmsg`). Each call takes up to 32 messages; a message is a
-    /// datagram, or a run of datagrams with segmentation offload.
+    /// Kernel calls that sent datagrams. With `sendmmsg` (Linux) each call takes up to 32 messages; a message
+    /// is a datagram, or a run of datagrams with segmentation offload.
     pub calls: u64,
     /// Datagrams dropped by the kernel before departure, for want of memory or of room in the interface's
     /// queue (`ENOBUFS`, `ENOMEM`), or while the interface could not send: lost to all receivers.
@@ -196,7 +197,7 @@ impl SenderSocket {
     pub fn recv(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
         batch.clear();
         // An ICMP report would wake every wait until the report is taken.
-        super::sys::discard_reports(self.endpoint.as_fd());
+        sys::discard_reports(&self.endpoint.socket);
         let channels = self.channels;
         // A report left over, or arrived since, fails one read.
         for _ in 0..=REPORTS_MAX {
@@ -289,7 +290,7 @@ impl SenderSocket {
         });
         let mut reports = 0;
         let sent = loop {
-            match send_messages(self.endpoint.as_fd(), &messages) {
+            match self.endpoint.send(&messages) {
                 Ok(sent) => break sent,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for_room()?,
@@ -298,7 +299,7 @@ impl SenderSocket {
                 Err(_) => reports += 1,
             }
         };
-        self.counters.calls += 1;
+        self.counters.calls += sys::calls(sent);
         self.outage.ended(&self.interface.name);
         Ok(sent)
     }
@@ -348,9 +349,10 @@ impl SenderSocket {
         }
         self.counters.waits += 1;
         let began = Instant::now();
-        let mut waiting = super::sys::unsent_bytes(self.endpoint.as_fd())?;
+        let mut waiting = sys::unsent_bytes(&self.endpoint.socket)?;
+        let mut turns = 0;
         loop {
-            let mut fds = [PollFd::new(&self.endpoint, PollFlags::OUT)];
+            let mut fds = [PollFd::from_borrowed_fd(self.endpoint.as_fd(), PollFlags::OUT)];
             match poll(&mut fds, Some(&STALL_MAX)) {
                 Ok(0) => {}
                 Ok(_) => {
@@ -361,9 +363,11 @@ impl SenderSocket {
                 Err(errno) => return Err(errno.into()),
             }
             // The kernel reports room when half of the buffer is free: on a slow link that takes seconds.
-            let left = super::sys::unsent_bytes(self.endpoint.as_fd())?;
+            let left = sys::unsent_bytes(&self.endpoint.socket)?;
+            turns += 1;
             self.given_up = self.stop.load(Ordering::Acquire);
-            if left >= waiting || self.given_up {
+            let is_stalled = if left.is_some() { left >= waiting } else { turns == UNTOLD_STALLS_MAX };
+            if is_stalled || self.given_up {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             waiting = left;
@@ -441,50 +445,19 @@ pub(super) fn set_options(
     interface: &Interface,
     options: &SenderOptions,
 ) -> Result<(), OpenError> {
-    if ipv4 {
-        set_options_v4(endpoint, interface, options)
-    } else {
-        set_options_v6(endpoint, interface, options)
-    }
-}
-
-fn set_options_v4(
-    endpoint: &Endpoint,
-    interface: &Interface,
-    options: &SenderOptions,
-) -> Result<(), OpenError> {
     let socket = &endpoint.socket;
-    let address = interface.ipv4.unwrap_or(Ipv4Addr::UNSPECIFIED);
-    trying(
-        "set IP_MULTICAST_IF",
-        rustix::net::sockopt::set_ip_multicast_if_with_ifindex(
-            socket,
-            &Ipv4Addr::UNSPECIFIED,
-            &address,
-            interface.index,
-        )
-        .map_err(io::Error::from),
-    )?;
-    // Without IP_RECVERR a full queue of the interface goes unnoticed.
-    trying("set IP_RECVERR", setsockopt(socket, sockopt::Ipv4RecvErr, &true).map_err(io::Error::from))?;
-    trying("set IP_MULTICAST_TTL", socket.set_multicast_ttl_v4(u32::from(options.ttl)))?;
-    trying("set IP_MULTICAST_LOOP", socket.set_multicast_loop_v4(options.loopback))?;
+    trying("set IP_MULTICAST_IF", sys::send_on(socket, interface, ipv4))?;
+    // Without the option a full queue of the interface goes unnoticed.
+    trying("set IP_RECVERR", sys::report_errors(socket, ipv4, true))?;
+    let ttl = u32::from(options.ttl);
+    let set = if ipv4 { socket.set_multicast_ttl_v4(ttl) } else { socket.set_multicast_hops_v6(ttl) };
+    trying("set IP_MULTICAST_TTL", set)?;
+    let loopback = options.loopback;
+    let set =
+        if ipv4 { socket.set_multicast_loop_v4(loopback) } else { socket.set_multicast_loop_v6(loopback) };
+    trying("set IP_MULTICAST_LOOP", set)?;
     let octet = traffic_class(options.dscp, Ecn::NotCapable);
-    trying("set IP_TOS", socket.set_tos_v4(u32::from(octet)))
-}
-
-fn set_options_v6(
-    endpoint: &Endpoint,
-    interface: &Interface,
-    options: &SenderOptions,
-) -> Result<(), OpenError> {
-    let socket = &endpoint.socket;
-    trying("set IPV6_MULTICAST_IF", socket.set_multicast_if_v6(interface.index))?;
-    trying("set IPV6_RECVERR", setsockopt(socket, sockopt::Ipv6RecvErr, &true).map_err(io::Error::from))?;
-    trying("set IPV6_MULTICAST_HOPS", socket.set_multicast_hops_v6(u32::from(options.ttl)))?;
-    trying("set IPV6_MULTICAST_LOOP", socket.set_multicast_loop_v6(options.loopback))?;
-    let octet = traffic_class(options.dscp, Ecn::NotCapable);
-    trying("set IPV6_TCLASS", socket.set_tclass_v6(u32::from(octet)))
+    trying("set IP_TOS", sys::set_traffic_class(socket, ipv4, octet))
 }
 
 /// The octet that IPv4 calls type of service and IPv6 traffic class (RFC 2474, RFC 3168).

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use headwater_proto::amt::{Gateway, GatewayConfig, GatewayEvent};
@@ -15,11 +14,11 @@ use tracing::{debug, warn};
 
 use super::batch::{IncomingMessage, RecvBatch, TunneledDatagram};
 use super::channels::Channels;
+use super::descriptor::{AsFd, BorrowedFd};
 use super::endpoint::{BufferSize, Endpoint, OpenError};
 use super::query::QuerySocket;
 use super::receiver::{MembershipError, ReceiverCounters, any_address};
 use super::sender::Run;
-use super::sys;
 use crate::clock::Clock;
 use crate::system;
 
@@ -205,7 +204,7 @@ impl AmtSocket {
 
     /// Returns the counters. Reads the drops from the kernel.
     pub fn counters(&self) -> ReceiverCounters {
-        let drops = sys::messages_dropped(self.endpoint.as_fd()).unwrap_or(0);
+        let drops = self.endpoint.messages_dropped();
         ReceiverCounters { kernel_drops: drops.into(), ..self.counters }
     }
 

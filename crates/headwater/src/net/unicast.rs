@@ -2,18 +2,17 @@
 //! interface.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::SocketAddr;
 
 use headwater_proto::Ecn;
-use nix::sys::socket::{setsockopt, sockopt};
 use tracing::debug;
 
 use super::batch::RecvBatch;
+use super::descriptor::{AsFd, BorrowedFd};
 use super::endpoint::{BufferSize, Endpoint, OpenError, trying};
 use super::interface::Interface;
 use super::sender::{Piece, Pieces, Run, SenderOptions, set_options, traffic_class};
-use super::sys::{Control, Outgoing, allow_fragments, messages_dropped, send_messages};
+use super::sys::{self, Control, Outgoing};
 
 /// Maximum number of repeats of a failed call, in case the error concerned an earlier datagram.
 const REPORTS_MAX: u32 = 3;
@@ -72,27 +71,21 @@ impl UnicastSocket {
         if let Some((interface, ttl)) = &options.multicast {
             let UnicastOptions { dscp, loopback, is_bound, .. } = *options;
             if is_bound {
-                let bound = endpoint.socket.bind_device(Some(interface.name.as_bytes()));
+                let bound = sys::bind_interface(&endpoint.socket, interface);
                 trying("bind the socket to its interface (SO_BINDTODEVICE)", bound)?;
             }
             let sender = SenderOptions { ttl: *ttl, dscp, loopback, ..SenderOptions::default() };
             set_options(&endpoint, address.is_ipv4(), interface, &sender)?;
             // An ICMP report on one peer must not fail reads from all peers. As on a socket without groups, a
             // full queue of the interface then goes unreported.
-            let untold = match address {
-                SocketAddr::V4(_) => setsockopt(&endpoint.socket, sockopt::Ipv4RecvErr, &false),
-                SocketAddr::V6(_) => setsockopt(&endpoint.socket, sockopt::Ipv6RecvErr, &false),
-            };
-            trying("clear IP_RECVERR", untold.map_err(io::Error::from))?;
+            let untold = sys::report_errors(&endpoint.socket, address.is_ipv4(), false);
+            trying("clear IP_RECVERR", untold)?;
         }
         if options.fragments {
-            trying("clear IP_MTU_DISCOVER", allow_fragments(endpoint.as_fd(), address.is_ipv4()))?;
+            trying("clear IP_MTU_DISCOVER", sys::allow_fragments(&endpoint.socket, address.is_ipv4()))?;
         }
         let octet = traffic_class(options.dscp, Ecn::NotCapable);
-        let marked = match address.ip() {
-            IpAddr::V4(_) => endpoint.socket.set_tos_v4(octet.into()),
-            IpAddr::V6(_) => endpoint.socket.set_tclass_v6(octet.into()),
-        };
+        let marked = sys::set_traffic_class(&endpoint.socket, address.is_ipv4(), octet);
         trying("set the traffic class", marked)?;
         let receive_buffer = endpoint.set_receive_buffer(options.buffer_bytes)?;
         let send_buffer = endpoint.set_send_buffer(options.buffer_bytes)?;
@@ -124,7 +117,7 @@ impl UnicastSocket {
     /// Returns the number of messages that the kernel dropped, mostly because the receive buffer was full.
     /// Asks the kernel.
     pub fn kernel_drops(&self) -> u64 {
-        messages_dropped(self.endpoint.as_fd()).map_or(0, u64::from)
+        self.endpoint.messages_dropped().into()
     }
 
     /// Replaces the contents of `batch` by waiting datagrams. Returns the number of datagrams. Never blocks;
@@ -164,7 +157,7 @@ impl UnicastSocket {
         });
         let mut reports = 0;
         loop {
-            match send_messages(self.endpoint.as_fd(), &messages) {
+            match self.endpoint.send(&messages) {
                 // The error may concern an earlier datagram (ICMP); such an error is reported once.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock || reports == REPORTS_MAX => {
                     return Err(error);

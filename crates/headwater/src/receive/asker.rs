@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::control::Membership;
 use headwater_proto::rainbow::{Overtaking, WindowConfig, carrier};
@@ -15,8 +14,8 @@ use super::session::{ContentPort, ReceiveError};
 use super::update::ReceiveStarted;
 use crate::driver::Port;
 use crate::net::{
-    Channels, Interface, LinkChange, MembershipError, ReceiverCounters, ReceiverOptions, ReceiverSocket,
-    RecvBatch, Run, SendError, UnicastOptions, UnicastSocket,
+    AsFd, BorrowedFd, Channels, Interface, LinkChange, MembershipError, ReceiverCounters, ReceiverOptions,
+    ReceiverSocket, RecvBatch, Run, SendError, UnicastOptions, UnicastSocket,
 };
 use crate::system;
 use crate::threads::stoppable;

@@ -129,8 +129,7 @@ impl ListenOptions {
 
     /// Creates the reports to a sender that keeps a roster, under a receiver's identifier.
     pub(crate) fn reporter(&self, receiver: u64) -> Option<RosterReporter> {
-        let host = || system::text("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
-        let name = self.name.clone().or_else(host);
+        let name = self.name.clone().or_else(system::files::host_name);
         let config = ReporterConfig::new(receiver, Seed(system::random_u64()));
         // Receivers get a new key before the sender does.
         let key = self.roster_key.as_ref().and_then(|keys| keys.report_keys().into_iter().next());

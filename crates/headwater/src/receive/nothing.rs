@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 
 use headwater_proto::control::Membership;
 use headwater_proto::{ChannelId, InterfaceId, described};
@@ -11,7 +10,9 @@ use super::listener::{ListenOptions, Listener};
 use super::session::{ContentPort, ReceiveError};
 use super::update::ReceiveStarted;
 use crate::driver::{Port, datagrams};
-use crate::net::{BufferSize, LinkChange, MembershipError, ReceiverCounters, RecvBatch, Run, SendError};
+use crate::net::{
+    BorrowedFd, BufferSize, LinkChange, MembershipError, ReceiverCounters, RecvBatch, Run, SendError,
+};
 use crate::threads::stoppable;
 
 /// Port that receives nothing.

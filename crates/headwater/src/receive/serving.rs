@@ -1,9 +1,8 @@
 //! Files of a receiver for a server of repair: whole, verified files, for receivers that miss something.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use headwater_proto::delivery::{Digest, RelativePath, SourceError};
 
 use crate::send::{Bundle, BundleReader, MemberCache, MemberFault, Stamp};
 use crate::store::BundleDirectory;
+use crate::system::files::open_to_read;
 use crate::system::read_at;
 
 /// Repair of other receivers by a receiver that has everything.
@@ -107,9 +107,7 @@ impl ReceivedFile {
 
 fn read_file(path: &Path, stamp: Stamp, offset: u64, buffer: &mut [u8]) -> Result<(), SourceError> {
     let failed = |error: io::Error| SourceError::Session(error.to_string());
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = options.open(path).map_err(failed)?;
+    let file = open_to_read(path, false).map_err(failed)?;
     judge(path, stamp, file.metadata().as_ref().ok())?;
     read_at(&file, buffer, offset).map_err(failed)?;
     judge(path, stamp, file.metadata().as_ref().ok())

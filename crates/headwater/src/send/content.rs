@@ -16,7 +16,8 @@ use headwater_proto::delivery::{BlockHasher, Digest, SessionPlan, SourceError, W
 
 use super::bundle::{BundleReader, MemberCache, MemberFault};
 use super::files::{PreparedFile, Stamp};
-use crate::system::{OPEN_FILES_MAX, OpenFiles, is_hole, read_at, zero_digest};
+use crate::system::files::is_hole;
+use crate::system::{OPEN_FILES_MAX, OpenFiles, read_at, zero_digest};
 use crate::threads::yield_to_session;
 
 /// Bytes of a file that are read and hashed at once, which fit in a processor's cache.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use super::bundle::Bundle;
 use super::compress::EncodedContent;
 use super::error::PrepareError;
 use super::metadata::{MetadataCollector, modified};
+use crate::system::files::{MetadataExt, SpecialKind, is_circle, special_kind};
 
 /// Unit in which a file system reports the bytes on disk.
 const DISK_BLOCK_BYTES: u64 = 512;
@@ -400,14 +400,10 @@ fn unicode(path: &Path, name: &std::ffi::OsStr) -> Result<String, PrepareError> 
 }
 
 fn kind(metadata: &Metadata) -> &'static str {
-    use std::os::unix::fs::FileTypeExt;
-    let kind = metadata.file_type();
-    if kind.is_block_device() || kind.is_char_device() {
-        "a device"
-    } else if kind.is_socket() {
-        "a socket"
-    } else {
-        "a pipe"
+    match special_kind(metadata) {
+        Some(SpecialKind::BlockDevice | SpecialKind::CharacterDevice) => "a device",
+        Some(SpecialKind::Socket) => "a socket",
+        Some(SpecialKind::Pipe) | None => "a pipe",
     }
 }
 
@@ -425,10 +421,10 @@ fn kind_of_target(metadata: &Metadata) -> &'static str {
 
 /// Describes a link that cannot be followed.
 fn kind_of_failure(error: &io::Error) -> &'static str {
-    match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, _) => "a symbolic link to nothing",
-        (_, Some(libc::ELOOP)) => "a symbolic link that leads in a circle",
-        (io::ErrorKind::PermissionDenied, _) => "a symbolic link to what may not be read",
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "a symbolic link to nothing",
+        _ if is_circle(error) => "a symbolic link that leads in a circle",
+        io::ErrorKind::PermissionDenied => "a symbolic link to what may not be read",
         _ => "a symbolic link that cannot be followed",
     }
 }

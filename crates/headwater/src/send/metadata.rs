@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use headwater_proto::delivery::{
@@ -10,6 +9,8 @@ use headwater_proto::delivery::{
     XATTRS_MAX, Xattr,
 };
 use tracing::warn;
+
+use crate::system::files::{self, MetadataExt};
 
 /// Most folders whose modes and times travel by default: some 60 bytes of the compressed FDT for each ten.
 const FOLDERS_MAX: usize = 8_192;
@@ -120,7 +121,7 @@ pub(super) fn modified(metadata: &Metadata) -> Option<FileTime> {
 /// Returns the extended attributes that may travel. Attributes beyond the limits are left out with a warning.
 fn xattrs(path: &Path, has_acls: bool) -> Vec<Xattr> {
     let mut names = vec![0; NAMES_BYTES_MAX];
-    let Ok(length) = rustix::fs::listxattr(path, &mut names[..]) else { return Vec::new() };
+    let Ok(length) = files::listxattr(path, &mut names[..]) else { return Vec::new() };
     let mut xattrs: Vec<Xattr> = Vec::new();
     let mut bytes = 0;
     for name in names[..length].split(|byte| *byte == 0).filter_map(|name| std::str::from_utf8(name).ok()) {
@@ -128,7 +129,7 @@ fn xattrs(path: &Path, has_acls: bool) -> Vec<Xattr> {
             continue;
         }
         let mut value = vec![0; XATTR_BYTES_MAX];
-        let Ok(length) = rustix::fs::getxattr(path, name, &mut value[..]) else { continue };
+        let Ok(length) = files::getxattr(path, name, &mut value[..]) else { continue };
         if xattrs.len() == XATTRS_MAX || bytes + length > XATTR_BYTES_MAX {
             warn!(
                 "the attribute '{name}' of '{}' does not travel: {XATTRS_MAX} attributes of {XATTR_BYTES_MAX} bytes in all do",

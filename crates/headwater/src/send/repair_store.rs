@@ -4,20 +4,18 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_proto::Size;
 use headwater_proto::delivery::SourceError;
-use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
 
 use super::background::Background;
 use super::content::Content;
 use super::error::SendError;
 use super::layout::Layout;
+use crate::system::files::{self, Errno, FileExt};
 use crate::system::read_at;
 
 /// Maximum wait for the blocks of a job. Sending waits once, and afterwards sends symbols that are ready.
@@ -42,9 +40,7 @@ pub(super) fn check_space(folder: &Path, bytes: u64) -> Result<(), SendError> {
 /// # Errors
 /// [`SendError::Store`] if the folder does not exist.
 pub(super) fn free_bytes(folder: &Path) -> Result<u64, SendError> {
-    rustix::fs::statvfs(folder)
-        .map_err(|errno| failed(folder, "ask for the free space", errno.into()))
-        .map(|free| free.f_bavail.saturating_mul(free.f_frsize))
+    files::free_bytes_of(folder).map_err(|errno| failed(folder, "ask for the free space", errno.into()))
 }
 
 /// Creates a file without a name and allocates all bytes of a store. The file is removed when closed, even
@@ -55,7 +51,7 @@ pub(super) fn free_bytes(folder: &Path) -> Result<u64, SendError> {
 pub(super) fn store_file(folder: &Path, bytes: u64) -> Result<File, SendError> {
     check_space(folder, bytes)?;
     let file = tempfile::tempfile_in(folder).map_err(|error| failed(folder, "make a file", error))?;
-    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+    match files::allocate(&file, bytes) {
         Ok(()) => Ok(file),
         Err(Errno::NOSPC | Errno::DQUOT) => {
             // Closing the file first returns the allocated space.

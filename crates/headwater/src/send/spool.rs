@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,8 +18,6 @@ use headwater_proto::Size;
 use headwater_proto::delivery::{
     Digest, FileToSend, PlanConfig, RelativePath, SessionPlan, Source, SourceError, StreamPart, file_digest,
 };
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::io::Errno;
 
 use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, PartCoding, RepairPlace};
 use super::content::Content;
@@ -29,6 +26,7 @@ use super::files::PreparedFile;
 use super::options::SendOptions;
 use super::repair_store::{free_bytes, store_file};
 use super::source::FileSource;
+use crate::system::files::wait_to_read;
 use crate::threads::{StopHandle, worker_count, yield_to_session};
 
 /// Default bytes that are kept for late receivers: a compressed image of a small system.
@@ -55,7 +53,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct SendInput {
     /// The input.
-    pub input: OwnedFd,
+    pub input: File,
     /// Name of the content at the receivers.
     pub name: RelativePath,
     /// Bytes that are kept in [`SendOptions::temporary_folder`] for late receivers, at least 1 MB; repair
@@ -133,11 +131,11 @@ impl Spool {
     ///
     /// # Errors
     /// If no thread can be started.
-    pub(super) fn start(input: OwnedFd, config: SpoolConfig, stop: StopHandle) -> Result<Self, SourceError> {
+    pub(super) fn start(input: File, config: SpoolConfig, stop: StopHandle) -> Result<Self, SourceError> {
         let (told, parts) = sync_channel(0);
         let ended = Arc::new(AtomicBool::new(false));
         let reader = PartReader {
-            input: File::from(input),
+            input,
             config,
             ended: Arc::clone(&ended),
             stop,
@@ -255,7 +253,7 @@ impl PartReader {
                 break;
             }
             let patience = old_at.map_or(LOOK, |at| at.saturating_duration_since(now).min(LOOK));
-            if !is_readable(&self.input, patience) {
+            if !wait_to_read(&self.input, patience) {
                 continue;
             }
             let length = usize::try_from(full - bytes).map_or(READ_BYTES, |rest| rest.min(READ_BYTES));
@@ -328,16 +326,6 @@ fn cannot_spool(folder: &Path, error: &io::Error) -> SourceError {
         "cannot write standard input to '{}': {error}; make room, name another folder with --temp-dir, or keep less with --keep",
         folder.display()
     ))
-}
-
-fn is_readable(input: &File, patience: Duration) -> bool {
-    let mut ready = [PollFd::new(input, PollFlags::IN)];
-    let timeout = Timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
-    match rustix::event::poll(&mut ready, Some(&timeout)) {
-        Ok(0) | Err(Errno::INTR) => false,
-        // An error is reported by the read.
-        Ok(_) | Err(_) => true,
-    }
 }
 
 /// Memory of a part's encoders, returned on drop.

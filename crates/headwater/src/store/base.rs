@@ -2,13 +2,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use headwater_proto::delivery::{RelativePath, StoreError};
-use rustix::fs::{FileType, Mode, OFlags};
 
 use super::folder::find_parent;
+use crate::system::files::{self, AsFd, FileType, Mode, OFlags, OwnedFd};
 
 /// Minimum length of a file that is searched for blocks, in bytes: shorter files are received as fast.
 pub(super) const BASE_BYTES_MIN: u64 = 1 << 20;
@@ -34,9 +33,9 @@ pub(super) enum Base {
 impl Base {
     /// Opens a file or a folder.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
-        let opened = File::open(path).and_then(|file| match file.metadata()? {
-            metadata if metadata.is_dir() => Ok(Self::Folder(file.into())),
-            metadata if metadata.is_file() => Ok(Self::File(file)),
+        let opened = std::fs::metadata(path).and_then(|metadata| match metadata {
+            metadata if metadata.is_dir() => files::open_folder(path).map(Self::Folder),
+            metadata if metadata.is_file() => File::open(path).map(Self::File),
             _ => Err(io::Error::other("no file and no folder")),
         });
         opened.map_err(|error| {
@@ -55,11 +54,11 @@ impl Base {
                 let (parent, name) = find_parent(folder.as_fd(), path)?;
                 let parent = parent.as_ref().map_or(folder.as_fd(), OwnedFd::as_fd);
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                File::from(rustix::fs::openat(parent, name, flags, Mode::empty()).ok()?)
+                File::from(files::openat(parent, name, flags, Mode::empty()).ok()?)
             }
         };
-        let stat = rustix::fs::fstat(&file).ok()?;
-        let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let stat = files::fstat(&file).ok()?;
+        let is_regular = stat.kind() == FileType::RegularFile;
         let bytes =
             u64::try_from(stat.st_size).ok().filter(|bytes| is_regular && *bytes >= BASE_BYTES_MIN)?;
         Some(BaseFile { file, bytes, has_moved_blocks: true })

@@ -24,7 +24,7 @@ use super::base::BaseFile;
 use super::finish::CHUNK_BYTES;
 use super::journal::Stamp;
 use super::place::{FilePlace, ObjectPlace, Places};
-use crate::system::{read_at, zero_digest};
+use crate::system::{files, read_at, zero_digest};
 
 /// Bytes to read before other jobs continue, rounded up to a block.
 const PART_BYTES: u64 = 64 << 20;
@@ -383,7 +383,7 @@ impl Places {
         // Writes of other threads wait for the clone.
         *file.is_clone.get_or_init(|| {
             let Ok(content) = self.content(file) else { return false };
-            if rustix::fs::ioctl_ficlone(&*content, &base.file).is_err() {
+            if files::share_blocks(&*content, &base.file).is_err() {
                 return false;
             }
             debug!("'{}' begins as a clone of its older version", file.spec.path);

@@ -5,20 +5,20 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use headwater_proto::Size;
 use headwater_proto::delivery::{FileSpec, FileTime, RESERVED_PREFIX, RelativePath, StoreError};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
-use rustix::io::Errno;
 use tracing::warn;
 
 use super::journal::Stamp;
 use super::metadata::{ApplyOptions, MODE_MASK, MetadataRules, is_of, timestamps, timestamps_beside};
 use super::names::{FREE_BYTES_MIN, copy_file};
 use super::place::{content_name, key_of};
+use crate::system::files::{
+    self, AsFd, AtFlags, BorrowedFd, CWD, Errno, FileType, Mode, OFlags, OwnedFd, Stat, bits_of, mode_of,
+};
 
 /// Flags to open folders: never through a link.
 pub(super) const FOLDER: OFlags =
@@ -77,7 +77,7 @@ impl<'f> Parents<'f> {
         let mut folder = None::<OwnedFd>;
         for component in split(path).0 {
             let parent = folder.as_ref().map_or(self.folder.out.as_fd(), OwnedFd::as_fd);
-            match rustix::fs::openat(parent, component, FOLDER, Mode::empty()) {
+            match files::openat(parent, component, FOLDER, Mode::empty()) {
                 Ok(found) => folder = Some(found),
                 Err(Errno::NOENT) => return Ok(None),
                 Err(errno) => return Err(self.folder.no_folder(path, component, errno)),
@@ -118,8 +118,7 @@ impl Folder {
         };
         std::fs::create_dir_all(path).map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let out =
-            rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        let out = files::openat(CWD, path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
         for number in 1..=RECEIVERS_MAX {
             let work_name = work_name(number);
             let opened = open_work(out.as_fd(), &work_name).map_err(|errno| failed(errno.into()))?;
@@ -142,9 +141,7 @@ impl Folder {
 
     /// Returns the free space in bytes.
     pub(super) fn free_bytes(&self) -> Result<u64, StoreError> {
-        let free = rustix::fs::fstatvfs(&self.out);
-        let free = free.map_err(|errno| self.failed("ask for the free space", errno))?;
-        Ok(free.f_bavail.saturating_mul(free.f_frsize))
+        files::free_bytes(&self.out).map_err(|errno| self.failed("ask for the free space", errno))
     }
 
     /// Opens a working file, created if need be with its final permission bits and the bits that the receiver
@@ -152,7 +149,7 @@ impl Folder {
     pub(super) fn open_work(&self, name: &str, mode: Option<u32>) -> Result<File, StoreError> {
         let bits = mode.unwrap_or(MODE_DEFAULT) & MODE_MASK | MODE_WORKING;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.work, name, flags, Mode::from_raw_mode(bits));
+        let file = files::openat(&self.work, name, flags, mode_of(bits));
         file.map(File::from).map_err(|errno| self.failed("open a working file", errno))
     }
 
@@ -160,13 +157,13 @@ impl Folder {
     pub(super) fn make_work(&self, name: &str, mode: Option<u32>) -> Result<File, StoreError> {
         let bits = mode.unwrap_or(MODE_DEFAULT) & MODE_MASK | MODE_WORKING;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.work, name, flags, Mode::from_raw_mode(bits));
+        let file = files::openat(&self.work, name, flags, mode_of(bits));
         file.map(File::from).map_err(|errno| self.failed("make a working file", errno))
     }
 
     /// Removes a working file, if present.
     pub(super) fn discard(&self, name: &str) -> Result<(), StoreError> {
-        match rustix::fs::unlinkat(&self.work, name, AtFlags::empty()) {
+        match files::unlinkat(&self.work, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(self.failed("discard a working file", errno)),
         }
@@ -175,7 +172,7 @@ impl Folder {
     /// Opens an existing working file.
     pub(super) fn find_work(&self, name: &str) -> Option<File> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.work, name, flags, Mode::empty()).ok().map(File::from)
+        files::openat(&self.work, name, flags, Mode::empty()).ok().map(File::from)
     }
 
     /// Returns the time of the last write to a working file, if present.
@@ -185,7 +182,7 @@ impl Folder {
 
     /// Renames a working file, replacing any file of the new name, and syncs the names to disk.
     pub(super) fn rename_work(&self, name: &str, new: &str) -> Result<(), StoreError> {
-        rustix::fs::renameat(&self.work, name, &self.work, new)
+        files::renameat(&self.work, name, &self.work, new)
             .and_then(|()| sync_folder(self.work.as_fd()))
             .map_err(|errno| self.failed("name a working file", errno))
     }
@@ -198,7 +195,7 @@ impl Folder {
     /// Renames a working file, replacing any file of the new name, without a sync: the old file may be there
     /// again after a loss of power.
     pub(super) fn rename_unsafe(&self, name: &str, new: &str) -> Result<(), StoreError> {
-        rustix::fs::renameat(&self.work, name, &self.work, new)
+        files::renameat(&self.work, name, &self.work, new)
             .map_err(|errno| self.failed("name a working file", errno))
     }
 
@@ -206,8 +203,8 @@ impl Folder {
     pub(super) fn stamp(&self, path: &RelativePath) -> Option<Stamp> {
         let (folder, name) = self.find_parent(path)?;
         let folder = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
-        let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| stamp_of(&stat))
+        let stat = files::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        (stat.kind() == FileType::RegularFile).then(|| stamp_of(&stat))
     }
 
     /// Opens the regular file in this place for reading, if present and readable.
@@ -216,9 +213,9 @@ impl Folder {
         let folder = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
         // Does not wait for the other end of a pipe of this name.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?;
-        let stat = rustix::fs::fstat(&file).ok()?;
-        let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let file = files::openat(folder, name, flags, Mode::empty()).ok()?;
+        let stat = files::fstat(&file).ok()?;
+        let is_regular = stat.kind() == FileType::RegularFile;
         is_regular.then(|| (File::from(file), stamp_of(&stat)))
     }
 
@@ -232,7 +229,7 @@ impl Folder {
     /// which may be a snapshot of the user, is not changed: a copy takes this name.
     pub(super) fn adopt(&self, file: &File, spec: &FileSpec) -> Result<(), StoreError> {
         let failed = |attempt: &str, error: Errno| self.failed(&format!("{attempt} '{}'", spec.path), error);
-        let inspect = || rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno));
+        let inspect = || files::fstat(file).map_err(|errno| failed("inspect", errno));
         self.rules.note_early(spec);
         let stat = inspect()?;
         if stat.st_nlink > 1 && self.would_change(file, &stat, spec)? {
@@ -241,11 +238,11 @@ impl Folder {
         let is_owned = self.rules.apply_owner_and_xattrs(file.as_fd(), &spec.path);
         let stat = inspect()?;
         if let Some(bits) = self.new_bits(&stat, spec, is_owned)? {
-            rustix::fs::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno))?;
+            files::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno))?;
         }
         self.rules.apply_acls(file.as_fd(), &spec.path);
         match self.new_time(&stat, spec) {
-            Some(time) => rustix::fs::futimens(file, &timestamps_beside(&stat, time))
+            Some(time) => files::futimens(file, &timestamps_beside(&stat, time))
                 .map_err(|errno| failed("set the time of", errno)),
             None => Ok(()),
         }
@@ -265,7 +262,7 @@ impl Folder {
     fn new_bits(&self, stat: &Stat, spec: &FileSpec, is_owned: bool) -> Result<Option<Mode>, StoreError> {
         let Some(mode) = self.rules.mode(spec) else { return Ok(None) };
         let mask = if is_owned { MODE_ALL } else { MODE_MASK };
-        let differs = |bits: &Mode| stat.st_mode & mask != bits.as_raw_mode();
+        let differs = |bits: &Mode| stat.st_mode & mask != bits_of(*bits);
         let bits = self.rules.bits(&spec.path, mode, MODE_MASK, is_owned);
         if !differs(&bits) {
             return Ok(None);
@@ -276,7 +273,7 @@ impl Folder {
 
     /// Returns the time of a file in place if the time differs from the present time.
     fn new_time(&self, stat: &Stat, spec: &FileSpec) -> Option<FileTime> {
-        let present = (stat.st_mtime, i128::from(stat.st_mtime_nsec));
+        let present = (stat.st_mtime, stat.st_mtime_nsec);
         self.rules.modified(spec).filter(|time| present != (time.seconds(), time.nanoseconds().into()))
     }
 
@@ -301,7 +298,7 @@ impl Folder {
     pub(super) fn allowed_bits(&self, path: &RelativePath, mode: u32) -> Result<u32, StoreError> {
         let probe = format!("{}.mode", content_name(&key_of(path)));
         let made = self.open_work(&probe, Some(mode))?;
-        let stat = rustix::fs::fstat(&made).map_err(|errno| self.failed("inspect a working file", errno));
+        let stat = files::fstat(&made).map_err(|errno| self.failed("inspect a working file", errno));
         self.discard(&probe)?;
         Ok(stat?.st_mode & MODE_MASK)
     }
@@ -336,12 +333,12 @@ impl Folder {
         self.rules.note_early(spec);
         let is_owned = self.rules.apply_owner_and_xattrs(file.as_fd(), path);
         // Bits allowed by both the sender and the umask, which took effect when the file was made.
-        let allowed = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno.into()))?.st_mode;
+        let allowed = files::fstat(file).map_err(|errno| failed("inspect", errno.into()))?.st_mode;
         let bits = match self.rules.mode(spec) {
             Some(mode) => self.rules.bits(path, mode, allowed, is_owned),
-            None => Mode::from_raw_mode(allowed & MODE_DEFAULT),
+            None => mode_of(allowed & MODE_DEFAULT),
         };
-        rustix::fs::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno.into()))?;
+        files::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno.into()))?;
         self.rules.apply_acls(file.as_fd(), path);
         if let Some(time) = self.rules.modified(spec) {
             set_modified(file, time).map_err(|errno| failed("set the time of", errno.into()))?;
@@ -356,7 +353,7 @@ impl Folder {
         if members.is_empty() {
             return Ok(());
         }
-        let sync = || rustix::fs::syncfs(&self.work).map_err(failed);
+        let sync = || files::sync_file_system(&self.work).map_err(failed);
         sync()?;
         // Members of a folder follow each other.
         let mut open: Option<(&str, Option<OwnedFd>)> = None;
@@ -370,7 +367,7 @@ impl Folder {
             let folder = folder.map_or(self.out.as_fd(), OwnedFd::as_fd);
             let name = split(path).1;
             self.check_name(folder, path, name)?;
-            writing(folder, || rustix::fs::renameat(&self.work, work_name, folder, name))
+            writing(folder, || files::renameat(&self.work, work_name, folder, name))
                 .map_err(|errno| self.failed(&format!("name '{path}'"), errno))?;
         }
         sync()
@@ -386,10 +383,10 @@ impl Folder {
         let folder = self.make_parents(path, parents, true)?;
         let folder = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
         self.check_name(folder, path, name)?;
-        writing(folder, || rustix::fs::renameat(&self.work, work_name, folder, name))
+        writing(folder, || files::renameat(&self.work, work_name, folder, name))
             .map_err(|errno| failed("name", errno.into()))?;
         sync_folder(folder).map_err(|errno| failed("write the folder of", errno.into()))?;
-        let stat = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno.into()))?;
+        let stat = files::fstat(file).map_err(|errno| failed("inspect", errno.into()))?;
         Ok(stamp_of(&stat))
     }
 
@@ -424,8 +421,8 @@ impl Folder {
         for component in parents {
             let parent = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
             made = if made.is_empty() { component.to_owned() } else { format!("{made}/{component}") };
-            let bits = Mode::from_raw_mode(self.rules.new_folder_bits(&made));
-            match writing(parent, || rustix::fs::mkdirat(parent, component, bits)) {
+            let bits = mode_of(self.rules.new_folder_bits(&made));
+            match writing(parent, || files::mkdirat(parent, component, bits)) {
                 Ok(()) if !syncs => {}
                 Ok(()) => sync_folder(parent)
                     .map_err(|errno| self.failed(&format!("write the folder of '{path}'"), errno))?,
@@ -434,7 +431,7 @@ impl Folder {
                     return Err(self.failed(&format!("make the folder of '{path}'"), errno));
                 }
             }
-            let found = rustix::fs::openat(parent, component, FOLDER, Mode::empty());
+            let found = files::openat(parent, component, FOLDER, Mode::empty());
             folder = Some(found.map_err(|errno| self.no_folder(path, component, errno))?);
         }
         Ok(folder)
@@ -447,14 +444,10 @@ impl Folder {
         path: &RelativePath,
         name: &str,
     ) -> Result<bool, StoreError> {
-        match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Ok(true),
+        match files::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if stat.kind() == FileType::RegularFile => Ok(true),
             // A rename replaces the link itself.
-            Ok(stat)
-                if self.rules.options.links && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink =>
-            {
-                Ok(false)
-            }
+            Ok(stat) if self.rules.options.links && stat.kind() == FileType::Symlink => Ok(false),
             Ok(_) => Err(StoreError(format!(
                 "cannot receive '{path}' into '{}': something that is no regular file has this name; move it away",
                 self.path.display()
@@ -487,7 +480,7 @@ pub(super) fn find_parent<'p>(
     let mut folder = None::<OwnedFd>;
     for component in parents {
         let parent = folder.as_ref().map_or(out, OwnedFd::as_fd);
-        folder = Some(rustix::fs::openat(parent, component, FOLDER, Mode::empty()).ok()?);
+        folder = Some(files::openat(parent, component, FOLDER, Mode::empty()).ok()?);
     }
     Some((folder, name))
 }
@@ -502,45 +495,45 @@ pub(super) fn writing(
         Err(Errno::ACCESS) => Err(Errno::ACCESS),
         result => return result,
     };
-    let mode = rustix::fs::fstat(folder)?.st_mode & MODE_ALL;
+    let mode = files::fstat(folder)?.st_mode & MODE_ALL;
     let is_open = mode & FOLDER_WRITING == FOLDER_WRITING;
-    if is_open || rustix::fs::fchmod(folder, Mode::from_raw_mode(mode | FOLDER_WRITING)).is_err() {
+    if is_open || files::fchmod(folder, mode_of(mode | FOLDER_WRITING)).is_err() {
         return refused;
     }
     let result = operation();
-    rustix::fs::fchmod(folder, Mode::from_raw_mode(mode))?;
+    files::fchmod(folder, mode_of(mode))?;
     result
 }
 
 /// Sets the time of the last modification, and leaves the time of the last access.
 fn set_modified(file: &File, time: FileTime) -> Result<(), Errno> {
-    rustix::fs::futimens(file, &timestamps(time))
+    files::futimens(file, &timestamps(time))
 }
 
 /// Opens a working folder, created if need be; `None` if another receiver uses the folder.
 fn open_work(out: BorrowedFd<'_>, name: &str) -> Result<Option<(OwnedFd, OwnedFd)>, Errno> {
     loop {
-        match rustix::fs::mkdirat(out, name, Mode::RWXU) {
+        match files::mkdirat(out, name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno),
         }
-        let work = match rustix::fs::openat(out, name, FOLDER, Mode::empty()) {
+        let work = match files::openat(out, name, FOLDER, Mode::empty()) {
             // The previous receiver has just removed the folder.
             Err(Errno::NOENT) => continue,
             work => work?,
         };
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock = match rustix::fs::openat(&work, LOCK, flags, Mode::RUSR | Mode::WUSR) {
+        let lock = match files::openat(&work, LOCK, flags, Mode::RUSR | Mode::WUSR) {
             Err(Errno::NOENT) => continue,
             lock => lock?,
         };
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        match files::try_lock(&lock) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Ok(None),
             Err(errno) => return Err(errno),
         }
         // The previous holder of the lock may have removed the folder since the open.
-        if rustix::fs::fstat(&lock)?.st_nlink > 0 {
+        if files::fstat(&lock)?.st_nlink > 0 {
             return Ok(Some((work, lock)));
         }
     }
@@ -556,7 +549,7 @@ fn work_name(number: usize) -> String {
 fn remove_forgotten(out: BorrowedFd<'_>, own: usize) {
     for name in (1..=RECEIVERS_MAX).filter(|number| *number != own).map(work_name) {
         // While the lock is held, no receiver can begin to use the folder.
-        let opened = match rustix::fs::statat(out, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+        let opened = match files::statat(out, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => open_work(out, &name),
             Err(_) => continue,
         };
@@ -575,13 +568,10 @@ fn remove_forgotten(out: BorrowedFd<'_>, own: usize) {
 /// Returns the time of the last write to any entry of a working folder.
 fn newest(work: BorrowedFd<'_>) -> Result<Option<SystemTime>, Errno> {
     let mut newest = None;
-    for entry in Dir::read_from(work)? {
-        let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            let stat = rustix::fs::statat(work, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
-            let since = u64::try_from(stat.st_mtime).map_or(Duration::ZERO, Duration::from_secs);
-            newest = newest.max(Some(SystemTime::UNIX_EPOCH + since));
-        }
+    for name in files::entries(work)? {
+        let stat = files::statat(work, name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW)?;
+        let since = u64::try_from(stat.st_mtime).map_or(Duration::ZERO, Duration::from_secs);
+        newest = newest.max(Some(SystemTime::UNIX_EPOCH + since));
     }
     Ok(newest)
 }
@@ -589,19 +579,15 @@ fn newest(work: BorrowedFd<'_>) -> Result<Option<SystemTime>, Errno> {
 /// Removes a working folder, whose lock is held.
 fn remove(out: BorrowedFd<'_>, name: &str, work: BorrowedFd<'_>) -> Result<(), Errno> {
     clean(work, |_| false)?;
-    rustix::fs::unlinkat(work, LOCK, AtFlags::empty())?;
-    rustix::fs::unlinkat(out, name, AtFlags::REMOVEDIR)
+    files::unlinkat(work, LOCK, AtFlags::empty())?;
+    files::unlinkat(out, name, AtFlags::REMOVEDIR)
 }
 
 /// Removes all entries of a working folder except its lock and the names accepted by `keeps`.
 fn clean(work: BorrowedFd<'_>, keeps: impl Fn(&str) -> bool) -> Result<(), Errno> {
-    for entry in Dir::read_from(work)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if !matches!(name.to_bytes(), b"." | b"..")
-            && !name.to_str().is_ok_and(|name| name == LOCK || keeps(name))
-        {
-            rustix::fs::unlinkat(work, name, AtFlags::empty())?;
+    for name in files::entries(work)? {
+        if !name.to_str().is_some_and(|name| name == LOCK || keeps(name)) {
+            files::unlinkat(work, name.as_os_str(), AtFlags::empty())?;
         }
     }
     Ok(())
@@ -618,7 +604,7 @@ fn stamp_of(stat: &Stat) -> Stamp {
 
 /// Syncs the names in a folder to disk. Some file systems cannot, and need not.
 fn sync_folder(folder: BorrowedFd<'_>) -> Result<(), Errno> {
-    match rustix::fs::fsync(folder) {
+    match files::fsync(folder) {
         Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::BADF) => Ok(()),
         result => result,
     }

@@ -19,13 +19,13 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use headwater_proto::delivery::{Digest, FileTime, FileVersion};
 
 use super::kept::{Id, ResumeState};
+use crate::system::files::{FileExt, MetadataExt};
 
 const MAGIC: &[u8; 6] = b"HWJRNL";
 /// Counts up with every change of the format; journals of other versions are discarded.

@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use headwater_proto::auth::PublicKey;
@@ -29,6 +28,7 @@ use super::journal::{self, Change, Journal, Key};
 use super::kept::{BLOCKS_BYTES_MAX, ResumeState, ResumedBlock, ResumedFile};
 use super::place::{FilePlace, Places, STREAM, content_name, key_of, repair_name};
 use super::writer::{Write, WriteLog, Writer};
+use crate::system::files::FileExt;
 
 pub(super) const JOURNAL: &str = "journal";
 /// A journal during compaction.

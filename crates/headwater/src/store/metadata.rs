@@ -5,7 +5,6 @@
 //! user. Files get their metadata before their names. Links and the metadata of folders follow once all files
 //! are in place, since each new name changes the time of a folder, and nothing is written below a link.
 
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -13,9 +12,11 @@ use headwater_proto::delivery::{
     EntryKind, FileIndex, FileSpec, FileTime, MetadataEntry, MetadataError, MetadataFault, Owner, Preserve,
     RelativePath, SessionMetadata, Xattr,
 };
-use rustix::fs::{Gid, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
-use rustix::io::Errno;
 use tracing::debug;
+
+use crate::system::files::{
+    self, BorrowedFd, Errno, Gid, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, mode_of,
+};
 
 /// Bits that need the receiver's request: set-user-ID, set-group-ID, sticky.
 const SPECIAL_BITS: u32 = 0o7000;
@@ -187,7 +188,7 @@ impl MetadataRules {
     /// owner (`is_owned`), else the `allowed` bits among those of the sender.
     pub(super) fn bits(&self, path: &RelativePath, mode: u32, allowed: u32, is_owned: bool) -> Mode {
         let special = self.entry(path).and_then(|entry| entry.mode).unwrap_or(0) & SPECIAL_BITS;
-        Mode::from_raw_mode(if is_owned { mode & MODE_MASK | special } else { allowed & mode & MODE_MASK })
+        mode_of(if is_owned { mode & MODE_MASK | special } else { allowed & mode & MODE_MASK })
     }
 
     pub(super) fn owner(&self, path: &RelativePath) -> Option<Owner> {
@@ -204,12 +205,12 @@ impl MetadataRules {
             self.apply_xattrs(file, path, wanted);
         }
         let Some(owner) = self.owner(path) else { return false };
-        let is_owned = || rustix::fs::fstat(file).is_ok_and(|stat| is_of(&stat, owner));
+        let is_owned = || files::fstat(file).is_ok_and(|stat| is_of(&stat, owner));
         if is_owned() {
             return true;
         }
         let Owner { user, group } = owner;
-        match rustix::fs::fchown(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group))) {
+        match files::fchown(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group))) {
             Ok(()) => is_owned(),
             Err(errno) => {
                 self.fail(path.as_str(), &cannot_own(user, group, errno));
@@ -227,7 +228,7 @@ impl MetadataRules {
         let wanted = self.entry(path).map_or(&[][..], |entry| &entry.xattrs);
         let mut room = vec![0; VALUE_BYTES_MAX];
         let mut is_set = |xattr: &Xattr| {
-            let read = rustix::fs::fgetxattr(file, &*xattr.name, &mut room[..]);
+            let read = files::fgetxattr(file, &*xattr.name, &mut room[..]);
             read.is_ok_and(|length| room[..length] == xattr.value)
         };
         let mut applied = wanted.iter().filter(|xattr| owner || !Xattr::is_acl(&xattr.name));
@@ -239,7 +240,7 @@ impl MetadataRules {
         let is_user = |xattr: &&Xattr| !Xattr::is_acl(&xattr.name);
         for name in user_xattrs(file) {
             if !wanted.iter().any(|xattr| xattr.name == name) {
-                let _gone_or_refused = rustix::fs::fremovexattr(file, &*name);
+                let _gone_or_refused = files::fremovexattr(file, &*name);
             }
         }
         for Xattr { name, value } in wanted.iter().filter(is_user) {
@@ -259,7 +260,7 @@ impl MetadataRules {
     }
 
     fn set_xattr(&self, file: BorrowedFd<'_>, path: &RelativePath, name: &str, value: &[u8]) {
-        if let Err(errno) = rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()) {
+        if let Err(errno) = files::fsetxattr(file, name, value, XattrFlags::empty()) {
             let why = format!("its extended attribute '{name}' cannot be set: {errno}");
             self.fail(path.as_str(), &why);
         }
@@ -280,7 +281,7 @@ pub(super) fn cannot_own(user: u32, group: u32, errno: Errno) -> String {
 /// Returns the names of the attributes of users.
 fn user_xattrs(file: BorrowedFd<'_>) -> Vec<String> {
     let mut names = vec![0; NAMES_BYTES_MAX];
-    let length = rustix::fs::flistxattr(file, &mut names[..]).unwrap_or(0);
+    let length = files::flistxattr(file, &mut names[..]).unwrap_or(0);
     let names = names[..length].split(|byte| *byte == 0).filter_map(|name| std::str::from_utf8(name).ok());
     names.filter(|name| Xattr::may_travel(name) && !Xattr::is_acl(name)).map(str::to_owned).collect()
 }
@@ -288,8 +289,7 @@ fn user_xattrs(file: BorrowedFd<'_>) -> Vec<String> {
 /// Returns times that set the last modification, and set the last access to what it is: a change of one time
 /// alone shows to watchers as a change of content.
 pub(super) fn timestamps_beside(stat: &Stat, time: FileTime) -> Timestamps {
-    let accessed =
-        Timespec { tv_sec: stat.st_atime, tv_nsec: i64::try_from(stat.st_atime_nsec).unwrap_or_default() };
+    let accessed = Timespec { tv_sec: stat.st_atime, tv_nsec: stat.st_atime_nsec };
     Timestamps { last_access: accessed, ..timestamps(time) }
 }
 

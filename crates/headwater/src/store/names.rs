@@ -6,18 +6,18 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use headwater_proto::delivery::{
     EntryKind, FileIndex, FileSpec, MetadataEntry, Owner, RelativePath, StoreError,
 };
-use rustix::fs::{AtFlags, Gid, Mode, Uid};
-use rustix::io::Errno;
 use tracing::{debug, warn};
 
 use super::folder::{FOLDER, Folder, no_space, split, writing};
 use super::metadata::{MODE_MASK, MadeName, cannot_own, timestamps, timestamps_beside};
 use super::place::{Places, write_around_holes};
+use crate::system::files::{
+    self, AsFd, AtFlags, BorrowedFd, Errno, Gid, Mode, OwnedFd, Uid, bits_of, mode_of,
+};
 use crate::system::read_at;
 
 /// Name in the working folder of a link before its final name.
@@ -118,7 +118,7 @@ impl Places {
         let length = bytes(target);
         let is_there = length.is_some() && bytes(path) == length;
         let content = self.folder.find(target).filter(|_| !is_there);
-        let room = content.and_then(|(content, _)| rustix::fs::fstat(&content).ok());
+        let room = content.and_then(|(content, _)| files::fstat(&content).ok());
         room.map_or(0, |stat| u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(512))
     }
 
@@ -156,8 +156,8 @@ impl Places {
             folder.replace(path, |work| {
                 let (parent, name) = folder.find_parent(target).ok_or(Errno::NOENT)?;
                 let parent = parent.as_ref().map_or(folder.out.as_fd(), OwnedFd::as_fd);
-                rustix::fs::linkat(parent, name, work, LINK, AtFlags::empty())?;
-                let linked = rustix::fs::statat(work, LINK, AtFlags::SYMLINK_NOFOLLOW)?;
+                files::linkat(parent, name, work, LINK, AtFlags::empty())?;
+                let linked = files::statat(work, LINK, AtFlags::SYMLINK_NOFOLLOW)?;
                 if (linked.st_dev, linked.st_ino) == (stamp.device, stamp.inode) {
                     Ok(())
                 } else {
@@ -166,7 +166,7 @@ impl Places {
             })?;
             return made(false);
         }
-        let stat = rustix::fs::fstat(&content).map_err(|errno| errno.to_string())?;
+        let stat = files::fstat(&content).map_err(|errno| errno.to_string())?;
         let modified = headwater_proto::delivery::FileTime::new(
             stat.st_mtime,
             u32::try_from(stat.st_mtime_nsec).unwrap_or_default(),
@@ -197,7 +197,7 @@ impl Places {
         self.refuse_taken(path)?;
         let old = folder.find_parent(path).and_then(|(parent, name)| {
             let parent = parent.as_ref().map_or(folder.out.as_fd(), OwnedFd::as_fd);
-            rustix::fs::readlinkat(parent, name, Vec::new()).ok()
+            files::readlinkat(parent, name, Vec::new()).ok()
         });
         let is_present = old.is_some_and(|old| old.to_bytes() == target.as_bytes());
         let owner = folder.rules.owner(path);
@@ -205,14 +205,12 @@ impl Places {
             if let Some(Owner { user, group }) = owner {
                 let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
                 let flags = AtFlags::SYMLINK_NOFOLLOW;
-                if let Err(errno) = rustix::fs::chownat(parent, name, Some(user), Some(group), flags) {
+                if let Err(errno) = files::chownat(parent, name, Some(user), Some(group), flags) {
                     folder.rules.fail(path.as_str(), &cannot_own(user.as_raw(), group.as_raw(), errno));
                 }
             }
             match entry.modified.filter(|_| folder.rules.kinds().times) {
-                Some(time) => {
-                    rustix::fs::utimensat(parent, name, &timestamps(time), AtFlags::SYMLINK_NOFOLLOW)
-                }
+                Some(time) => files::utimensat(parent, name, &timestamps(time), AtFlags::SYMLINK_NOFOLLOW),
                 None => Ok(()),
             }
         };
@@ -222,7 +220,7 @@ impl Places {
             finish(parent, name).map_err(|errno| errno.to_string())?;
         } else {
             folder.replace(path, |work| {
-                rustix::fs::symlinkat(target, work, LINK)?;
+                files::symlinkat(target, work, LINK)?;
                 finish(work, LINK)
             })?;
         }
@@ -244,7 +242,7 @@ impl Folder {
         self.check_name(parent, path, name).map_err(|error| error.0)?;
         self.discard(LINK).map_err(|error| error.0)?;
         let made = make(self.work.as_fd())
-            .and_then(|()| writing(parent, || rustix::fs::renameat(&self.work, LINK, parent, name)));
+            .and_then(|()| writing(parent, || files::renameat(&self.work, LINK, parent, name)));
         // A rename between two names of a file does nothing.
         self.discard(LINK).map_err(|error| error.0)?;
         made.map_err(|errno| self.failed(&format!("make the link '{path}'"), errno).0)
@@ -255,26 +253,26 @@ impl Folder {
         let path = &entry.path;
         let Some((parent, name)) = self.find_parent(path) else { return Ok(()) };
         let parent = parent.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
-        let Ok(folder) = rustix::fs::openat(parent, name, FOLDER, Mode::empty()) else { return Ok(()) };
+        let Ok(folder) = files::openat(parent, name, FOLDER, Mode::empty()) else { return Ok(()) };
         let failed = |errno: Errno| format!("its metadata cannot be set: {errno}");
         let (rules, kinds) = (&self.rules, self.rules.kinds());
         let is_owned = rules.apply_owner_and_xattrs(folder.as_fd(), path);
-        let stat = rustix::fs::fstat(&folder).map_err(failed)?;
+        let stat = files::fstat(&folder).map_err(failed)?;
         if let Some(mode) = entry.mode.filter(|_| kinds.modes) {
             let mut bits = rules.bits(path, mode, self.umask_allows(), is_owned);
-            if !rustix::process::geteuid().is_root() {
-                bits |= Mode::from_raw_mode(FOLDER_BITS_MIN);
+            if !files::is_superuser() {
+                bits |= mode_of(FOLDER_BITS_MIN);
             }
             let mask = if is_owned { 0o7777 } else { MODE_MASK };
-            if stat.st_mode & mask != bits.as_raw_mode() & mask {
+            if stat.st_mode & mask != bits_of(bits) & mask {
                 // Inherited bits of the group stay.
                 let kept = stat.st_mode & 0o7777 & !mask;
-                rustix::fs::fchmod(&folder, bits | Mode::from_raw_mode(kept)).map_err(failed)?;
+                files::fchmod(&folder, bits | mode_of(kept)).map_err(failed)?;
             }
         }
         rules.apply_acls(folder.as_fd(), path);
         match entry.modified.filter(|_| kinds.times) {
-            Some(time) => rustix::fs::futimens(&folder, &timestamps_beside(&stat, time)).map_err(failed),
+            Some(time) => files::futimens(&folder, &timestamps_beside(&stat, time)).map_err(failed),
             None => Ok(()),
         }
     }
@@ -282,7 +280,7 @@ impl Folder {
     /// Returns the permission bits that the umask allows.
     fn umask_allows(&self) -> u32 {
         let made = self.make_work(LINK, Some(MODE_MASK));
-        let allowed = made.ok().and_then(|made| rustix::fs::fstat(&made).ok());
+        let allowed = made.ok().and_then(|made| files::fstat(&made).ok());
         let _kept = self.discard(LINK);
         allowed.map_or(0o755, |stat| stat.st_mode & MODE_MASK)
     }
@@ -290,7 +288,7 @@ impl Folder {
 
 /// Copies a file, which shares its blocks where the file system can, and keeps holes otherwise.
 pub(super) fn copy_file(from: &std::fs::File, to: &std::fs::File, bytes: u64) -> std::io::Result<()> {
-    if rustix::fs::ioctl_ficlone(to, from).is_ok() {
+    if files::share_blocks(to, from).is_ok() {
         return Ok(());
     }
     let mut chunk = vec![0; CHUNK_BYTES];

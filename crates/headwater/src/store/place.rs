@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -10,13 +9,13 @@ use headwater_fec::{Block, FecError};
 use headwater_proto::delivery::{
     Digest, FileIndex, FileSpec, ObjectSpec, RelativePath, StoreError, StreamPart, repair_slots,
 };
-use rustix::fs::FallocateFlags;
 
 use super::base::Base;
 use super::folder::Folder;
 use super::journal::{Key, Stamp};
 use super::target::{Device, Target};
 use super::unpack::Unpacking;
+use crate::system::files::{self, FileExt, MetadataExt};
 use crate::system::{OPEN_FILES_MAX, OpenFiles, read_at};
 
 /// The folder and its open files. Shared by all threads of a store.
@@ -353,8 +352,7 @@ impl Places {
         let Some(content) = self.folder.find_work(STREAM).filter(|_| self.target.is_none()) else {
             return Ok(());
         };
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if rustix::fs::fallocate(&content, flags, place.start(), place.spec.bytes.max(1)).is_ok() {
+        if files::punch_hole(&content, place.start(), place.spec.bytes.max(1)).is_ok() {
             return Ok(());
         }
         let zeros = [0; 64 << 10];
@@ -460,9 +458,8 @@ impl Places {
     pub(super) fn free_repairs(&self, object: &ObjectPlace, block: &Block) {
         let Some(file) = self.folder.find_work(&object.file.repair_name()) else { return };
         let region = Region::of(object, block);
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // Room not freed here is freed with the file.
-        let _unsupported = rustix::fs::fallocate(&file, flags, region.start, region.bytes());
+        let _unsupported = files::punch_hole(&file, region.start, region.bytes());
     }
 
     fn read_repair_file(&self, object: &ObjectPlace, at: u64, bytes: &mut [u8]) -> Result<(), StoreError> {
@@ -485,8 +482,7 @@ const PAGE_BYTES: usize = 4 << 10;
 
 /// Makes a hole, which reads as zeros. Returns false if the file system cannot.
 fn punch(file: &File, offset: u64, bytes: u64) -> bool {
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    bytes == 0 || rustix::fs::fallocate(file, flags, offset, bytes).is_ok()
+    bytes == 0 || files::punch_hole(file, offset, bytes).is_ok()
 }
 
 /// Writes bytes, and makes holes of zeros: of whole pages, and of zeros alone.

@@ -1,15 +1,13 @@
 //! Removal of files that earlier sessions brought and the present session lacks.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use headwater_proto::delivery::{FileTime, RelativePath};
-use rustix::fs::{AtFlags, FileType};
 
 use super::folder::{find_parent, writing};
 use super::metadata::timestamps_beside;
+use crate::system::files::{self, AsFd, AtFlags, BorrowedFd, FileType, OwnedFd};
 
 /// Kind of entries to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +29,7 @@ pub fn remove_received<'p>(
     gone: impl IntoIterator<Item = &'p RelativePath>,
     kept: &BTreeSet<RelativePath>,
 ) -> std::io::Result<Vec<&'p RelativePath>> {
-    let out = OwnedFd::from(File::open(out)?);
+    let out = files::open_folder(out)?;
     let mut removed = Vec::new();
     for path in gone {
         if remove_entry(&out, path, kind) {
@@ -52,8 +50,8 @@ pub fn remove_received<'p>(
 fn remove_entry(out: &OwnedFd, path: &RelativePath, kind: ReceivedKind) -> bool {
     let Some((parent, name)) = find_parent(out.as_fd(), path) else { return false };
     let parent = parent.as_ref().map_or(out.as_fd(), OwnedFd::as_fd);
-    let Ok(stat) = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
-    let flags = match (FileType::from_raw_mode(stat.st_mode), kind) {
+    let Ok(stat) = files::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+    let flags = match (stat.kind(), kind) {
         (FileType::RegularFile, ReceivedKind::Content) | (FileType::Symlink, ReceivedKind::Links) => {
             AtFlags::empty()
         }
@@ -65,13 +63,13 @@ fn remove_entry(out: &OwnedFd, path: &RelativePath, kind: ReceivedKind) -> bool 
 
 /// Removes an entry, and restores the time of the folder.
 fn unlink(parent: BorrowedFd<'_>, name: &str, flags: AtFlags) -> bool {
-    let before = rustix::fs::fstat(parent);
-    let is_gone = writing(parent, || rustix::fs::unlinkat(parent, name, flags)).is_ok();
+    let before = files::fstat(parent);
+    let is_gone = writing(parent, || files::unlinkat(parent, name, flags)).is_ok();
     let time = before.ok().and_then(|stat| {
         Some((stat, FileTime::new(stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or_default())?))
     });
     if let Some((stat, time)) = time.filter(|_| is_gone) {
-        let _only_a_time = rustix::fs::futimens(parent, &timestamps_beside(&stat, time));
+        let _only_a_time = files::futimens(parent, &timestamps_beside(&stat, time));
     }
     is_gone
 }

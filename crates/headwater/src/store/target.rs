@@ -8,9 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -18,11 +16,11 @@ use std::time::Duration;
 
 use headwater_proto::Size;
 use headwater_proto::delivery::{ContentCoding, FileSpec, FileVersion, StoreError, StreamPart};
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{FallocateFlags, OFlags};
-use rustix::io::Errno;
 
 use super::finish::CHUNK_BYTES;
+use crate::system::files::{
+    self, Errno, FileExt, SpecialKind, open_device, special_kind, standard_output, wait_to_write,
+};
 use crate::system::read_at;
 use crate::threads::StopHandle;
 
@@ -62,22 +60,22 @@ impl Target {
             StoreError(format!("'{}' {advice}", path.display()))
         };
         let kind = if path == Path::new("-") {
-            Kind::Stream(Stream::start(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?)?)
+            Kind::Stream(Stream::start(standard_output().map_err(failed)?)?)
         } else {
-            let kind = std::fs::metadata(path).map_err(failed)?.file_type();
-            if kind.is_block_device() {
-                let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or(0);
-                let opened = OpenOptions::new().read(true).write(true).custom_flags(exclusive).open(path);
-                Kind::Device(Device::new(opened.map_err(failed)?).map_err(failed)?)
-            } else if kind.is_fifo() || kind.is_char_device() {
-                Kind::Stream(Stream::start(
-                    OpenOptions::new().write(true).open(path).map_err(failed)?.into(),
-                )?)
-            } else {
-                return Err(StoreError(format!(
-                    "'{}' is no device and no pipe: receive files into a folder with --out",
-                    path.display()
-                )));
+            match special_kind(&std::fs::metadata(path).map_err(failed)?) {
+                Some(SpecialKind::BlockDevice) => {
+                    let opened = open_device(path);
+                    Kind::Device(Device::new(opened.map_err(failed)?).map_err(failed)?)
+                }
+                Some(SpecialKind::Pipe | SpecialKind::CharacterDevice) => {
+                    Kind::Stream(Stream::start(OpenOptions::new().write(true).open(path).map_err(failed)?)?)
+                }
+                Some(SpecialKind::Socket) | None => {
+                    return Err(StoreError(format!(
+                        "'{}' is no device and no pipe: receive files into a folder with --out",
+                        path.display()
+                    )));
+                }
             }
         };
         Ok(Self { path: path.to_owned(), kind, taken: Mutex::new(None) })
@@ -288,14 +286,14 @@ struct State {
     whole: BTreeMap<u64, u64>,
     /// Bytes written.
     next: u64,
-    failed: Option<io::ErrorKind>,
+    failed: Option<ErrorKind>,
     ended: bool,
     /// Whether content that the reader has is freed.
     frees: bool,
 }
 
 impl Stream {
-    fn start(to: OwnedFd) -> Result<Self, StoreError> {
+    fn start(to: File) -> Result<Self, StoreError> {
         let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
         let writing = Arc::clone(&shared);
         let writer = thread::Builder::new().name("headwater-stream".into()).spawn(move || {
@@ -327,7 +325,7 @@ impl Shared {
         let to = path.display();
         match self.lock().failed {
             None => Ok(()),
-            Some(io::ErrorKind::BrokenPipe) => {
+            Some(ErrorKind::BrokenPipe) => {
                 Err(StoreError(format!("the reader of '{to}' has ended before the content was whole")))
             }
             Some(kind) => Err(StoreError(format!("cannot write to '{to}': {kind}"))),
@@ -335,7 +333,7 @@ impl Shared {
     }
 
     /// Writes parts in order until the stream is dropped.
-    fn write_all(&self, to: &OwnedFd) -> io::Result<()> {
+    fn write_all(&self, to: &File) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK_BYTES];
         while let Some((content, mut at, bytes)) = self.next_part() {
             let end = at + bytes;
@@ -351,9 +349,8 @@ impl Shared {
                     state.frees
                 };
                 if frees {
-                    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                     // On other file systems the content stays until the end.
-                    let _unsupported = rustix::fs::fallocate(&content, flags, at, length as u64);
+                    let _unsupported = files::punch_hole(&content, at, length as u64);
                 }
                 at += length as u64;
             }
@@ -378,21 +375,19 @@ impl Shared {
     }
 
     /// Writes to the stream; false if the end of the session came first.
-    fn write(&self, to: &OwnedFd, mut bytes: &[u8]) -> io::Result<bool> {
+    fn write(&self, to: &File, mut bytes: &[u8]) -> io::Result<bool> {
         while !bytes.is_empty() {
             if self.lock().ended {
                 return Ok(false);
             }
-            let mut ready = [PollFd::new(to, PollFlags::OUT)];
-            let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
-            if matches!(rustix::event::poll(&mut ready, Some(&timeout)), Ok(0) | Err(Errno::INTR)) {
+            if !wait_to_write(to, LOOK) {
                 continue;
             }
             // A pipe that is ready takes a page at least without blocking.
-            match rustix::io::write(to, &bytes[..bytes.len().min(PIPE_BUF)]) {
+            match (&*to).write(&bytes[..bytes.len().min(PIPE_BUF)]) {
                 Ok(written) => bytes = &bytes[written..],
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(errno) => return Err(errno.into()),
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(true)

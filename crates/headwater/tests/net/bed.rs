@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use headwater::net::{
-    Channels, Interface, Poller, ReceiverOptions, ReceiverSocket, RecvBatch, Run, SenderOptions, SenderSocket,
+    Channels, Interface, Poller, ReceiverOptions, ReceiverSocket, RecvBatch, Run, SenderOptions,
+    SenderSocket, SocketLayer,
 };
 use headwater_proto::{ChannelId, Ecn};
 
@@ -44,6 +45,16 @@ pub fn channels(family: Family, count: u16) -> Channels {
         Family::V6 => format!("[ff15::77:{process:x}:{test:x}00]:{port}"),
     };
     Channels::new(base.parse().unwrap(), count).unwrap()
+}
+
+/// Whether the process has the Linux layer, which a test of batches, times or counts of the kernel needs; if not,
+/// the test says so.
+pub fn has_linux_layer() -> bool {
+    let has = SocketLayer::current() == SocketLayer::Linux;
+    if !has {
+        eprintln!("skipped: the portable layer has no batches, times and counts of the kernel");
+    }
+    has
 }
 
 pub fn loopback() -> Interface {

@@ -13,8 +13,8 @@ use headwater::net::{
 use headwater_proto::{ChannelId, Ecn};
 
 use crate::bed::{
-    Family, LOCALHOST, QUIET, channels, in_namespace, loopback, payloads, receive, receiver, send, send_one,
-    sender,
+    Family, LOCALHOST, QUIET, channels, has_linux_layer, in_namespace, loopback, payloads, receive, receiver,
+    send, send_one, sender,
 };
 
 #[test]
@@ -31,6 +31,9 @@ fn a_segmented_run_arrives_as_its_datagrams_in_order_ipv6() {
 
 fn a_segmented_run_arrives_as_its_datagrams_in_order(family: Family) {
     const BYTES: usize = 1440;
+    if !has_linux_layer() {
+        return;
+    }
     let channels = channels(family, 1);
     let mut receiver = receiver(&channels);
     receiver.join(ChannelId(0)).unwrap();
@@ -61,7 +64,7 @@ fn runs_beyond_one_call_are_split_between_datagrams() {
     let mut sender = sender(&channels);
     let contents = (0..150_u8).flat_map(|i| [i; 1000]).collect::<Vec<_>>();
     send(&mut sender, 0, Ecn::NotCapable, &contents, 1000);
-    assert_eq!(sender.counters().calls, 1);
+    assert_eq!(sender.counters().calls, if has_linux_layer() { 1 } else { 150 });
     assert_eq!(payloads(&receive(&mut receiver, 150)), contents.chunks(1000).collect::<Vec<_>>());
 }
 
@@ -83,7 +86,8 @@ fn runs_that_differ_go_together_and_in_order() {
     };
     let runs: Vec<_> = (0..40).map(run).collect();
     sender.send(&runs).unwrap();
-    assert_eq!((sender.counters().calls, sender.counters().datagrams), (2, 40));
+    let calls = if has_linux_layer() { 2 } else { 40 };
+    assert_eq!((sender.counters().calls, sender.counters().datagrams), (calls, 40));
     let received = receive(&mut receiver, 40);
     for channel in 0..2 {
         let of_channel: Vec<_> = received.iter().filter(|one| one.channel == Some(channel)).collect();
@@ -151,7 +155,7 @@ fn a_full_send_buffer_is_not_waited_for_after_a_stop() {
 
 #[test]
 fn what_the_queue_of_the_interface_drops_is_counted() {
-    if !in_namespace("runs::what_the_queue_of_the_interface_drops_is_counted") {
+    if !has_linux_layer() || !in_namespace("runs::what_the_queue_of_the_interface_drops_is_counted") {
         return;
     }
     // Two datagrams at once, and room for three more.
@@ -169,6 +173,9 @@ fn what_the_queue_of_the_interface_drops_is_counted() {
 
 #[test]
 fn drops_for_want_of_buffer_are_counted() {
+    if !has_linux_layer() {
+        return;
+    }
     let channels = channels(Family::V4, 1);
     let options = ReceiverOptions {
         interface: Some(loopback()),

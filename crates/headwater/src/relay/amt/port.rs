@@ -2,14 +2,15 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::amt::{Relay, native, tunnel};
 use headwater_proto::control::Membership;
 use headwater_proto::{ChannelId, Datagram, Input, InterfaceId};
 
 use crate::driver::{Port, datagrams};
-use crate::net::{GroupsSocket, LinkChange, MembershipError, RecvBatch, Run, SendError, UnicastSocket};
+use crate::net::{
+    AsFd, BorrowedFd, GroupsSocket, LinkChange, MembershipError, RecvBatch, Run, SendError, UnicastSocket,
+};
 use crate::relay::RelayPort;
 
 /// Sockets of a relay of AMT, as the driver sees them.

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::control::Membership;
 use headwater_proto::sim::relay::{self, Relay, UPSTREAM, below};
@@ -12,8 +11,8 @@ use tracing::debug;
 use super::{SimRelayError, SimRelayOptions};
 use crate::driver::{END, Port, datagrams};
 use crate::net::{
-    Channels, Interface, LinkChange, MembershipError, ReceiverOptions, ReceiverSocket, RecvBatch, Run,
-    SendError, UnicastOptions, UnicastSocket,
+    AsFd, BorrowedFd, Channels, Interface, LinkChange, MembershipError, ReceiverOptions, ReceiverSocket,
+    RecvBatch, Run, SendError, UnicastOptions, UnicastSocket,
 };
 use crate::relay::RelayPort;
 

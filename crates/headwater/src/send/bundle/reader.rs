@@ -1,16 +1,15 @@
 //! Bytes of a bundle, read from the members' files.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use headwater_proto::delivery::{BundlePart, MemberCheck};
-use rustix::fs::OFlags;
 
 use super::Bundle;
 use crate::send::files::Stamp;
+use crate::system::files::{FileExt, open_to_read};
 
 /// Maximum bytes of content kept for the whole session: a change of these members costs nothing. Opening a
 /// small file takes longer than sending the file at 500 Mbit/s.
@@ -144,9 +143,7 @@ impl BundleReader {
         let prepared = &self.bundle.files[member];
         let unreadable = |error| MemberFault::Unreadable(member, error);
         // A pipe in the place of the file must not block the thread.
-        let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
-        let opened = File::options().read(true).custom_flags(flags).open(&prepared.path);
-        let file = opened.map_err(unreadable)?;
+        let file = open_to_read(&prepared.path, true).map_err(unreadable)?;
         let mut content = vec![0; self.bundle.layout.members()[member].bytes as usize];
         file.read_exact_at(&mut content, 0).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => MemberFault::Changed(member),

@@ -1,16 +1,15 @@
 //! Services of the operating system: files of the kernel, a bounded number of open files, random numbers.
 
+pub(crate) mod files;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use headwater_proto::delivery::{BlockHasher, Digest};
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
-use rustix::rand::{GetRandomFlags, getrandom};
-
 use crate::net::OpenError;
+use files::FileExt as _;
+use headwater_proto::delivery::{BlockHasher, Digest};
 
 /// Maximum bytes to read of a file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -91,15 +90,6 @@ pub(crate) fn zero_digest(bytes: u64) -> Digest {
     hasher.finish()
 }
 
-/// Whether `bytes` of a file from `offset` on are a hole.
-pub(crate) fn is_hole(file: &File, offset: u64, bytes: u64) -> bool {
-    match rustix::fs::seek(file, SeekFrom::Data(offset)) {
-        Ok(data) => data >= offset.saturating_add(bytes),
-        // No data up to the end of the file.
-        Err(errno) => errno == Errno::NXIO,
-    }
-}
-
 /// Maximum open files of a session: a fraction of the usual limit of 1024 descriptors.
 pub(crate) const OPEN_FILES_MAX: usize = 128;
 
@@ -155,7 +145,18 @@ impl<K: Ord + Copy> OpenFiles<K> {
 
 /// Fills `buffer` from `offset` on, or returns an error if the file is shorter.
 pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+    file.read_exact_at(buffer, offset)
+}
+
+#[cfg(target_os = "linux")]
+fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
+    rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
+    getrandom::fill(bytes).map_err(io::Error::other)
 }
 
 /// Returns random bytes, at most 256, which the system returns in one call.
@@ -164,8 +165,7 @@ pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
 /// If the system has no random numbers.
 pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], OpenError> {
     let mut bytes = [0; N];
-    getrandom(&mut bytes[..], GetRandomFlags::empty())
-        .map_err(|errno| OpenError::Option { attempt: "give random bits", source: errno.into() })?;
+    fill_random(&mut bytes).map_err(|source| OpenError::Option { attempt: "give random bits", source })?;
     Ok(bytes)
 }
 

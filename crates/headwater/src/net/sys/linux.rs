@@ -1,4 +1,4 @@
-//! Calls and socket options that neither `rustix`, `socket2` nor `nix` wrap.
+//! The Linux layer: calls and socket options that neither `rustix`, `socket2` nor `nix` wrap.
 //!
 //! Control messages of a datagram to send: the traffic class octet and the segment size, in the kernel's
 //! format (cmsg(3)).
@@ -11,35 +11,22 @@
 )]
 
 use std::fmt;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSliceMut};
 use std::mem::size_of;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use socket2::{SockAddr, SockAddrStorage};
+use nix::sys::socket::{setsockopt, sockopt};
+use socket2::{SockAddr, SockAddrStorage, Socket};
 
-use super::batch::MessageMetadata;
+use super::{Incoming, MESSAGES_MAX, MessageMetadata, Outgoing};
 
 /// `SO_MEMINFO` of `asm-generic/socket.h`, which `libc` lacks.
 const SO_MEMINFO: libc::c_int = 55;
 /// Index of the drop counter in the result of `SO_MEMINFO` (`linux/sock_diag.h`).
 const SK_MEMINFO_DROPS: usize = 8;
 
-/// Most messages per `sendmmsg` or `recvmmsg`: with segmentation offload 2 MB.
-pub(super) const MESSAGES_MAX: usize = 32;
-
-/// A message to send.
-pub(super) struct Outgoing<'a> {
-    destination: SockAddr,
-    contents: IoSlice<'a>,
-    control: Control,
-}
-
-impl<'a> Outgoing<'a> {
-    pub(super) fn new(destination: SocketAddr, contents: &'a [u8], control: Control) -> Self {
-        Self { destination: destination.into(), contents: IoSlice::new(contents), control }
-    }
-
+impl Outgoing<'_> {
     /// Returns the message in the kernel's format, valid as long as `self` is not moved.
     fn header(&self) -> libc::mmsghdr {
         // SAFETY: all-zero is a valid `mmsghdr`: null pointers, no lengths.
@@ -48,7 +35,7 @@ impl<'a> Outgoing<'a> {
         header.msg_hdr.msg_namelen = self.destination.len();
         header.msg_hdr.msg_iov = (&raw const self.contents).cast_mut().cast();
         header.msg_hdr.msg_iovlen = 1;
-        let control = self.control.as_bytes();
+        let control = self.control.messages.as_bytes();
         if !control.is_empty() {
             header.msg_hdr.msg_control = control.as_ptr().cast_mut().cast();
             header.msg_hdr.msg_controllen = control.len();
@@ -85,21 +72,19 @@ pub(super) fn send_messages(
 /// control messages take 84 bytes. No control message is ever cut off.
 const CONTROL_WORDS: usize = 128 / size_of::<usize>();
 
-/// A received message, without its contents.
-pub(super) struct Incoming {
+/// Source and control messages of a received message, in the kernel's format.
+pub(super) struct Ancillary {
     source: libc::sockaddr_storage,
     source_bytes: libc::socklen_t,
     control: [usize; CONTROL_WORDS],
     control_bytes: usize,
-    /// Length of the contents in bytes.
-    pub(super) bytes: usize,
 }
 
-impl Incoming {
+impl Ancillary {
     pub(super) fn new() -> Self {
         // SAFETY: all-zero is a valid `sockaddr_storage`, of no family.
         let source = unsafe { std::mem::zeroed() };
-        Self { source, source_bytes: 0, control: [0; CONTROL_WORDS], control_bytes: 0, bytes: 0 }
+        Self { source, source_bytes: 0, control: [0; CONTROL_WORDS], control_bytes: 0 }
     }
 
     /// Returns the source address; `None` if the address is not an IP address.
@@ -134,9 +119,9 @@ impl Incoming {
     }
 }
 
-impl fmt::Debug for Incoming {
+impl fmt::Debug for Ancillary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Incoming").field("bytes", &self.bytes).finish_non_exhaustive()
+        f.debug_struct("Ancillary").finish_non_exhaustive()
     }
 }
 
@@ -154,7 +139,7 @@ pub(super) fn receive_messages(
     let mut headers: [libc::mmsghdr; MESSAGES_MAX] = unsafe { std::mem::zeroed() };
     let mut count = 0;
     for (header, (message, buffer)) in headers.iter_mut().zip(incoming.iter_mut().zip(buffers)) {
-        *header = message.header(buffer);
+        *header = message.kernel.header(buffer);
         count += 1;
     }
     // SAFETY: the first `count` headers point to as many addresses, buffers and control buffers with their
@@ -170,8 +155,8 @@ pub(super) fn receive_messages(
     };
     for (header, message) in headers[..received].iter().zip(incoming) {
         message.bytes = header.msg_len as usize;
-        message.source_bytes = header.msg_hdr.msg_namelen;
-        message.control_bytes = header.msg_hdr.msg_controllen;
+        message.kernel.source_bytes = header.msg_hdr.msg_namelen;
+        message.kernel.control_bytes = header.msg_hdr.msg_controllen;
     }
     Ok(received)
 }
@@ -286,6 +271,27 @@ pub(super) fn messages_dropped(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(counters[SK_MEMINFO_DROPS])
 }
 
+/// Reports a full queue of the interface, and ICMP, as errors of later calls. Without the option a full queue
+/// goes unnoticed.
+///
+/// # Errors
+/// The error of `setsockopt`.
+pub(super) fn report_errors(socket: &Socket, is_ipv4: bool, wanted: bool) -> io::Result<()> {
+    let set = match is_ipv4 {
+        true => setsockopt(socket, sockopt::Ipv4RecvErr, &wanted),
+        false => setsockopt(socket, sockopt::Ipv6RecvErr, &wanted),
+    };
+    set.map_err(io::Error::from)
+}
+
+/// Has the kernel stamp arrivals: `quinn-udp` requests the option, but lets a kernel refuse.
+///
+/// # Errors
+/// The error of `setsockopt`.
+pub(super) fn stamp_arrivals(socket: &Socket) -> io::Result<()> {
+    setsockopt(socket, sockopt::ReceiveTimestampns, &true).map_err(io::Error::from)
+}
+
 fn checked(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -313,12 +319,12 @@ const CAPACITY_BYTES: usize = 2 * (HEADER_BYTES + ALIGNMENT_BYTES);
 
 /// Control messages of a datagram or of a run of datagrams.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Control {
+pub(super) struct ControlMessages {
     buffer: [u8; CAPACITY_BYTES],
     bytes: usize,
 }
 
-impl Control {
+impl ControlMessages {
     /// Returns an empty list of control messages.
     pub(super) const fn new() -> Self {
         Self { buffer: [0; CAPACITY_BYTES], bytes: 0 }
