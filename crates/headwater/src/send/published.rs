@@ -1,7 +1,6 @@
 //! Files of a session for a server of whole files: by name, with the digests that receivers verify.
 
 use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use headwater_proto::auth::Signer;
@@ -15,6 +14,7 @@ use super::content::Content;
 use super::files::{PreparedFile, Stamp};
 use crate::keys::SenderKey;
 use crate::receive::{ReceivedFile, ReceivedFiles};
+use crate::system::files::open_to_read;
 use crate::system::read_at;
 
 /// Path at a server of ours above the names of files.
@@ -50,9 +50,7 @@ impl Inner {
 
     /// Opens the file on disk. Fails unless the file is still the prepared file.
     fn open(&self, index: usize) -> Result<File, SourceError> {
-        let mut options = File::options();
-        options.read(true).custom_flags(libc::O_NONBLOCK);
-        let file = options.open(&self.files[index].path);
+        let file = open_to_read(&self.files[index].path, true);
         let file = file.map_err(|error| SourceError::Session(error.to_string()))?;
         self.check(index, &file)?;
         Ok(file)

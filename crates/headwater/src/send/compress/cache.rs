@@ -11,19 +11,18 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use headwater_proto::Size;
 use headwater_proto::delivery::{ContentCoding, Digest, hex};
-use rustix::fs::FlockOperation;
 use tempfile::TempDir;
 use tracing::debug;
 
-use super::{SendError, own_user};
+use super::SendError;
 use crate::coding::version;
+use crate::system::files::{self, DirBuilderExt, FileExt, MetadataExt};
 
 /// Maximum bytes of content that no session uses.
 const UNUSED_BYTES_MAX: u64 = 16 << 30;
@@ -67,7 +66,7 @@ impl SessionFolder {
     fn create(cache: &Path) -> io::Result<Self> {
         let folder = TempDir::with_prefix_in(SESSION_PREFIX, cache)?;
         let lock = File::create_new(folder.path().join(LOCK))?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        files::try_lock(&lock)?;
         Ok(Self { folder, _lock: lock })
     }
 
@@ -91,7 +90,7 @@ impl EncodedCache {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| failed("make the folder", error))?;
         let metadata = fs::symlink_metadata(folder).map_err(|error| failed("inspect the folder", error))?;
-        if !metadata.is_dir() || metadata.uid() != own_user() || metadata.mode() & 0o022 != 0 {
+        if !metadata.is_dir() || metadata.uid() != files::own_user() || metadata.mode() & 0o022 != 0 {
             let reason = "it is no folder that this user alone can write to";
             return Err(failed("use the folder", io::Error::other(reason)));
         }
@@ -193,9 +192,8 @@ impl EncodedCache {
     }
 
     fn free(&self) -> Result<u64, SendError> {
-        let free = rustix::fs::statvfs(&self.folder);
-        let free = free.map_err(|errno| self.failed("ask for the free space", errno.into()))?;
-        Ok(free.f_bavail.saturating_mul(free.f_frsize))
+        files::free_bytes_of(&self.folder)
+            .map_err(|errno| self.failed("ask for the free space", errno.into()))
     }
 
     /// Returns the error of an attempt.
@@ -234,7 +232,7 @@ fn remove_abandoned(cache: &Path) {
             continue;
         };
         let is_abandoned = match File::open(entry.path().join(LOCK)) {
-            Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+            Ok(lock) => files::try_lock(&lock).is_ok(),
             // The session may be about to make the lock.
             Err(_) => metadata.modified().ok().and_then(|time| time.elapsed().ok()) > Some(UNLOCKED_AGE_MAX),
         };

@@ -12,7 +12,6 @@ mod tests;
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,13 +19,13 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use headwater_proto::delivery::{ContentCoding, Digest, Encoding};
-use rustix::fs::OFlags;
 
 use self::cache::{EncodedCache, Kept, SessionFolder};
 use super::bundle::{BundleReader, MemberCache};
 use super::error::SendError;
 use super::files::{PreparedFile, Stamp};
 use crate::coding::Encoder;
+use crate::system::files::{MetadataExt, OpenOptionsExt, open_to_read, own_user};
 use crate::system::read_at;
 use crate::threads::worker_count;
 
@@ -129,10 +128,6 @@ pub(super) fn compress(
         (item.bytes, item.is_sparse, item.encoded) = (bytes, false, Some(Arc::new(content)));
     }
     Ok(summary)
-}
-
-fn own_user() -> u32 {
-    rustix::process::geteuid().as_raw()
 }
 
 /// Runs `work` for each index below `count`, on as many threads as the machine has processors.
@@ -360,9 +355,7 @@ impl ContentSource {
     ) -> io::Result<(Self, Option<Vec<u8>>)> {
         let changed = || io::Error::other("the content has changed");
         let Some(bundle) = &item.bundle else {
-            // A pipe in the place of the file must not block the thread.
-            let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
-            let file = File::options().read(true).custom_flags(flags).open(&item.path)?;
+            let file = open_to_read(&item.path, true)?;
             let metadata = file.metadata()?;
             if Stamp::of(&metadata) != item.stamp {
                 return Err(changed());

@@ -181,6 +181,11 @@ pub(crate) fn share_blocks(to: impl AsFd, from: impl AsFd) -> Result<(), Errno> 
     }
 }
 
+/// Returns the user of this process.
+pub(crate) fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Whether this process may do everything.
 pub(crate) fn is_superuser() -> bool {
     rustix::process::geteuid().is_root()

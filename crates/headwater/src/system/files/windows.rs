@@ -9,6 +9,10 @@ use std::os::windows::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+mod absent;
+
+pub(crate) use absent::*;
+
 /// Opens folders, too (`FILE_FLAG_BACKUP_SEMANTICS`).
 const BACKUP_SEMANTICS: u32 = 0x0200_0000;
 /// Opens the link (`FILE_FLAG_OPEN_REPARSE_POINT`).
@@ -621,57 +625,6 @@ pub(crate) fn utimensat(
     Ok(())
 }
 
-/// Sets the owner of an entry: not on this system.
-pub(crate) fn chownat(
-    _folder: impl AsFd,
-    _name: impl AsRef<Path>,
-    _user: Option<Uid>,
-    _group: Option<Gid>,
-    _flags: AtFlags,
-) -> Result<(), Errno> {
-    Err(Errno::OPNOTSUPP)
-}
-
-/// Sets the owner of a file: not on this system.
-pub(crate) fn fchown(_file: impl AsFd, _user: Option<Uid>, _group: Option<Gid>) -> Result<(), Errno> {
-    Err(Errno::OPNOTSUPP)
-}
-
-/// Reads an extended attribute: not on this system.
-pub(crate) fn fgetxattr(_file: impl AsFd, _name: &str, _value: &mut [u8]) -> Result<usize, Errno> {
-    Err(Errno::OPNOTSUPP)
-}
-
-/// Sets an extended attribute: not on this system.
-pub(crate) fn fsetxattr(
-    _file: impl AsFd,
-    _name: &str,
-    _value: &[u8],
-    _flags: XattrFlags,
-) -> Result<(), Errno> {
-    Err(Errno::OPNOTSUPP)
-}
-
-/// Removes an extended attribute: not on this system.
-pub(crate) fn fremovexattr(_file: impl AsFd, _name: &str) -> Result<(), Errno> {
-    Err(Errno::OPNOTSUPP)
-}
-
-/// Returns the number of extended attributes' bytes, which is 0 on this system.
-pub(crate) fn flistxattr(_file: impl AsFd, _names: &mut [u8]) -> Result<usize, Errno> {
-    Ok(0)
-}
-
-/// As [`flistxattr`].
-pub(crate) fn listxattr(_path: &Path, _names: &mut [u8]) -> Result<usize, Errno> {
-    Ok(0)
-}
-
-/// As [`fgetxattr`].
-pub(crate) fn getxattr(_path: &Path, _name: &str, _value: &mut [u8]) -> Result<usize, Errno> {
-    Err(Errno::OPNOTSUPP)
-}
-
 /// Returns the names of the entries of a folder.
 pub(crate) fn entries(folder: BorrowedFd<'_>) -> Result<Vec<OsString>, Errno> {
     let names = fs::read_dir(folder.below(""))?.map(|entry| entry.map(|entry| entry.file_name()));
@@ -679,12 +632,18 @@ pub(crate) fn entries(folder: BorrowedFd<'_>) -> Result<Vec<OsString>, Errno> {
 }
 
 /// Locks a file for this process; [`Errno::WOULDBLOCK`] if another process holds the lock.
-pub(crate) fn try_lock(file: &OwnedFd) -> Result<(), Errno> {
-    match file.file.try_lock() {
+pub(crate) fn try_lock(file: impl AsFd) -> Result<(), Errno> {
+    let Some(file) = file.as_fd().file else { return Err(Errno::OPNOTSUPP) };
+    match file.try_lock() {
         Ok(()) => Ok(()),
         Err(fs::TryLockError::WouldBlock) => Err(Errno::WOULDBLOCK),
         Err(fs::TryLockError::Error(error)) => Err(error.into()),
     }
+}
+
+/// Returns the user of this process: names of users are not compared here.
+pub(crate) fn own_user() -> u32 {
+    0
 }
 
 /// Returns the free space of a file system. The standard library has no call for this: every space counts as
@@ -699,41 +658,6 @@ pub(crate) fn free_bytes_of(path: &Path) -> Result<u64, Errno> {
     Ok(u64::MAX)
 }
 
-/// Syncs a file system: not on this system.
-pub(crate) fn sync_file_system(_folder: impl AsFd) -> Result<(), Errno> {
-    Ok(())
-}
-
-/// Syncs the names of a folder: the file system's journal does so.
-pub(crate) fn fsync(_folder: impl AsFd) -> Result<(), Errno> {
-    Ok(())
-}
-
-/// Makes a hole: not on this system.
-pub(crate) fn punch_hole(_file: impl AsFd, _offset: u64, _bytes: u64) -> Result<(), Errno> {
-    Err(Errno::OPNOTSUPP)
-}
-
-/// Allocates space: not on this system.
-pub(crate) fn allocate(_file: impl AsFd, _bytes: u64) -> Result<(), Errno> {
-    Err(Errno::OPNOTSUPP)
-}
-
-/// Shares blocks: not on this system.
-pub(crate) fn share_blocks(_to: impl AsFd, _from: impl AsFd) -> Result<(), Errno> {
-    Err(Errno::OPNOTSUPP)
-}
-
-/// Whether this process may do everything: unknown on this system.
-pub(crate) fn is_superuser() -> bool {
-    false
-}
-
-/// Whether a part of a file is a hole: unknown on this system.
-pub(crate) fn is_hole(_file: &File, _offset: u64, _bytes: u64) -> bool {
-    false
-}
-
 /// Opens a file for reading.
 pub(crate) fn open_to_read(path: &Path, follows: bool) -> io::Result<File> {
     let link = if follows { 0 } else { OPEN_REPARSE_POINT };
@@ -743,21 +667,6 @@ pub(crate) fn open_to_read(path: &Path, follows: bool) -> io::Result<File> {
 /// Opens a device: not on this system.
 pub(crate) fn open_device(_path: &Path) -> io::Result<File> {
     Err(ErrorKind::Unsupported.into())
-}
-
-/// Kind of an entry that is neither a file nor a folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "named where entries of other systems are described")]
-pub(crate) enum SpecialKind {
-    BlockDevice,
-    CharacterDevice,
-    Socket,
-    Pipe,
-}
-
-/// Returns the kind of an entry that is neither a file nor a folder: unknown on this system.
-pub(crate) fn special_kind(_metadata: &Metadata) -> Option<SpecialKind> {
-    None
 }
 
 /// Whether an error says that links lead in a circle.
@@ -774,14 +683,4 @@ pub(crate) fn host_name() -> Option<String> {
 pub(crate) fn standard_output() -> io::Result<File> {
     use std::os::windows::io::AsHandle;
     Ok(io::stdout().as_handle().try_clone_to_owned()?.into())
-}
-
-/// Waits until a pipe takes bytes: the write waits on this system.
-pub(crate) fn wait_to_write(_to: &File, _patience: Duration) -> bool {
-    true
-}
-
-/// Waits until a pipe has bytes: the read waits on this system.
-pub(crate) fn wait_to_read(_from: &File, _patience: Duration) -> bool {
-    true
 }
