@@ -46,7 +46,10 @@ mod support {
         receiver: DescribedReceiver,
         rate: Rate,
         delay: Duration,
-        joined: BTreeMap<u16, Instant>,
+        pub joined: BTreeMap<u16, Instant>,
+        left: BTreeMap<u16, Instant>,
+        pub leave: Duration,
+        pub queue: usize,
         waiting: VecDeque<Instant>,
         free: Instant,
         pub packets: u64,
@@ -143,6 +146,9 @@ mod support {
                 rate,
                 delay,
                 joined: BTreeMap::new(),
+                left: BTreeMap::new(),
+                leave: Duration::ZERO,
+                queue: QUEUE,
                 waiting: VecDeque::new(),
                 free: Instant::ZERO,
                 packets: 0,
@@ -265,17 +271,23 @@ mod support {
                 match membership {
                     // A join takes as long as the way to the sender and back.
                     Membership::Join(ChannelId(channel)) => self.joined.insert(channel, now + self.delay),
-                    Membership::Leave(ChannelId(channel)) => self.joined.remove(&channel),
+                    Membership::Leave(ChannelId(channel)) => {
+                        self.left.insert(channel, now + self.leave);
+                        self.joined.remove(&channel)
+                    }
                 };
             }
         }
 
         fn carry(&mut self, now: Instant, channel: ChannelId) -> Option<Instant> {
-            self.joined.get(&channel.0).filter(|since| **since <= now)?;
+            let held = self.joined.get(&channel.0).is_some_and(|since| *since <= now);
+            if !held && self.left.get(&channel.0).is_none_or(|until| *until <= now) {
+                return None;
+            }
             while self.waiting.front().is_some_and(|start| *start <= now) {
                 self.waiting.pop_front();
             }
-            if self.waiting.len() >= QUEUE {
+            if self.waiting.len() >= self.queue {
                 return None;
             }
             let start = self.free.max(now);
@@ -283,7 +295,7 @@ mod support {
                 self.waiting.push_back(start);
             }
             self.free = start + self.rate.time_of(u64::from(BYTES) + 42);
-            Some(self.free + self.delay)
+            held.then_some(self.free + self.delay)
         }
 
         pub fn unheard(&mut self, now: Instant) -> Option<SocketAddr> {
@@ -535,6 +547,29 @@ fn a_senders_own_link_is_used() {
                 let share = megabits(packets) / carried;
                 assert!(share > 0.88, "{hosts} receivers behind {link} Mbit/s, {queue_ms} ms: {share:.3}");
             }
+        }
+    }
+}
+
+/// Where leaves take two seconds, as by a switch that asks other members, a start that went too far does not
+/// take the levels that were left for an overload, or for other traffic.
+#[test]
+fn slow_leaves_end_no_start() {
+    for (begin, queue) in [(2_000, 415), (2_000, 60), (3_700, 60), (5_100, 415)] {
+        let mut bed = Bed::new(&M2C, 1_000, Mode::Demand);
+        bed.until(at(begin));
+        for _ in 0..8 {
+            bed.add(100_000, 1);
+        }
+        for host in &mut bed.hosts {
+            (host.leave, host.queue) = (headwater_proto::Duration::from_secs(2), queue);
+        }
+        bed.until(at(begin + 5_000));
+        let (_, each) = bed.measure(at(begin + 20_000));
+        let carried = 100.0 * f64::from(BYTES) / f64::from(BYTES + 42);
+        for packets in each {
+            let share = megabits(packets) / carried;
+            assert!(share > 0.88, "start at {begin} ms, queue of {queue}: {share:.3}");
         }
     }
 }

@@ -28,7 +28,7 @@ const START_ROOM: f64 = 0.9;
 pub(super) const ROOM: f64 = 0.5;
 /// Maximum time in which losses are attributed to channels that were left and still arrive. A router queries
 /// other members twice, a second each, and may have to notify an upstream router.
-const LEAVE_TIME: Duration = Duration::from_secs(3);
+pub(super) const LEAVE_TIME: Duration = Duration::from_secs(3);
 
 impl Session {
     /// Decides on joins and leaves after a packet of a subscribed channel that left at `left`.
