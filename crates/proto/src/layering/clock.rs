@@ -1,5 +1,7 @@
 //! Maps a packet's CCI to a place in the schedule: the wave of the packet, and the scheduled departure time.
 
+use core::cell::Cell;
+
 use headwater_wire::cci::WebrcCci;
 
 use super::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Slot, Wave};
@@ -26,9 +28,13 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 /// Sender's schedule on a receiver's clock, from the first packet of the base channel on. Assumes that the
 /// first packet had no delay.
-#[derive(Clone, Copy, Debug)]
+///
+/// Memory: 100 bytes for each channel of the session.
+#[derive(Clone, Debug)]
 pub(crate) struct Clock {
     pub(crate) channels: DynamicChannels,
+    /// Wave used last on each channel: a wave takes several exponentials to compute, and has many packets.
+    waves: Box<[Cell<Option<Wave>>]>,
     /// Latest departure of a packet that has arrived, and time of this arrival.
     newest: (Instant, Instant),
     /// Whether a wave may send more packets in a slot than sequence numbers tell apart.
@@ -84,7 +90,8 @@ impl Clock {
         let start = (shifted(now) - phase) - slot_start;
         let channels = DynamicChannels::new(config, start)?;
         let newest = (Instant::ZERO, Instant::ZERO);
-        Ok(Some(Self { channels, newest, wraps_in_slot: wraps_in_slot(&channels, slots) }))
+        let waves = vec![Cell::new(None); usize::from(channels.dynamic_channels())].into();
+        Ok(Some(Self { channels, waves, newest, wraps_in_slot: wraps_in_slot(&channels, slots) }))
     }
 
     /// Records that a packet that left at `left` has arrived at `now`.
@@ -127,7 +134,7 @@ impl Clock {
         if u64::from(cci.channel) >= cycle || ahead + 1 >= u64::from(channels.levels()) {
             return None;
         }
-        let wave = channels.wave(first + ahead);
+        let wave = self.wave(first + ahead);
         let left = self.left(&wave, slot, sequence)?;
         Some(Place { slot, wave: Some(wave), sequence, left: channels.wave_departure(&wave, left) })
     }
@@ -146,6 +153,14 @@ impl Clock {
         let packet = (u64::from(place.sequence) + SEQUENCES - first % SEQUENCES) % SEQUENCES;
         let number = (first + packet).saturating_sub(before);
         channels.slot_start(number / per_slot) + channels.base_phase(number % per_slot)
+    }
+
+    fn wave(&self, number: u64) -> Wave {
+        let kept = &self.waves[usize::from(self.channels.channel_number(number))];
+        let wave = kept.get().filter(|wave| wave.number == number);
+        let wave = wave.unwrap_or_else(|| self.channels.wave(number));
+        kept.set(Some(wave));
+        wave
     }
 
     /// Returns the slot with this index nearest to `newest`. RFC 3738's test excludes packets a cycle old.
@@ -173,7 +188,7 @@ impl Clock {
         } else {
             begins + half
         };
-        let near = self.channels.wave_left(wave, about);
+        let near = self.channels.wave_left_about(wave, about);
         let base = near - near % SEQUENCES + low;
         let candidates = [base.checked_sub(SEQUENCES), Some(base), Some(base + SEQUENCES)];
         let nearest = candidates.into_iter().flatten().min_by_key(|left| left.abs_diff(near))?;
