@@ -1,7 +1,5 @@
 //! Maps a packet's CCI to a place in the schedule: the wave of the packet, and the scheduled departure time.
 
-use core::cell::Cell;
-
 use headwater_wire::cci::WebrcCci;
 
 use super::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Slot, Wave};
@@ -34,7 +32,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Clock {
     pub(crate) channels: DynamicChannels,
     /// Wave used last on each channel: a wave takes several exponentials to compute, and has many packets.
-    waves: Box<[Cell<Option<Wave>>]>,
+    waves: Box<[Option<Wave>]>,
     /// Latest departure of a packet that has arrived, and time of this arrival.
     newest: (Instant, Instant),
     /// Whether a wave may send more packets in a slot than sequence numbers tell apart.
@@ -90,7 +88,7 @@ impl Clock {
         let start = (shifted(now) - phase) - slot_start;
         let channels = DynamicChannels::new(config, start)?;
         let newest = (Instant::ZERO, Instant::ZERO);
-        let waves = vec![Cell::new(None); usize::from(channels.dynamic_channels())].into();
+        let waves = vec![None; usize::from(channels.dynamic_channels())].into();
         Ok(Some(Self { channels, waves, newest, wraps_in_slot: wraps_in_slot(&channels, slots) }))
     }
 
@@ -105,7 +103,8 @@ impl Clock {
     /// before a packet that had arrived by then.
     pub(crate) fn is_stale(&self, now: Instant, slot: Slot, cci: WebrcCci) -> bool {
         let (newest, arrived) = self.newest;
-        now < arrived + SILENCE && self.place(slot, cci).is_some_and(|place| place.left + REORDERED < newest)
+        let place = || self.place_of(slot, cci, |channels, number| channels.wave(number));
+        now < arrived + SILENCE && place().is_some_and(|place| place.left + REORDERED < newest)
     }
 
     /// Returns whether a packet that arrived at `now` is plausible: at most five seconds (or half a slot, if
@@ -117,7 +116,24 @@ impl Clock {
 
     /// Returns the place of a packet that arrived while `slot` was the newest observed slot. `None` if the
     /// sender never sends such a packet.
-    pub(crate) fn place(&self, slot: Slot, cci: WebrcCci) -> Option<Place> {
+    pub(crate) fn place(&mut self, slot: Slot, cci: WebrcCci) -> Option<Place> {
+        let mut waves = core::mem::take(&mut self.waves);
+        let place = self.place_of(slot, cci, |channels, number| {
+            let kept = &mut waves[usize::from(channels.channel_number(number))];
+            let wave = kept.filter(|wave| wave.number == number);
+            *kept.insert(wave.unwrap_or_else(|| channels.wave(number)))
+        });
+        self.waves = waves;
+        place
+    }
+
+    /// Returns the place of a packet, with a wave from `wave`.
+    fn place_of(
+        &self,
+        slot: Slot,
+        cci: WebrcCci,
+        wave: impl FnOnce(&DynamicChannels, u64) -> Wave,
+    ) -> Option<Place> {
         let channels = &self.channels;
         let slot = self.slot(slot, cci.slot)?;
         let sequence = u16::try_from(cci.sequence).ok()?;
@@ -134,7 +150,7 @@ impl Clock {
         if u64::from(cci.channel) >= cycle || ahead + 1 >= u64::from(channels.levels()) {
             return None;
         }
-        let wave = self.wave(first + ahead);
+        let wave = wave(channels, first + ahead);
         let left = self.left(&wave, slot, sequence)?;
         Some(Place { slot, wave: Some(wave), sequence, left: channels.wave_departure(&wave, left) })
     }
@@ -153,14 +169,6 @@ impl Clock {
         let packet = (u64::from(place.sequence) + SEQUENCES - first % SEQUENCES) % SEQUENCES;
         let number = (first + packet).saturating_sub(before);
         channels.slot_start(number / per_slot) + channels.base_phase(number % per_slot)
-    }
-
-    fn wave(&self, number: u64) -> Wave {
-        let kept = &self.waves[usize::from(self.channels.channel_number(number))];
-        let wave = kept.get().filter(|wave| wave.number == number);
-        let wave = wave.unwrap_or_else(|| self.channels.wave(number));
-        kept.set(Some(wave));
-        wave
     }
 
     /// Returns the slot with this index nearest to `newest`. RFC 3738's test excludes packets a cycle old.
@@ -254,7 +262,8 @@ mod tests {
             sender.departed(now, 1_000);
             let cci = departure.cci.webrc().unwrap();
             let clock = clock.get_or_insert_with(|| Clock::start(config, now, cci).unwrap().unwrap());
-            if let Some(place) = clock.place(clock.channels.slot_at(shifted(now)), cci) {
+            let newest = clock.channels.slot_at(shifted(now));
+            if let Some(place) = clock.place(newest, cci) {
                 places.push((departure.channel, place));
             }
         }
@@ -313,7 +322,7 @@ mod tests {
             while let Some(now) = sender.next_departure().filter(|at| at.as_nanos() < 100_000_000_000) {
                 let cci = sender.departure(now).unwrap().cci.webrc().unwrap();
                 sender.departed(now, 1_000);
-                let clock = match &clock {
+                let clock = match &mut clock {
                     Some(clock) => clock,
                     None => clock.insert(Clock::start(config, now, cci).unwrap().unwrap()),
                 };
@@ -338,8 +347,9 @@ mod tests {
             let sender = DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).unwrap());
             let now = sender.next_departure().unwrap();
             let cci = sender.departure(now).unwrap().cci.webrc().unwrap();
-            let clock = Clock::start(config, now, cci).unwrap().unwrap();
-            let place = clock.place(clock.channels.slot_at(shifted(now)), cci).unwrap();
+            let mut clock = Clock::start(config, now, cci).unwrap().unwrap();
+            let newest = clock.channels.slot_at(shifted(now));
+            let place = clock.place(newest, cci).unwrap();
             assert!(clock.is_timely(place.left + Duration::from_secs(late), &place), "slots of {slot} s");
             assert!(!clock.is_timely(place.left + Duration::from_millis(1_000 * late + 1), &place));
             assert!(clock.is_timely(place.left - Duration::from_millis(990), &place));
