@@ -69,7 +69,7 @@ class Bed:
 
 
 def cpu_seconds(program):
-    """Processor time of each thread so far, by the thread's name."""
+    """Processor time of each thread so far, by the thread's name; the session's thread is the first."""
     times = {}
     for task in Path(f"/proc/{program.process.pid}/task").iterdir():
         try:
@@ -78,6 +78,7 @@ def cpu_seconds(program):
             continue
         fields = fields.split()
         used = (int(fields[11]) + int(fields[12])) / TICKS
+        name = "session" if int(task.name) == program.process.pid else name
         times[name] = times.get(name, 0) + used
     return times
 
@@ -93,7 +94,7 @@ def rates(before, after):
     packets, seconds = after[0] - before[0], (after[2] - before[2]) / 1e3
     check(packets > 0, "no packets between two samples")
     cpu = {name: after[3].get(name, 0) - before[3].get(name, 0) for name in after[3]}
-    own = sum(used for name, used in cpu.items() if name == "headwater")
+    own = sum(used for name, used in cpu.items() if name == "session")
     gbits = (after[1] - before[1]) * 8e-9 / seconds
     return gbits, 1e6 * own / packets, 1e6 * sum(cpu.values()) / packets, packets / seconds
 

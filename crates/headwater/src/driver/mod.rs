@@ -263,6 +263,10 @@ impl LoopState<'_> {
                     machine.handle(self.now, input);
                 }
             }
+            if port.has_all(batch) {
+                heard.is_all = true;
+                break;
+            }
         }
         Ok(heard)
     }
