@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-STEPS=(fmt prose clippy docs wasm test python verdict deny fuzz interop)
+STEPS=(fmt prose clippy docs wasm test instructions python verdict deny fuzz interop)
 PURE=(-p headwater-wire -p headwater-fec -p headwater-proto -p headwater-media)
 WASM=wasm32-unknown-unknown
 CARGO_DENY=0.20.2
@@ -27,6 +27,7 @@ usage: ./ci.sh [STEP...]
   docs     links, captions and lengths of the pages; the Rust documentation builds without warnings
   wasm     the pure crates build for $WASM
   test     cargo test --workspace, and the trace digests again in release
+  instructions  a packet takes at most 5 % more instructions on the hot paths than .ci/instructions.toml has (callgrind)
   python   the wheel is built, installed in a fresh environment, and tested; types by mypy --strict
   verdict  the published experiments run in their short form and give their tables
   deny     licences, bans and sources of the dependencies; advisories when their database can be had
@@ -113,6 +114,12 @@ step_test() {
     # Debug and release must put the same bytes on the wire, and the simulator must do the same in both.
     cargo test --locked --release -p headwater-proto --test trace 2>&1 | tee -a "$tests_log"
     cargo test --locked --release -p headwater-netsim --test engine traces 2>&1 | tee -a "$tests_log"
+}
+
+step_instructions() {
+    have python3 || need_apt python3
+    have valgrind || need_apt valgrind
+    python3 .ci/instructions.py
 }
 
 step_python() {

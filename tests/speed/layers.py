@@ -1,9 +1,11 @@
-"""Cost of the senders and receivers of layers over a veth pair with offloads: processor time for each packet, by binary.
+"""Processor time of the senders and receivers of layers for each packet, over a veth pair with offloads, by binary.
 
-All binaries take turns in each round, so that another load on the machine slows all alike; the median of the rounds counts.
-Processor time is taken between two instants of a running session, without its start, unless a part says otherwise.
+All binaries take turns in each round, so that another load on the machine slows all alike; the median of the rounds counts. Columns: Gbit/s,
+microseconds for each packet of the session's thread and of all threads, packets a second; in brackets the second of all rounds. Part `whole`
+has seconds and lost packets in place of the session's thread. With --profile, perf records the first round of each binary, and a table of each
+recording is printed: the functions with most time of the session's thread.
 
-usage: layers.py [--rounds N] [--profile FOLDER] [--parts PART,...] NAME=BINARY [NAME=BINARY ...]
+usage: layers.sh [--rounds N] [--profile FOLDER] [--parts PART,...] [NAME=BINARY ...]
 """
 
 import argparse
@@ -12,6 +14,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -23,6 +26,8 @@ from network import Failed, Network, check, require_root
 MB = 1_000_000
 GROUP = "239.255.72.95:7395"
 WARM_SECONDS, MEASURED_SECONDS = 3, 4
+# Functions in the table of a profile.
+SHOWN = 14
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -115,6 +120,15 @@ def measure(programs, seconds, profile=None, name=""):
     return [rates(one, other) for one, other in zip(before, after)]
 
 
+def show_profiles(folder):
+    """The functions with most time of each recording's session thread."""
+    for data in sorted(folder.glob("*.data")):
+        words = ["perf", "report", "-i", data, "--no-children", "--sort", "symbol", "--stdio", "-g", "none", "--percentage", "relative"]
+        report = subprocess.run(list(map(str, words)), capture_output=True, text=True)
+        lines = [line.split("  - ")[0].rstrip() for line in report.stdout.splitlines() if re.match(r"\s+\d", line)]
+        print(f"\n{data.name}\n" + "\n".join(line[:140] for line in lines[:SHOWN]), flush=True)
+
+
 def alone(megabytes, *options):
     """A sender that nobody listens to, as fast as it can."""
 
@@ -144,23 +158,22 @@ def paced(rate, *options, megabytes=400, command="m2c"):
 def whole(rate, *options, megabytes=1_000):
     """A file to one receiver: seconds until the file is whole, lost packets, processor time of both ends."""
 
-    def run(bed, binary, profile):
+    def run(bed, binary, _profile):
         receiver = bed.receive(binary)
         began = time.monotonic()
         sender = bed.send(binary, "--congestion-control", "m2c", "--max-rate", rate, *options, megabytes=megabytes)
         check(receiver.end(180) == 0, f"the receiver is not whole: {receiver.complaint()}")
         seconds = time.monotonic() - began
-        sender.signal(2)
+        sender.signal(signal.SIGINT)
         sender.end(20)
-        name = bed.content(megabytes).name
-        check(filecmp.cmp(bed.content(megabytes), bed.folder / "out" / name, shallow=False), "the files differ")
-        counted = receiver.events()[-1]
-        packets = counted["packets"]
-        return {
-            "sender": (8e-3 * megabytes / seconds, seconds, 1e6 * sender.cpu_seconds / sender.events()[-1]["packets"], sender.events()[-1]["packets"]),
-            "receiver": (8e-3 * megabytes / seconds, counted.get("lost", 0), 1e6 * receiver.cpu_seconds / packets, packets),
-            "drops": (0, counted.get("kernel_drops", 0), receiver.cpu_seconds, sender.cpu_seconds),
-        }
+        content = bed.content(megabytes)
+        check(filecmp.cmp(content, bed.folder / "out" / content.name, shallow=False), "the files differ")
+        sent, received = sender.events()[-1], receiver.events()[-1]
+        gbits = 8e-3 * megabytes / seconds
+
+        def row(column, program, counted):
+            return gbits, column, 1e6 * program.cpu_seconds / counted["packets"], counted["packets"]
+        return {"sender": row(seconds, sender, sent), "receiver": row(received.get("lost", 0), receiver, received)}
     return run
 
 
@@ -168,7 +181,6 @@ PARTS = {
     "alone": alone(1_000),
     "alone-memory": alone(200),
     "alone-nocode": alone(1_000, "--fec", "none"),
-    "pair": paced("1500M", "--no-sign", megabytes=4_000),
     "whole": whole("2G", "--no-sign"),
     "signed": paced("100M"),
     "unsigned": paced("100M", "--no-sign"),
@@ -185,6 +197,8 @@ def main():
     parser.add_argument("--parts", default=",".join(PARTS))
     options = parser.parse_args()
     require_root("ip", "ethtool")
+    if options.profile:
+        options.profile.mkdir(parents=True, exist_ok=True)
     binaries = dict(word.split("=", 1) for word in options.binaries)
     with tempfile.TemporaryDirectory(prefix="speedlayers-", dir="/dev/shm") as folder, Network("spdlay") as network:
         bed = Bed(network, Path(folder))
@@ -205,7 +219,10 @@ def main():
             for (end, name), numbers in sorted(found.items()):
                 middle = [statistics.median(column) for column in zip(*numbers)]
                 spread = "  ".join(f"{numbers[2]:.2f}" for numbers in numbers)
-                print(f"{part:14} {end:8} {name:5} " + "  ".join(f"{value:10.3f}" for value in middle) + f"   [{spread}] load {os.getloadavg()[0]:.1f}", flush=True)
+                columns = "  ".join(f"{value:10.3f}" for value in middle)
+                print(f"{part:14} {end:8} {name:6} {columns}   [{spread}] load {os.getloadavg()[0]:.1f}", flush=True)
+    if options.profile:
+        show_profiles(options.profile)
 
 
 if __name__ == "__main__":

@@ -626,3 +626,38 @@ mod gather_tests {
         assert!(gather.is_empty() && gather.room().len() >= DATAGRAM_BYTES_MAX);
     }
 }
+
+#[cfg(test)]
+mod pace_tests {
+    use headwater_proto::Duration;
+
+    use super::*;
+
+    #[test]
+    fn turns_of_many_channels_are_further_apart_at_high_rates_only() {
+        let many = SCATTERED as u64;
+        for (runs, micros, quantum) in [
+            (many, 200, QUANTUM_OF_CHANNELS),
+            (many - 1, 200, QUANTUM),
+            // The longer turns of the same rate, and of a lower rate.
+            (5 * many / 2, 500, QUANTUM_OF_CHANNELS),
+            (many, 500, QUANTUM),
+        ] {
+            let (mut pace, mut now) = (SendPace::default(), Instant::ZERO + Duration::from_secs(1));
+            for _ in 0..3 {
+                now += Duration::from_micros(micros);
+                pace.runs = runs;
+                pace.next(now);
+            }
+            assert_eq!(pace.end, now + quantum, "{runs} runs in {micros} us");
+        }
+    }
+
+    #[test]
+    fn a_turn_that_sends_nothing_waits_for_the_end_of_the_quantum() {
+        let mut pace = SendPace { runs: 1, ..SendPace::default() };
+        let now = Instant::ZERO + Duration::from_secs(1);
+        assert_eq!(pace.next(now), now + QUANTUM);
+        assert_eq!(pace.next(now + Duration::from_micros(50)), now + QUANTUM);
+    }
+}

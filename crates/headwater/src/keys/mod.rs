@@ -292,6 +292,17 @@ pub fn openssh(key: &PublicKey) -> String {
 mod tests {
     use super::*;
 
+    #[test]
+    fn signatures_of_several_keys_are_checked_in_any_order() {
+        let keys = [1, 2].map(|byte| SenderKey::of(&[byte; 32]));
+        let check = Ed25519::default();
+        for (signing, named) in [(0, 0), (0, 1), (1, 1), (1, 0), (0, 0)] {
+            let signature = keys[signing].sign(b"message");
+            assert_eq!(check.verify(&keys[named].public(), b"message", &signature), signing == named);
+            assert!(!check.verify(&keys[named].public(), b"another message", &signature));
+        }
+    }
+
     /// Services of one machine start together, and share the default key.
     #[test]
     fn a_key_that_is_being_made_is_never_seen_in_part() {
