@@ -178,6 +178,7 @@ fn counted_receive(
     receive_packets(receiver, joined, sent, buffer)
 }
 
+#[expect(clippy::disallowed_methods, reason = "the name of the session")]
 fn main() {
     let session = std::env::args().nth(1).unwrap_or_default();
     let is_signed = session.ends_with("signed");
