@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-STEPS=(fmt prose clippy docs wasm test macos windows python verdict deny fuzz interop)
+STEPS=(fmt prose clippy docs wasm test instructions macos windows python verdict deny fuzz interop)
 PRODUCT=(-p headwater-wire -p headwater-fec -p headwater-proto -p headwater-media -p headwater -p headwater-web -p headwater-cli)
 PURE=(-p headwater-wire -p headwater-fec -p headwater-proto -p headwater-media)
 WASM=wasm32-unknown-unknown
@@ -28,6 +28,7 @@ usage: ./ci.sh [STEP...]
   docs     links, captions and lengths of the pages; the Rust documentation builds without warnings
   wasm     the pure crates build for $WASM
   test     cargo test --workspace, the trace digests again in release, and the tests of sockets with HEADWATER_PORTABLE=1
+  instructions  a packet takes at most 5 % more instructions on the hot paths than .ci/instructions.toml has (callgrind)
   macos    cargo check of the product crates for macOS; reported as not run where no standard library can be had
   windows  the same for Windows; with mingw-w64 the command is linked, and with Wine run
   python   the wheel is built, installed in a fresh environment, and tested; types by mypy --strict
@@ -151,6 +152,12 @@ step_windows() {
     else
         notes+=("windows: built and NOT RUN: Wine cannot be installed")
     fi
+}
+
+step_instructions() {
+    have python3 || need_apt python3
+    have valgrind || need_apt valgrind
+    python3 .ci/instructions.py
 }
 
 step_python() {

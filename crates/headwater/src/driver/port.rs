@@ -31,6 +31,12 @@ pub(crate) trait Port {
     /// Fills the batch with waiting datagrams. Returns the number of datagrams.
     fn receive(&mut self, batch: &mut RecvBatch) -> io::Result<usize>;
 
+    /// Whether the batch last received has all datagrams that waited. Default: unknown, until a batch is
+    /// empty.
+    fn has_all(&self, _batch: &RecvBatch) -> bool {
+        false
+    }
+
     /// Joins or leaves a channel.
     fn change(&mut self, membership: Membership) -> Result<(), MembershipError>;
 
@@ -65,6 +71,10 @@ impl Port for SenderSocket {
 
     fn receive(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
         self.recv(batch)
+    }
+
+    fn has_all(&self, batch: &RecvBatch) -> bool {
+        batch.is_all()
     }
 
     fn change(&mut self, _membership: Membership) -> Result<(), MembershipError> {
@@ -102,6 +112,10 @@ impl Port for ReceiverSocket {
 
     fn receive(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
         self.recv(batch)
+    }
+
+    fn has_all(&self, batch: &RecvBatch) -> bool {
+        batch.is_all()
     }
 
     fn change(&mut self, membership: Membership) -> Result<(), MembershipError> {

@@ -92,7 +92,7 @@ impl Trust {
             }
         };
         let config = config.with_request(is_on_request);
-        Some(Verifying::new(config, Box::new(Ed25519), Seed(system::random_u64())))
+        Some(Verifying::new(config, Box::new(Ed25519::default()), Seed(system::random_u64())))
     }
 }
 
@@ -115,7 +115,8 @@ pub(crate) fn check_fdt<'a>(
     let Trust::Keys(keys) = trust else { return Ok((document.xml, None)) };
     let FdtSignature { tsi, started, bytes } = document.signature.ok_or("it is not signed")?;
     let message = signed_fdt(tsi, started, document.xml);
-    let signer = keys.iter().find(|trusted| Ed25519.verify(&trusted.key, &message, &bytes));
+    let verifier = Ed25519::default();
+    let signer = keys.iter().find(|trusted| verifier.verify(&trusted.key, &message, &bytes));
     let signer = signer.ok_or("no trusted key has signed it")?;
     if started < signer.started_min {
         return Err("it is of an older session than the newest known one of the sender".to_owned());

@@ -36,6 +36,8 @@ pub struct RecvBatch {
     /// Buffers that a read may use: few while runs fill the buffers, so that all buffers stay in a
     /// processor's cache.
     usable: usize,
+    /// Whether a read filled all buffers that the read could use: more messages may wait.
+    has_filled: bool,
     datagrams: usize,
 }
 
@@ -85,6 +87,7 @@ impl RecvBatch {
             messages: Vec::with_capacity(MESSAGES_MAX),
             filled: 0,
             usable: MESSAGES_MAX,
+            has_filled: false,
             datagrams: 0,
         }
     }
@@ -129,7 +132,13 @@ impl RecvBatch {
     pub(super) fn clear(&mut self) {
         self.messages.clear();
         self.filled = 0;
+        self.has_filled = false;
         self.datagrams = 0;
+    }
+
+    /// Whether each read of the batch emptied its socket.
+    pub(crate) const fn is_all(&self) -> bool {
+        !self.has_filled
     }
 
     /// Whether another read would find no buffer.
@@ -194,6 +203,7 @@ impl RecvBatch {
             IoSliceMut::new(chunks.next().map_or(&mut [], |chunk| &mut chunk[..MESSAGE_BYTES_MAX]))
         });
         let received = endpoint.receive(&mut buffers[..free], &mut self.incoming[..free])?;
+        self.has_filled |= received == free;
         if received > 0 {
             let bytes: usize = self.incoming[..received].iter().map(|incoming| incoming.bytes).sum();
             self.usable = if bytes > received * RUN_BYTES_MIN { RUNS_MAX } else { MESSAGES_MAX };

@@ -27,9 +27,14 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Receivers refuse the symbols of a changed file by the digests of its blocks.
 const CHECK_TIME: Duration = Duration::from_millis(5);
 
-/// File that a reader has checked last, and when.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LastCheck(Option<(usize, Instant)>);
+/// Files of a reader of symbols: the time of the last check of each file, and the file read last, open.
+///
+/// Memory: 16 bytes for each file.
+#[derive(Debug)]
+pub(super) struct FileChecks {
+    checked: Vec<Option<Instant>>,
+    last: Option<(usize, OpenContent)>,
+}
 
 /// Locations and state of the bytes of a session's objects. Shared by all threads of the session.
 ///
@@ -260,7 +265,7 @@ impl Content {
         sbn: u32,
         esi: u32,
         room: &mut [u8],
-        checked: &mut LastCheck,
+        checks: &mut FileChecks,
     ) -> Result<(), SourceError> {
         self.check_object(object)?;
         let place = &self.objects[object];
@@ -268,15 +273,24 @@ impl Content {
         let start = u64::from(esi) * u64::from(place.partition.symbol_size());
         let length = usize::try_from(block.bytes - start).map_or(room.len(), |rest| rest.min(room.len()));
         let (content, padding) = room.split_at_mut(length);
-        let file = self.file(place.file)?;
+        let file = match checks.last.take() {
+            Some((index, file)) if index == place.file => file,
+            _ => self.file(place.file)?,
+        };
         self.read(place.file, &file, content, place.offset + block.offset + start)?;
         padding.fill(0);
-        let now = Instant::now();
-        if checked.0.is_some_and(|(file, at)| file == place.file && now < at + CHECK_TIME) {
-            return Ok(());
+        let (checked, now) = (&mut checks.checked[place.file], Instant::now());
+        if checked.is_none_or(|at| now >= at + CHECK_TIME) {
+            *checked = Some(now);
+            self.check(place.file, &file)?;
         }
-        checked.0 = Some((place.file, now));
-        self.check(place.file, &file)
+        checks.last = Some((place.file, file));
+        Ok(())
+    }
+
+    /// Returns the state of a reader of symbols.
+    pub(super) fn checks(&self) -> FileChecks {
+        FileChecks { checked: vec![None; self.files.len()], last: None }
     }
 
     fn file(&self, index: usize) -> Result<OpenContent, SourceError> {

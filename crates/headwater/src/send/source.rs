@@ -7,7 +7,7 @@ use headwater_fec::Order;
 use headwater_proto::delivery::{SessionPlan, Source, SourceError};
 
 use super::budget::{Budget, store_layout};
-use super::content::{Content, LastCheck};
+use super::content::{Content, FileChecks};
 use super::encoders::Encoders;
 use super::repair_store::{ReadAhead, RepairStore};
 
@@ -25,7 +25,7 @@ pub(super) struct FileSource {
     first: Vec<usize>,
     /// `None` if a block's symbols are not sent in order: the following symbols are not sent soon.
     ahead: Option<ReadAhead>,
-    checked: LastCheck,
+    checks: FileChecks,
     repair: Repair,
 }
 
@@ -69,8 +69,8 @@ impl FileSource {
             && plan.objects().first().is_some_and(|object| object.codec.sending_seed().is_some());
         let ahead = (!is_random && !layered)
             .then(|| ReadAhead::new(symbol_bytes, blocks_in_turn(plan), READ_AHEAD_BYTES));
-        let checked = LastCheck::default();
-        Ok(Self { first: content.first_blocks(), content, ahead, checked, repair })
+        let (first, checks) = (content.first_blocks(), content.checks());
+        Ok(Self { first, content, ahead, checks, repair })
     }
 
     fn is_source(&self, object: usize, sbn: u32, esi: u32) -> bool {
@@ -98,12 +98,12 @@ impl Source for FileSource {
     ) -> Result<(), SourceError> {
         if self.is_source(object, sbn, esi) {
             let Some(ahead) = &mut self.ahead else {
-                return self.content.read_symbols(object, sbn, esi, symbol, &mut self.checked);
+                return self.content.read_symbols(object, sbn, esi, symbol, &mut self.checks);
             };
             let block = self.first[object] + sbn as usize;
             let end = self.content.object(object).block(sbn).symbols;
-            let checked = &mut self.checked;
-            let read = |room: &mut [u8]| self.content.read_symbols(object, sbn, esi, room, checked);
+            let checks = &mut self.checks;
+            let read = |room: &mut [u8]| self.content.read_symbols(object, sbn, esi, room, checks);
             return ahead.symbol(block, esi, end, symbol, read);
         }
         match &mut self.repair {

@@ -442,6 +442,8 @@ struct Channels {
     now: Instant,
     /// Time of the join of a channel; `None` after the first packet of the channel.
     held: Vec<(ChannelId, Option<Instant>)>,
+    /// Number of these channels without a packet.
+    pending: usize,
     /// Smoothed join latency, with the gain of RFC 6298.
     latency: Option<Duration>,
     latency_max: Option<Duration>,
@@ -462,12 +464,17 @@ impl Channels {
             Membership::Join(_) => {}
             Membership::Leave(channel) => self.held.retain(|(held, _)| *held != channel),
         }
+        self.pending = self.held.iter().filter(|(_, since)| since.is_some()).count();
     }
 
     fn arrived(&mut self, now: Instant, channel: ChannelId) {
         self.now = now;
+        if self.pending == 0 {
+            return;
+        }
         let held = self.held.iter_mut().find(|(held, _)| *held == channel);
         let Some(since) = held.and_then(|(_, since)| since.take()) else { return };
+        self.pending -= 1;
         // The first packet of the base channel may arrive late, if the sender has not started yet.
         if channel == ChannelId::BASE {
             return;

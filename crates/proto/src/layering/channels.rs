@@ -226,8 +226,7 @@ impl DynamicChannels {
         if at <= wave.begins {
             return wave.packets;
         }
-        let x = self.sub_slots(wave.ends.since(at));
-        let mut left = integer(self.remaining(wave, x) - wave.rest + 1.0).min(wave.packets);
+        let mut left = self.wave_left_about(wave, at);
         // The closed form and its inverse differ in the last bit. The inverse decides, because departure
         // times are computed with the inverse.
         while left < wave.packets && self.wave_departure(wave, left) >= at {
@@ -237,6 +236,12 @@ impl DynamicChannels {
             left -= 1;
         }
         left
+    }
+
+    /// Returns the number of packets of a wave that leave at an instant or later, to within a packet.
+    pub(super) fn wave_left_about(&self, wave: &Wave, at: Instant) -> u64 {
+        let x = self.sub_slots(wave.ends.since(at.max(wave.begins)));
+        integer(self.remaining(wave, x) - wave.rest + 1.0).min(wave.packets)
     }
 
     /// Fraction of a packet left until a wave's next departure: falls from 1 to 0 at the departure.

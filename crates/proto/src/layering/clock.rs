@@ -26,9 +26,13 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 /// Sender's schedule on a receiver's clock, from the first packet of the base channel on. Assumes that the
 /// first packet had no delay.
-#[derive(Clone, Copy, Debug)]
+///
+/// Memory: 100 bytes for each channel of the session.
+#[derive(Clone, Debug)]
 pub(crate) struct Clock {
     pub(crate) channels: DynamicChannels,
+    /// Wave used last on each channel: a wave takes several exponentials to compute, and has many packets.
+    waves: Box<[Option<Wave>]>,
     /// Latest departure of a packet that has arrived, and time of this arrival.
     newest: (Instant, Instant),
     /// Whether a wave may send more packets in a slot than sequence numbers tell apart.
@@ -84,7 +88,8 @@ impl Clock {
         let start = (shifted(now) - phase) - slot_start;
         let channels = DynamicChannels::new(config, start)?;
         let newest = (Instant::ZERO, Instant::ZERO);
-        Ok(Some(Self { channels, newest, wraps_in_slot: wraps_in_slot(&channels, slots) }))
+        let waves = vec![None; usize::from(channels.dynamic_channels())].into();
+        Ok(Some(Self { channels, waves, newest, wraps_in_slot: wraps_in_slot(&channels, slots) }))
     }
 
     /// Records that a packet that left at `left` has arrived at `now`.
@@ -98,7 +103,8 @@ impl Clock {
     /// before a packet that had arrived by then.
     pub(crate) fn is_stale(&self, now: Instant, slot: Slot, cci: WebrcCci) -> bool {
         let (newest, arrived) = self.newest;
-        now < arrived + SILENCE && self.place(slot, cci).is_some_and(|place| place.left + REORDERED < newest)
+        let place = || self.place_of(slot, cci, |channels, number| channels.wave(number));
+        now < arrived + SILENCE && place().is_some_and(|place| place.left + REORDERED < newest)
     }
 
     /// Returns whether a packet that arrived at `now` is plausible: at most five seconds (or half a slot, if
@@ -110,7 +116,24 @@ impl Clock {
 
     /// Returns the place of a packet that arrived while `slot` was the newest observed slot. `None` if the
     /// sender never sends such a packet.
-    pub(crate) fn place(&self, slot: Slot, cci: WebrcCci) -> Option<Place> {
+    pub(crate) fn place(&mut self, slot: Slot, cci: WebrcCci) -> Option<Place> {
+        let mut waves = core::mem::take(&mut self.waves);
+        let place = self.place_of(slot, cci, |channels, number| {
+            let kept = &mut waves[usize::from(channels.channel_number(number))];
+            let wave = kept.filter(|wave| wave.number == number);
+            *kept.insert(wave.unwrap_or_else(|| channels.wave(number)))
+        });
+        self.waves = waves;
+        place
+    }
+
+    /// Returns the place of a packet, with a wave from `wave`.
+    fn place_of(
+        &self,
+        slot: Slot,
+        cci: WebrcCci,
+        wave: impl FnOnce(&DynamicChannels, u64) -> Wave,
+    ) -> Option<Place> {
         let channels = &self.channels;
         let slot = self.slot(slot, cci.slot)?;
         let sequence = u16::try_from(cci.sequence).ok()?;
@@ -127,7 +150,7 @@ impl Clock {
         if u64::from(cci.channel) >= cycle || ahead + 1 >= u64::from(channels.levels()) {
             return None;
         }
-        let wave = channels.wave(first + ahead);
+        let wave = wave(channels, first + ahead);
         let left = self.left(&wave, slot, sequence)?;
         Some(Place { slot, wave: Some(wave), sequence, left: channels.wave_departure(&wave, left) })
     }
@@ -173,7 +196,7 @@ impl Clock {
         } else {
             begins + half
         };
-        let near = self.channels.wave_left(wave, about);
+        let near = self.channels.wave_left_about(wave, about);
         let base = near - near % SEQUENCES + low;
         let candidates = [base.checked_sub(SEQUENCES), Some(base), Some(base + SEQUENCES)];
         let nearest = candidates.into_iter().flatten().min_by_key(|left| left.abs_diff(near))?;
@@ -239,7 +262,8 @@ mod tests {
             sender.departed(now, 1_000);
             let cci = departure.cci.webrc().unwrap();
             let clock = clock.get_or_insert_with(|| Clock::start(config, now, cci).unwrap().unwrap());
-            if let Some(place) = clock.place(clock.channels.slot_at(shifted(now)), cci) {
+            let newest = clock.channels.slot_at(shifted(now));
+            if let Some(place) = clock.place(newest, cci) {
                 places.push((departure.channel, place));
             }
         }
@@ -298,7 +322,7 @@ mod tests {
             while let Some(now) = sender.next_departure().filter(|at| at.as_nanos() < 100_000_000_000) {
                 let cci = sender.departure(now).unwrap().cci.webrc().unwrap();
                 sender.departed(now, 1_000);
-                let clock = match &clock {
+                let clock = match &mut clock {
                     Some(clock) => clock,
                     None => clock.insert(Clock::start(config, now, cci).unwrap().unwrap()),
                 };
@@ -323,8 +347,9 @@ mod tests {
             let sender = DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).unwrap());
             let now = sender.next_departure().unwrap();
             let cci = sender.departure(now).unwrap().cci.webrc().unwrap();
-            let clock = Clock::start(config, now, cci).unwrap().unwrap();
-            let place = clock.place(clock.channels.slot_at(shifted(now)), cci).unwrap();
+            let mut clock = Clock::start(config, now, cci).unwrap().unwrap();
+            let newest = clock.channels.slot_at(shifted(now));
+            let place = clock.place(newest, cci).unwrap();
             assert!(clock.is_timely(place.left + Duration::from_secs(late), &place), "slots of {slot} s");
             assert!(!clock.is_timely(place.left + Duration::from_millis(1_000 * late + 1), &place));
             assert!(clock.is_timely(place.left - Duration::from_millis(990), &place));

@@ -32,6 +32,8 @@ pub struct DynamicSender {
     slot: Slot,
     base: Base,
     waves: Vec<Active>,
+    /// By wave: scheduled time of the wave's next packet. Each packet searches all of these.
+    due: Vec<Instant>,
     /// Source of the next packet: an index into `waves`, or the base.
     next: Option<usize>,
     /// Scheduled time of the earliest packet that has not left.
@@ -54,7 +56,6 @@ struct Active {
     wave: Wave,
     /// Packets after the next packet.
     left: u64,
-    at: Instant,
 }
 
 impl DynamicSender {
@@ -65,6 +66,7 @@ impl DynamicSender {
             slot: 0,
             base: Base { number: 0, at: channels.base_departure(0) },
             waves: Vec::new(),
+            due: Vec::new(),
             next: None,
             earliest: channels.base_departure(0),
             ceiling: Ceiling::new(channels.levels() - 1),
@@ -99,7 +101,8 @@ impl DynamicSender {
                 continue;
             }
             if let Some(left) = channels.wave_left(&wave, from).checked_sub(1) {
-                self.waves.push(Active { wave, left, at: channels.wave_departure(&wave, left) });
+                self.waves.push(Active { wave, left });
+                self.due.push(channels.wave_departure(&wave, left));
             }
         }
     }
@@ -110,6 +113,8 @@ impl DynamicSender {
         // then stays.
         let first = self.channels.slot_at(now) * self.channels.channels_per_slot();
         let above = first + u64::from(self.ceiling.level());
+        let mut is_kept = self.waves.iter().map(|active| active.wave.number < above);
+        self.due.retain(|_| is_kept.next().unwrap_or_default());
         self.waves.retain(|active| active.wave.number < above);
         self.begin(before + 1, now);
         self.choose();
@@ -123,16 +128,26 @@ impl DynamicSender {
     /// Scheduled time of the next packet.
     fn at(&self) -> Instant {
         match self.next {
-            Some(index) => self.waves[index].at,
+            Some(index) => self.due[index],
             None => self.base.at,
         }
+    }
+
+    /// Returns the wave with the earliest packet, the first of several.
+    fn earliest_wave(&self) -> Option<usize> {
+        let (mut earliest, mut least) = (None, Instant::from_nanos(u64::MAX));
+        for (index, at) in self.due.iter().enumerate() {
+            if *at < least {
+                (earliest, least) = (Some(index), *at);
+            }
+        }
+        earliest
     }
 
     /// Chooses the next packet. A new wave begins as soon as a packet of its slot could be next.
     fn choose(&mut self) {
         loop {
-            let earliest = (0..self.waves.len()).min_by_key(|index| self.waves[*index].at);
-            self.next = earliest.filter(|index| self.waves[*index].at < self.base.at);
+            self.next = self.earliest_wave().filter(|index| self.due[*index] < self.base.at);
             self.earliest = self.at();
             let slot = self.channels.slot_at(self.earliest);
             if slot <= self.slot {
@@ -158,10 +173,13 @@ impl DynamicSender {
             Some(index) => {
                 let active = &mut self.waves[index];
                 match active.left.checked_sub(1) {
-                    None => drop(self.waves.swap_remove(index)),
+                    None => {
+                        self.waves.swap_remove(index);
+                        self.due.swap_remove(index);
+                    }
                     Some(left) => {
                         active.left = left;
-                        active.at = self.channels.wave_departure(&active.wave, left);
+                        self.due[index] = self.channels.wave_departure(&active.wave, left);
                     }
                 }
             }
@@ -174,7 +192,7 @@ impl DynamicSender {
         if self.spacing.backlog(now, self.earliest) == Duration::ZERO {
             return;
         }
-        let due = (0..self.waves.len()).filter(|index| self.waves[*index].at <= now);
+        let due = (0..self.due.len()).filter(|index| self.due[*index] <= now);
         let lowest = due.min_by_key(|index| self.waves[*index].wave.number);
         self.next = lowest.filter(|_| self.base.at > now);
     }
@@ -187,12 +205,15 @@ impl DynamicSender {
         }
         let channels = self.channels;
         self.slot = channels.slot_at(before);
-        let left = core::mem::take(&mut self.waves);
+        let (left, due) = (core::mem::take(&mut self.waves), core::mem::take(&mut self.due));
         self.begin(1, before);
         // Lower levels may be ahead of the schedule.
-        for active in &mut self.waves {
-            let same = left.iter().find(|other| other.wave.number == active.wave.number);
-            *active = same.filter(|same| same.left < active.left).copied().unwrap_or(*active);
+        for (active, at) in self.waves.iter_mut().zip(&mut self.due) {
+            let mut known = left.iter().zip(&due);
+            let same = known.find(|(other, _)| other.wave.number == active.wave.number);
+            if let Some((same, due)) = same.filter(|(same, _)| same.left < active.left) {
+                (*active, *at) = (*same, *due);
+            }
         }
         let number = channels.base_before(before).max(self.base.number);
         self.base = Base { number, at: channels.base_departure(number) };
@@ -208,7 +229,8 @@ impl DynamicSender {
                 (self.channels.dynamic_channels(), self.base.number % modulus, self.base.at)
             }
             Some(index) => {
-                let Active { wave, left, at } = self.waves[index];
+                let Active { wave, left } = self.waves[index];
+                let at = self.due[index];
                 (self.channels.channel_number(wave.number), SEQUENCES - 1 - left % SEQUENCES, at)
             }
         };

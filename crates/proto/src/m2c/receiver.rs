@@ -104,7 +104,7 @@ impl Receiver {
 
     /// Returns the place of a packet in the schedule, if plausible at this time.
     fn place(&mut self, now: Instant, cci: WebrcCci) -> Option<Place> {
-        let session = self.session.as_ref()?;
+        let session = self.session.as_mut()?;
         let place = session.clock.place(session.levels.slot, cci)?;
         let is_timely = session.clock.is_timely(now, &place);
         if is_timely {

@@ -158,6 +158,9 @@ impl Session {
     /// Computes the rate of the subscribed levels once for all steps of a packet.
     fn remember_rate(&mut self, now: Instant) {
         let level = self.levels.count().min(self.levels.top);
-        self.rate = (now, level, self.clock.channels.cumulative_rate(level, now));
+        // Packets of a run arrive at the same time.
+        if (self.rate.0, self.rate.1) != (now, level) {
+            self.rate = (now, level, self.clock.channels.cumulative_rate(level, now));
+        }
     }
 }

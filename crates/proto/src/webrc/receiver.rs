@@ -181,7 +181,7 @@ impl WebrcReceiver {
             self.session = Some(Session { overload, ..session });
             self.limit();
         }
-        let place = self.session.as_ref().and_then(|session| session.clock.place(session.slot, cci));
+        let place = self.session.as_mut().and_then(|session| session.clock.place(session.slot, cci));
         if let Some(place) = place {
             self.arrive(at, place, is_late);
         }

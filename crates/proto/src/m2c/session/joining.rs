@@ -259,6 +259,7 @@ impl Session {
         self.levels.joining = Some(Joining { since: now, until, levels: usize::from(target - level) });
         for next in level + 1..=target {
             let wave = channels.wave_at(next, self.levels.slot);
+            debug_assert!(self.levels.waves.back().is_none_or(|last| last.number + 1 == wave.number));
             self.levels.waves.push_back(Held { number: wave.number, holes: Holes::default() });
             wishes.push(Membership::Join(channels.channel_of(wave.number)));
         }

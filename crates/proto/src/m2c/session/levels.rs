@@ -57,6 +57,13 @@ impl Levels {
         self.waves.iter().map(|wave| channels.channel_of(wave.number))
     }
 
+    /// Returns the place of a wave. Subscribed waves have successive numbers.
+    fn position(&self, wave: u64) -> Option<usize> {
+        let ahead = wave.checked_sub(self.waves.front()?.number)?;
+        let index = usize::try_from(ahead).ok()?;
+        self.waves.get(index).filter(|held| held.number == wave).map(|_| index)
+    }
+
     /// Timeout of the current join.
     pub(in crate::m2c) fn patience(&self) -> Option<Instant> {
         self.joining.map(|joining| joining.until)
@@ -91,7 +98,7 @@ impl Session {
     /// Returns the loss tracker of a wave, if subscribed.
     pub(in crate::m2c) fn holes(&mut self, now: Instant, place: &Place, wave: u64) -> Option<&mut Holes> {
         self.joined(now, place, wave);
-        let index = self.levels.waves.iter().position(|held| held.number == wave);
+        let index = self.levels.position(wave);
         if index.is_none() && now < self.levels.leaving {
             self.levels.stray = now;
         }
