@@ -23,7 +23,7 @@ pub const BASE_RATE_DEFAULT: Rate = Rate::from_kilobits(120);
 pub const MAX_RATE_DEFAULT: Rate = Rate::from_kilobits(100_000);
 /// Most that the default rate of a sender of files that sends only what receivers report may be.
 pub const FAST_RATE_DEFAULT: Rate = Rate::from_kilobits(1_000_000);
-/// Part of an interface's speed that is UDP payload: 1424 of the 1490 bytes that a packet takes on Ethernet, IPv4.
+/// Part of an interface's speed that is UDP payload: 1424 of the 1490 bytes of a packet on Ethernet.
 const PAYLOAD_PERCENT: u64 = 95;
 
 /// Default rate that a sender of [`LayerOptions`] with demand sends while no receiver reports: the first two
@@ -221,8 +221,8 @@ impl LayerOptions {
     }
 
     /// Rate of all channels together, the maximum rate of the sender and of a receiver, in bit/s of UDP
-    /// payload. Default: for files, 95 % of the speed of the interface, at most [`FAST_RATE_DEFAULT`]; if all levels
-    /// are sent, and for buffers, [`MAX_RATE_DEFAULT`].
+    /// payload. Default: for files, 95 % of the speed of the interface, at most [`FAST_RATE_DEFAULT`]; if all
+    /// levels are sent, and for buffers, [`MAX_RATE_DEFAULT`].
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = Some(rate);
