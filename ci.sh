@@ -336,8 +336,8 @@ fuzz_one() {
         -max_total_time="$FUZZ_SECONDS" -print_final_stats=1 -verbosity=0
 }
 
-# check_for TARGET: `cargo check` of the product crates. Nothing is linked, so that dependencies' C code needs no compiler
-# of the target: a stand-in makes empty objects.
+# check_for TARGET: `cargo check` of the product crates. Nothing is linked, so that dependencies' C code needs
+# no compiler of the target: a stand-in makes empty objects.
 check_for() {
     local name=${1//-/_}
     env "CC_$name=$PWD/.ci/no-cc" SDKROOT=/ RUSTFLAGS="${RUSTFLAGS:-} -D warnings" \

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Two virtual machines boot from the network, by DHCP, TFTP, iPXE and HTTP, and receive one image onto their disks; one sender
-# sends the image once. Then the disks must begin with the image. Needs root; works in a network namespace of its own.
+# Two virtual machines boot from the network, by DHCP, TFTP, iPXE and HTTP, and receive one image onto their
+# disks; one sender sends the image once. Then the disks must begin with the image. Needs root; works in a
+# network namespace of its own.
 #
 #   packaging/pxe/boot.sh [--binary FILE]
 #
-# --binary takes a static program that is built already. Without QEMU nothing is run, and the last line says so.
+# --binary takes a static program that is built already. Without QEMU nothing is run, and the last line says
+# so.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

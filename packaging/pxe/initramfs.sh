@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Makes an initramfs that receives an image onto a disk: the static command, busybox, the kernel's drivers of networks and
-# disks, and `init` of this folder. The same inputs and SOURCE_DATE_EPOCH give the same bytes.
+# Makes an initramfs that receives an image onto a disk: the static command, busybox, the kernel's drivers of
+# networks and disks, and `init` of this folder. The same inputs and SOURCE_DATE_EPOCH give the same bytes.
 #
 #   packaging/pxe/initramfs.sh --kernel VERSION [--root FOLDER] [--trust FILE] [--binary FILE] [FOLDER]
 #
-# --kernel names the folder of /lib/modules, below --root if given. --trust puts the sender's public key into the initramfs;
-# without it, any sender on the group is believed. --binary takes a static program that is built already. initrd.img goes to
-# FOLDER (default: target/packages). Needs busybox-static, cpio and kmod of Debian.
+# --kernel names the folder of /lib/modules, below --root if given. --trust puts the sender's public key into
+# the initramfs; without a key, any sender on the group is believed. --binary takes a static program that is
+# built already. initrd.img goes to FOLDER (default: target/packages). Needs busybox-static, cpio and kmod of
+# Debian.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -2,44 +2,20 @@
 //! verifying front (each packet in order).
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use headwater_proto::auth::{
-    AuthVerdict, GROUP, PLANNED, PublicKey, Signer, SigningConfig, SigningEnd, Slot, Verifier,
-    VerifyingConfig, VerifyingFront,
+    AuthVerdict, GROUP, PLANNED, Signer, SigningConfig, SigningEnd, Slot, VerifyingConfig, VerifyingFront,
 };
 use headwater_proto::{ChannelId, Duration, Instant, Seed};
+
+mod keys;
+
+use keys::{Check, Key};
 
 /// Slots of a run: 40 manifests with their packets.
 const SLOTS: usize = 40 * 26;
 
-#[derive(Debug)]
-struct Key(SigningKey);
-
-impl Signer for Key {
-    fn public_key(&self) -> PublicKey {
-        self.0.verifying_key().to_bytes()
-    }
-
-    fn sign(&self, message: &[u8]) -> [u8; 64] {
-        self.0.sign(message).to_bytes()
-    }
-}
-
-#[derive(Debug)]
-struct Check(VerifyingKey);
-
-impl Verifier for Check {
-    fn verify(&self, _: &PublicKey, message: &[u8], signature: &[u8; 64]) -> bool {
-        self.0.verify_strict(message, &Signature::from_bytes(signature)).is_ok()
-    }
-}
-
-fn signing_key() -> SigningKey {
-    SigningKey::from_bytes(&[1; 32])
-}
-
 fn end() -> SigningEnd<Key> {
-    let mut end = SigningEnd::new(SigningConfig::new(7, 1, 1, [2; 32]), Key(signing_key()));
+    let mut end = SigningEnd::new(SigningConfig::new(7, 1, 1, [2; 32]), Key::default());
     end.set_group(ChannelId::BASE, GROUP).expect("a channel");
     end
 }
@@ -77,10 +53,10 @@ fn auth(criterion: &mut Criterion) {
         let bytes = send(&mut signing, &mut content, &mut buffer);
         sent.push(buffer[..bytes].to_vec());
     }
-    let key = signing_key().verifying_key();
+    let key = Key::default().public_key();
     let front = || {
-        let config = VerifyingConfig::new(vec![key.to_bytes()], 1);
-        let mut front = VerifyingFront::new(config, Check(key), Seed(1).stream("front", 0));
+        let config = VerifyingConfig::new(vec![key], 1);
+        let mut front = VerifyingFront::new(config, Check::default(), Seed(1).stream("front", 0));
         front.join(ChannelId::BASE);
         // The first group is signed packet by packet: not part of the steady state.
         for datagram in &sent[..26] {

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use headwater_fec::{Order, Scheme};
-use headwater_proto::auth::{PublicKey, Signer, Signing, SigningConfig, Verifier, VerifyingConfig};
+use headwater_proto::auth::{Signer, Signing, SigningConfig, VerifyingConfig};
 use headwater_proto::control::SenderControl;
 use headwater_proto::controls::{self, Description};
 use headwater_proto::delivery::{
@@ -22,8 +21,11 @@ use headwater_proto::{
 
 #[path = "../tests/counter/mod.rs"]
 mod counter;
+#[path = "../benches/keys/mod.rs"]
+mod keys;
 
 use counter::Counter;
+use keys::{Check, Key};
 
 const SYMBOL_BYTES: u16 = 1_344;
 const PACKET_BYTES: u16 = 1_360;
@@ -47,32 +49,6 @@ impl Source for Zeros {
     }
 }
 
-#[derive(Debug)]
-struct Key(SigningKey);
-
-impl Signer for Key {
-    fn public_key(&self) -> PublicKey {
-        self.0.verifying_key().to_bytes()
-    }
-
-    fn sign(&self, message: &[u8]) -> [u8; 64] {
-        self.0.sign(message).to_bytes()
-    }
-}
-
-#[derive(Debug)]
-struct Check(VerifyingKey);
-
-impl Verifier for Check {
-    fn verify(&self, _: &PublicKey, message: &[u8], signature: &[u8; 64]) -> bool {
-        self.0.verify_strict(message, &Signature::from_bytes(signature)).is_ok()
-    }
-}
-
-fn key() -> SigningKey {
-    SigningKey::from_bytes(&[1; 32])
-}
-
 fn sender(is_layered: bool, is_signed: bool) -> Sender {
     let path = RelativePath::new("file").expect("a name");
     let file = FileToSend { path, bytes: SYMBOLS * u64::from(SYMBOL_BYTES), mode: None, modified: None };
@@ -88,7 +64,8 @@ fn sender(is_layered: bool, is_signed: bool) -> Sender {
     } else {
         Box::new(fixed::FixedSender::new(RATE, Instant::ZERO))
     };
-    let signing = is_signed.then(|| Signing::new(SigningConfig::new(7, 1, 1, [2; 32]), Box::new(Key(key()))));
+    let signing =
+        is_signed.then(|| Signing::new(SigningConfig::new(7, 1, 1, [2; 32]), Box::new(Key::default())));
     DeliverySender::new(DeliverySenderConfig::new(7), &plan, &digests, control, Zeros)
         .expect("a sound session")
         .with_signing(signing)
@@ -96,10 +73,10 @@ fn sender(is_layered: bool, is_signed: bool) -> Sender {
 
 fn receiver(is_signed: bool) -> Receiver {
     let control = DescribedReceiver::new(DescribedReceiverConfig::new());
-    let public = key().verifying_key();
+    let public = Key::default().public_key();
     let verifying = is_signed.then(|| {
-        let config = VerifyingConfig::new(vec![public.to_bytes()], 256);
-        Verifying::new(config, Box::new(Check(public)), Seed(1))
+        let config = VerifyingConfig::new(vec![public], 256);
+        Verifying::new(config, Box::new(Check::default()), Seed(1))
     });
     DeliveryReceiver::new(DeliveryReceiverConfig::default(), control, Counter::default(), Instant::ZERO)
         .with_verifying(verifying)

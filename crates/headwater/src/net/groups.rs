@@ -13,7 +13,7 @@ use super::descriptor::{AsFd, BorrowedFd};
 use super::endpoint::{Endpoint, OpenError, trying};
 use super::interface::Interface;
 use super::link::LinkWatch;
-use super::sys::{self, is_exhausted};
+use super::sys::{self, MembershipChange, is_exhausted};
 
 /// Receive buffer in bytes of each port and IP version.
 const BUFFER_BYTES: usize = 8 << 20;
@@ -102,7 +102,9 @@ impl GroupsSocket {
             let Holder { socket, groups, is_full, .. } = &mut self.holders[holder];
             let index = self.interface.index;
             let left = match (group, source) {
-                (_, Some(source)) => sys::leave_source(socket, &self.interface, group, source),
+                (_, Some(source)) => {
+                    sys::change_source(socket, &self.interface, (group, source), MembershipChange::Leave)
+                }
                 (IpAddr::V4(group), None) => {
                     socket.leave_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
                 }
@@ -132,7 +134,9 @@ impl GroupsSocket {
             let holder = &mut self.holders[index];
             let socket = &holder.socket;
             let joined = match (group, source) {
-                (_, Some(source)) => sys::join_source(socket, &self.interface, group, source),
+                (_, Some(source)) => {
+                    sys::change_source(socket, &self.interface, (group, source), MembershipChange::Join)
+                }
                 (IpAddr::V4(group), None) => {
                     socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(interface))
                 }

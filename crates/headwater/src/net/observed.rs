@@ -10,7 +10,7 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use super::descriptor::{AsFd, BorrowedFd};
 use super::endpoint::{OpenError, trying};
 use super::interface::Interface;
-use super::sys;
+use super::sys::{self, MembershipChange};
 
 /// Receives the datagrams of one group only; answers by unicast from the group's port.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl AsFd for ObservedSocket {
 
 fn join(socket: &Socket, group: IpAddr, interface: &Interface, source: Option<IpAddr>) -> io::Result<()> {
     match (group, source) {
-        (_, Some(source)) => sys::join_source(socket, interface, group, source),
+        (_, Some(source)) => sys::change_source(socket, interface, (group, source), MembershipChange::Join),
         (IpAddr::V4(group), None) => {
             socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(interface.index))
         }

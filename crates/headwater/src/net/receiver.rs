@@ -16,7 +16,7 @@ use super::interface::Interface;
 use super::link::{LinkChange, LinkState, LinkWatch};
 use super::query::QuerySocket;
 use super::sender::Run;
-use super::sys::{self, is_exhausted};
+use super::sys::{self, MembershipChange, is_exhausted};
 
 /// Options of a receiving socket.
 #[derive(Clone, Debug)]
@@ -218,7 +218,9 @@ impl ReceiverSocket {
         self.sockets[socket].full = false;
         let socket = &self.sockets[socket].endpoint.socket;
         let result = match (group, source) {
-            (_, Some(source)) => sys::leave_source(socket, &self.interface, group, source),
+            (_, Some(source)) => {
+                sys::change_source(socket, &self.interface, (group, source), MembershipChange::Leave)
+            }
             (IpAddr::V4(group), None) => {
                 socket.leave_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(self.interface.index))
             }
@@ -351,7 +353,9 @@ impl ReceiverSocket {
     fn join_on(&self, endpoint: &Endpoint, group: IpAddr, source: Option<IpAddr>) -> io::Result<()> {
         let (socket, index) = (&endpoint.socket, self.interface.index);
         match (group, source) {
-            (_, Some(source)) => sys::join_source(socket, &self.interface, group, source),
+            (_, Some(source)) => {
+                sys::change_source(socket, &self.interface, (group, source), MembershipChange::Join)
+            }
             (IpAddr::V4(group), None) => {
                 socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
             }

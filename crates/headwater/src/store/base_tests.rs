@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use headwater_fec::{Parameters, Partition, codec};
 use headwater_proto::delivery::{block_digest, file_digest};
 
-use super::tests::{FILE, OBJECT, Session, T, open, open_with};
+use super::tests::{FILE, OBJECT, Session, T, open, open_with, report};
 use super::*;
 
 /// Blocks of a file, and the length of each: whole pages, longer than the shortest base together.
@@ -60,17 +60,6 @@ fn search(session: &mut Session, content: &[u8], is_sparse: bool) -> (bool, Vec<
             StoreReport::FileCompared { is_same, .. } => return (true, found, is_same),
             other => panic!("{other:?}"),
         }
-    }
-}
-
-fn report(session: &mut Session) -> StoreReport {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        if let Some(report) = session.store.poll_report() {
-            return report;
-        }
-        assert!(Instant::now() < deadline, "no report came");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -9,7 +9,7 @@ use headwater_proto::delivery::{
     EntryKind, FileTime, MetadataEntry, Preserve, SessionMetadata, Xattr, block_digest, file_digest,
 };
 
-use super::tests::{FILE, OBJECT, Session, T, open, open_with};
+use super::tests::{FILE, OBJECT, Session, T, open, open_with, report};
 use super::*;
 
 const BYTES: usize = 6_000;
@@ -45,17 +45,6 @@ fn announce(session: &mut Session, content: &[u8]) -> (HeldFile, Digest, Vec<Sho
     };
     session.store.create_object(OBJECT, &object);
     (held, digest, digests.iter().map(|digest| *digest.first_chunk().unwrap()).collect())
-}
-
-fn report(session: &mut Session) -> StoreReport {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        if let Some(report) = session.store.poll_report() {
-            return report;
-        }
-        assert!(Instant::now() < deadline, "no report came");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// What is said of a file of this content that stands in the place of the one announced.

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use headwater_fec::{Parameters, Partition, codec};
 use headwater_proto::delivery::{Encoding, FileTime, block_digest, file_digest};
 
-use super::tests::{FILE, OBJECT, T};
+use super::tests::{FILE, OBJECT, T, create_block, next_report, receive_block};
 use super::*;
 use crate::coding::Encoder;
 use crate::net::Poller;
@@ -50,26 +50,12 @@ impl Receiver {
             ..FileSpec::new(RelativePath::new("d/file").unwrap(), sent.len() as u64)
         };
         let held = self.store.create_file(FILE, &spec)?;
-        let object = ObjectSpec {
-            file: FILE,
-            offset: 0,
-            partition: Partition::with_blocks(sent.len() as u64, T, 1).unwrap(),
-            codec: codec(Parameters::raptorq(T)).unwrap(),
-            identity: Some([7; 32]),
-        };
-        self.store.create_object(OBJECT, &object);
+        create_block(&mut self.store, sent.len() as u64);
         Ok(held)
     }
 
     fn write(&mut self, sent: &[u8]) {
-        for (esi, symbol) in (0..).zip(sent.chunks(T.into())) {
-            let mut padded = symbol.to_vec();
-            padded.resize(T.into(), 0);
-            self.store.write_source(OBJECT, 0, esi, &padded).unwrap();
-        }
-        self.store.finish_block(BlockJob { object: OBJECT, sbn: 0, missing: Vec::new(), repairs: 0 });
-        assert!(matches!(self.report(), StoreReport::BlockDone { .. }));
-        self.store.judge_block(OBJECT, 0, BlockVerdict::Right).unwrap();
+        receive_block(&mut self.store, sent);
     }
 
     fn finish(&mut self) -> StoreReport {
@@ -84,14 +70,7 @@ impl Receiver {
     }
 
     fn report(&mut self) -> StoreReport {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            if let Some(report) = self.store.poll_report() {
-                return report;
-            }
-            assert!(Instant::now() < deadline, "no report came");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        next_report(&mut self.store)
     }
 }
 

@@ -25,6 +25,46 @@ pub(super) struct Session {
     _poller: Poller,
 }
 
+/// Waits for the store's next report.
+pub(super) fn next_report(store: &mut DiskStore) -> StoreReport {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(report) = store.poll_report() {
+            return report;
+        }
+        assert!(Instant::now() < deadline, "no report came");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub(super) fn report(session: &mut Session) -> StoreReport {
+    next_report(&mut session.store)
+}
+
+/// Announces content as an object of a single block.
+pub(super) fn create_block(store: &mut DiskStore, bytes: u64) {
+    let object = ObjectSpec {
+        file: FILE,
+        offset: 0,
+        partition: Partition::with_blocks(bytes, T, 1).unwrap(),
+        codec: codec(Parameters::raptorq(T)).unwrap(),
+        identity: Some([7; 32]),
+    };
+    store.create_object(OBJECT, &object);
+}
+
+/// Receives the content of [`create_block`], without a loss.
+pub(super) fn receive_block(store: &mut DiskStore, content: &[u8]) {
+    for (esi, symbol) in (0..).zip(content.chunks(T.into())) {
+        let mut padded = symbol.to_vec();
+        padded.resize(T.into(), 0);
+        store.write_source(OBJECT, 0, esi, &padded).unwrap();
+    }
+    store.finish_block(BlockJob { object: OBJECT, sbn: 0, missing: Vec::new(), repairs: 0 });
+    assert!(matches!(next_report(store), StoreReport::BlockDone { .. }));
+    store.judge_block(OBJECT, 0, BlockVerdict::Right).unwrap();
+}
+
 pub(super) fn open(folder: &Path) -> Session {
     open_with(folder, StoreOptions::default())
 }
@@ -37,7 +77,7 @@ pub(super) fn open_with(folder: &Path, options: StoreOptions) -> Session {
 struct Fixture {
     // Dropped first: it looks after its own leavings in the folder.
     store: DiskStore,
-    poller: Poller,
+    _poller: Poller,
     folder: tempfile::TempDir,
     content: Vec<u8>,
     object: ObjectSpec,
@@ -60,7 +100,7 @@ impl Fixture {
             codec: codec(Parameters::raptorq(T)).unwrap(),
             identity: None,
         };
-        Self { store, poller, folder, content, object }
+        Self { store, _poller: poller, folder, content, object }
     }
 
     /// With the file and its object announced.
@@ -115,14 +155,7 @@ impl Fixture {
     }
 
     fn report(&mut self) -> StoreReport {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
-            if let Some(report) = self.store.poll_report() {
-                return report;
-            }
-            assert!(Instant::now() < deadline, "no report came");
-            self.poller.wait([], Some(deadline)).unwrap();
-        }
+        next_report(&mut self.store)
     }
 
     fn finish_block(&mut self, sbn: u32, missing: &[u32], repairs: u32) -> StoreReport {

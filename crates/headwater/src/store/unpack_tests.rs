@@ -3,12 +3,11 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use headwater_fec::{Parameters, Partition, codec};
 use headwater_proto::delivery::{
     BundleLayout, BundleMember, BundlePart, FileTime, MemberCheck, block_digest, file_digest,
 };
 
-use super::tests::{FILE, OBJECT, T};
+use super::tests::{FILE, create_block, next_report, receive_block};
 use super::*;
 use crate::net::Poller;
 
@@ -59,14 +58,7 @@ impl Receiver {
             ..FileSpec::new(RelativePath::new("bundle.zip").unwrap(), content.len() as u64)
         };
         let held = self.store.create_bundle(FILE, &spec).unwrap();
-        let object = ObjectSpec {
-            file: FILE,
-            offset: 0,
-            partition: Partition::with_blocks(content.len() as u64, T, 1).unwrap(),
-            codec: codec(Parameters::raptorq(T)).unwrap(),
-            identity: Some([7; 32]),
-        };
-        self.store.create_object(OBJECT, &object);
+        create_block(&mut self.store, content.len() as u64);
         held
     }
 
@@ -77,27 +69,13 @@ impl Receiver {
     }
 
     fn finish(&mut self, content: &[u8]) -> StoreReport {
-        for (esi, symbol) in (0..).zip(content.chunks(T.into())) {
-            let mut padded = symbol.to_vec();
-            padded.resize(T.into(), 0);
-            self.store.write_source(OBJECT, 0, esi, &padded).unwrap();
-        }
-        self.store.finish_block(BlockJob { object: OBJECT, sbn: 0, missing: Vec::new(), repairs: 0 });
-        assert!(matches!(self.report(), StoreReport::BlockDone { .. }));
-        self.store.judge_block(OBJECT, 0, BlockVerdict::Right).unwrap();
+        receive_block(&mut self.store, content);
         self.store.finish_file(FILE);
         self.report()
     }
 
     fn report(&mut self) -> StoreReport {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            if let Some(report) = self.store.poll_report() {
-                return report;
-            }
-            assert!(Instant::now() < deadline, "no report came");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        next_report(&mut self.store)
     }
 
     fn unpacked(&self) -> Vec<(String, bool)> {

@@ -47,8 +47,8 @@ pub fn channels(family: Family, count: u16) -> Channels {
     Channels::new(base.parse().unwrap(), count).unwrap()
 }
 
-/// Whether the process has the Linux layer, which a test of batches, times or counts of the kernel needs; if not,
-/// the test says so.
+/// Whether the process has the Linux layer, which a test of batches, times or counts of the kernel needs; if
+/// not, the test says so.
 pub fn has_linux_layer() -> bool {
     let has = SocketLayer::current() == SocketLayer::Linux;
     if !has {

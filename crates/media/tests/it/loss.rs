@@ -1,8 +1,8 @@
 //! Ways to protect a buffer of video against lost packets, compared.
 //!
 //! A session of 2400 kbit/s with rungs at 5, 30 and 100 %, buffers of one second in packets of 1344 bytes.
-//! Three receivers hold 10, 60 and 180 packets of each buffer. The table shows the percentage of buffers without a
-//! picture, and with a rung below the receiver's own. Figures: `lab/notebook/video.md`.
+//! Three receivers hold 10, 60 and 180 packets of each buffer. The table shows the percentage of buffers
+//! without a picture, and with a rung below the receiver's own. Figures: `lab/notebook/video.md`.
 
 use headwater_media::{Cutter, Protection, ReceivedBuffer};
 

@@ -183,7 +183,7 @@ fn a_start_begins_with_the_first_packet_of_an_epoch_only() {
     }
 }
 
-/// Packets of a joined channel wait until a signature comes, and are older than the packet with the signature.
+/// Packets of a joined channel wait for a signature, and are older than the packet with the signature.
 #[test]
 fn packets_that_waited_for_a_signature_are_no_loss() {
     use headwater_wire::cci::WebrcCci;

@@ -19,7 +19,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{SockAddr, SockAddrStorage, Socket};
 
-use super::{Incoming, MESSAGES_MAX, MessageMetadata, Outgoing};
+use super::{Incoming, MESSAGES_MAX, MembershipChange, MessageMetadata, Outgoing};
 
 /// `SO_MEMINFO` of `asm-generic/socket.h`, which `libc` lacks.
 const SO_MEMINFO: libc::c_int = 55;
@@ -176,40 +176,21 @@ pub(super) fn discard_reports(fd: BorrowedFd<'_>) {
     }
 }
 
-/// Joins a source-specific channel (RFC 3678, section 5.1.2): packets of `source` to `group` arriving on the
-/// interface with that index. IPv4 and IPv6 alike.
+/// Joins or leaves a source-specific channel (RFC 3678, section 5.1.2): packets of `source` to `group`
+/// arriving on the interface with that index. IPv4 and IPv6 alike.
 ///
 /// # Errors
 /// The error of `setsockopt`; `ENOBUFS` or `ENOMEM` when the socket has the maximum number of memberships.
-pub(super) fn join_source(
+pub(super) fn change_source(
     fd: BorrowedFd<'_>,
     interface_index: u32,
-    group: IpAddr,
-    source: IpAddr,
+    (group, source): (IpAddr, IpAddr),
+    change: MembershipChange,
 ) -> io::Result<()> {
-    set_source(fd, libc::MCAST_JOIN_SOURCE_GROUP, interface_index, group, source)
-}
-
-/// Leaves a channel joined by [`join_source`].
-///
-/// # Errors
-/// The error of `setsockopt`.
-pub(super) fn leave_source(
-    fd: BorrowedFd<'_>,
-    interface_index: u32,
-    group: IpAddr,
-    source: IpAddr,
-) -> io::Result<()> {
-    set_source(fd, libc::MCAST_LEAVE_SOURCE_GROUP, interface_index, group, source)
-}
-
-fn set_source(
-    fd: BorrowedFd<'_>,
-    option: libc::c_int,
-    interface_index: u32,
-    group: IpAddr,
-    source: IpAddr,
-) -> io::Result<()> {
+    let option = match change {
+        MembershipChange::Join => libc::MCAST_JOIN_SOURCE_GROUP,
+        MembershipChange::Leave => libc::MCAST_LEAVE_SOURCE_GROUP,
+    };
     let level = match group {
         IpAddr::V4(_) => libc::IPPROTO_IP,
         IpAddr::V6(_) => libc::IPPROTO_IPV6,

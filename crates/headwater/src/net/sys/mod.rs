@@ -231,39 +231,30 @@ pub(super) fn discard_reports(socket: &Socket) {
     let _ = socket;
 }
 
-/// Joins a source-specific channel (RFC 3678, section 5.1.2): packets of `source` to `group` arriving on the
-/// interface. IPv4 and IPv6 alike.
+/// Change of a membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::net) enum MembershipChange {
+    Join,
+    Leave,
+}
+
+/// Joins or leaves a source-specific channel (RFC 3678, section 5.1.2): packets of `source` to `group`
+/// arriving on the interface. IPv4 and IPv6 alike.
 ///
 /// # Errors
 /// The error of `setsockopt`; [`is_exhausted`] when the socket has the maximum number of memberships.
-pub(super) fn join_source(
+pub(super) fn change_source(
     socket: &Socket,
     interface: &Interface,
-    group: IpAddr,
-    source: IpAddr,
+    (group, source): (IpAddr, IpAddr),
+    change: MembershipChange,
 ) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     if !SocketLayer::current().is_portable() {
-        return linux::join_source(std::os::fd::AsFd::as_fd(socket), interface.index, group, source);
+        let fd = std::os::fd::AsFd::as_fd(socket);
+        return linux::change_source(fd, interface.index, (group, source), change);
     }
-    portable::join_source(socket, interface, group, source)
-}
-
-/// Leaves a channel joined by [`join_source`].
-///
-/// # Errors
-/// The error of `setsockopt`.
-pub(super) fn leave_source(
-    socket: &Socket,
-    interface: &Interface,
-    group: IpAddr,
-    source: IpAddr,
-) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    if !SocketLayer::current().is_portable() {
-        return linux::leave_source(std::os::fd::AsFd::as_fd(socket), interface.index, group, source);
-    }
-    portable::leave_source(socket, interface, group, source)
+    portable::change_source(socket, interface, (group, source), change)
 }
 
 /// Lets a socket send datagrams above the path's MTU in fragments. Linux only: elsewhere long datagrams are

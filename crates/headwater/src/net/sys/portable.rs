@@ -7,7 +7,9 @@ use std::net::IpAddr;
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use socket2::Socket;
 
-use super::{Incoming, MESSAGES_MAX, MessageMetadata, Outgoing, is_report, set_traffic_class};
+use super::{
+    Incoming, MESSAGES_MAX, MembershipChange, MessageMetadata, Outgoing, is_report, set_traffic_class,
+};
 use crate::net::interface::Interface;
 
 /// Most reports on earlier datagrams that one call passes over.
@@ -87,40 +89,26 @@ pub(super) fn receive_messages(
     Ok(received)
 }
 
-/// Joins a source-specific channel. IPv6: joins the group from any source, as `socket2` has no other call;
+/// Joins or leaves a source-specific channel. IPv6: the group from any source, as `socket2` has no other call;
 /// the caller drops packets from other sources.
 ///
 /// # Errors
 /// The error of `setsockopt`.
-pub(super) fn join_source(
+pub(super) fn change_source(
     socket: &Socket,
     interface: &Interface,
-    group: IpAddr,
-    source: IpAddr,
+    (group, source): (IpAddr, IpAddr),
+    change: MembershipChange,
 ) -> io::Result<()> {
+    let joins = change == MembershipChange::Join;
     match (group, source, interface.ipv4) {
-        (IpAddr::V4(group), IpAddr::V4(source), Some(address)) => {
+        (IpAddr::V4(group), IpAddr::V4(source), Some(address)) if joins => {
             socket.join_ssm_v4(&source, &group, &address)
         }
-        (IpAddr::V6(group), ..) => socket.join_multicast_v6(&group, interface.index),
-        _ => Err(io::ErrorKind::AddrNotAvailable.into()),
-    }
-}
-
-/// Leaves a channel joined by [`join_source`].
-///
-/// # Errors
-/// The error of `setsockopt`.
-pub(super) fn leave_source(
-    socket: &Socket,
-    interface: &Interface,
-    group: IpAddr,
-    source: IpAddr,
-) -> io::Result<()> {
-    match (group, source, interface.ipv4) {
         (IpAddr::V4(group), IpAddr::V4(source), Some(address)) => {
             socket.leave_ssm_v4(&source, &group, &address)
         }
+        (IpAddr::V6(group), ..) if joins => socket.join_multicast_v6(&group, interface.index),
         (IpAddr::V6(group), ..) => socket.leave_multicast_v6(&group, interface.index),
         _ => Err(io::ErrorKind::AddrNotAvailable.into()),
     }

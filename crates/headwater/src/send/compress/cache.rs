@@ -44,7 +44,7 @@ pub(super) struct EncodedCache {
 }
 
 /// Content of an earlier session.
-pub(super) enum Kept {
+pub(super) enum CacheEntry {
     /// Content that does not shrink.
     Plain,
     Encoded {
@@ -118,7 +118,7 @@ impl EncodedCache {
     }
 
     /// Finds content of `bytes` bytes, and marks the content as used. Content that cannot be used is removed.
-    pub(super) fn find(&self, key: &Digest, bytes: u64) -> Option<Kept> {
+    pub(super) fn find(&self, key: &Digest, bytes: u64) -> Option<CacheEntry> {
         let (kept, own) = (self.path(key), self.session.path(&hex(key)));
         match fs::hard_link(&kept, &own) {
             // Two names of a file have one content.
@@ -131,8 +131,8 @@ impl EncodedCache {
             (content == bytes).then_some((encoded, digest))
         });
         match found {
-            Some((0, _)) => Some(Kept::Plain),
-            Some((encoded, digest)) => Some(Kept::Encoded { path: own, bytes: encoded, digest }),
+            Some((0, _)) => Some(CacheEntry::Plain),
+            Some((encoded, digest)) => Some(CacheEntry::Encoded { path: own, bytes: encoded, digest }),
             None => {
                 debug!(path = %kept.display(), "encoded content is damaged, and is encoded again");
                 let _gone = (fs::remove_file(&kept), fs::remove_file(&own));

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 
 use headwater_proto::delivery::{ContentCoding, Digest, Encoding};
 
-use self::cache::{EncodedCache, Kept, SessionFolder};
+use self::cache::{CacheEntry, EncodedCache, SessionFolder};
 use super::bundle::{BundleReader, MemberCache};
 use super::error::SendError;
 use super::files::{PreparedFile, Stamp};
@@ -190,8 +190,8 @@ impl Compressor {
         };
         let key = key.map(|key| self.cache.key(&key));
         match key.and_then(|key| self.cache.find(&key, item.bytes)) {
-            Some(Kept::Plain) => return Found::Known(None),
-            Some(Kept::Encoded { path, bytes, digest }) => {
+            Some(CacheEntry::Plain) => return Found::Known(None),
+            Some(CacheEntry::Encoded { path, bytes, digest }) => {
                 return Found::Known(Some((bytes, self.content(path, item, digest))));
             }
             None => {}

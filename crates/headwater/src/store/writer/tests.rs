@@ -8,7 +8,7 @@ use headwater_proto::delivery::{
     BlockJob, FileSpec, ObjectIndex, ObjectSpec, RelativePath, Store as _, block_digest,
 };
 
-use super::super::tests::{FILE, OBJECT, Session, open};
+use super::super::tests::{FILE, OBJECT, Session, open, report};
 use super::*;
 
 /// Symbol size, in bytes.
@@ -43,17 +43,6 @@ fn symbol(esi: u32) -> [u8; T] {
 
 fn receive(session: &mut Session, esis: std::ops::Range<u32>) {
     esis.for_each(|esi| session.store.write_source(OBJECT, 0, esi, &symbol(esi)).unwrap());
-}
-
-fn report(session: &mut Session) -> StoreReport {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    loop {
-        if let Some(report) = session.store.poll_report() {
-            return report;
-        }
-        assert!(std::time::Instant::now() < deadline, "no report came");
-        thread::yield_now();
-    }
 }
 
 /// Stalls the thread, as a disk does, until the sender is dropped.

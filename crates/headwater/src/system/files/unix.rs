@@ -19,24 +19,7 @@ pub(crate) use rustix::fs::{
 use rustix::fs::{Dir, FlockOperation, RawMode};
 pub(crate) use rustix::io::Errno;
 
-/// Metadata of an entry, in the types of Linux.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stat {
-    pub(crate) st_dev: u64,
-    pub(crate) st_ino: u64,
-    pub(crate) st_nlink: u64,
-    pub(crate) st_mode: u32,
-    pub(crate) st_uid: u32,
-    pub(crate) st_gid: u32,
-    pub(crate) st_size: i64,
-    pub(crate) st_blocks: i64,
-    pub(crate) st_atime: i64,
-    pub(crate) st_atime_nsec: i64,
-    pub(crate) st_mtime: i64,
-    pub(crate) st_mtime_nsec: i64,
-    pub(crate) st_ctime: i64,
-    pub(crate) st_ctime_nsec: i64,
-}
+use super::{SpecialKind, Stat};
 
 impl Stat {
     #[expect(clippy::unnecessary_cast, reason = "the types of the fields differ between systems")]
@@ -56,12 +39,8 @@ impl Stat {
             st_mtime_nsec: stat.st_mtime_nsec as i64,
             st_ctime: stat.st_ctime as i64,
             st_ctime_nsec: stat.st_ctime_nsec as i64,
+            kind: FileType::from_raw_mode(stat.st_mode),
         }
-    }
-
-    /// Returns the kind of the entry.
-    pub(crate) fn kind(&self) -> FileType {
-        FileType::from_raw_mode(raw_mode(self.st_mode))
     }
 }
 
@@ -213,15 +192,6 @@ pub(crate) fn open_device(path: &Path) -> io::Result<File> {
     let exclusive = if cfg!(target_os = "linux") { OFlags::EXCL } else { OFlags::empty() };
     let exclusive = i32::try_from(exclusive.bits()).unwrap_or(0);
     File::options().read(true).write(true).custom_flags(exclusive).open(path)
-}
-
-/// Kind of an entry that is neither a file nor a folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SpecialKind {
-    BlockDevice,
-    CharacterDevice,
-    Socket,
-    Pipe,
 }
 
 /// Returns the kind of an entry that is neither a file nor a folder nor a link.

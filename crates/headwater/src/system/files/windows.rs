@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, FileTimes, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::marker::PhantomData;
 use std::os::windows::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -12,6 +13,8 @@ use std::time::{Duration, SystemTime};
 mod absent;
 
 pub(crate) use absent::*;
+
+use super::Stat;
 
 /// Opens folders, too (`FILE_FLAG_BACKUP_SEMANTICS`).
 const BACKUP_SEMANTICS: u32 = 0x0200_0000;
@@ -159,69 +162,90 @@ impl BorrowedFd<'_> {
 /// The current folder.
 pub(crate) const CWD: BorrowedFd<'static> = BorrowedFd { file: None, path: None };
 
-/// Flags of an open or of an entry.
-macro_rules! flags {
-    ($name:ident { $($flag:ident = $bits:expr),* }) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) struct $name(u32);
-
-        impl $name {
-            $(pub(crate) const $flag: Self = Self($bits);)*
-
-            #[allow(dead_code, reason = "not all types need all functions")]
-            pub(crate) const fn empty() -> Self {
-                Self(0)
-            }
-
-            #[allow(dead_code, reason = "as above")]
-            pub(crate) const fn union(self, other: Self) -> Self {
-                Self(self.0 | other.0)
-            }
-
-            #[allow(dead_code, reason = "as above")]
-            pub(crate) const fn contains(self, other: Self) -> bool {
-                self.0 & other.0 == other.0
-            }
-        }
-
-        impl std::ops::BitOr for $name {
-            type Output = Self;
-
-            fn bitor(self, other: Self) -> Self {
-                self.union(other)
-            }
-        }
-
-        impl std::ops::BitOrAssign for $name {
-            fn bitor_assign(&mut self, other: Self) {
-                *self = self.union(other);
-            }
-        }
-    };
+/// Flags of a call or of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flags<K> {
+    bits: u32,
+    kind: PhantomData<K>,
 }
 
-flags!(OFlags {
-    RDONLY = 0,
-    RDWR = 1,
-    CREATE = 2,
-    TRUNC = 4,
-    NOFOLLOW = 8,
-    DIRECTORY = 16,
-    NONBLOCK = 0,
-    CLOEXEC = 0
-});
-flags!(AtFlags { SYMLINK_NOFOLLOW = 1, REMOVEDIR = 2 });
-flags!(XattrFlags {});
-flags!(Mode { RWXU = 0o700, RUSR = 0o400, WUSR = 0o200 });
+impl<K: Copy> Flags<K> {
+    const fn new(bits: u32) -> Self {
+        Self { bits, kind: PhantomData }
+    }
+
+    pub(crate) const fn empty() -> Self {
+        Self::new(0)
+    }
+
+    pub(crate) const fn union(self, other: Self) -> Self {
+        Self::new(self.bits | other.bits)
+    }
+
+    pub(crate) const fn contains(self, other: Self) -> bool {
+        self.bits & other.bits == other.bits
+    }
+}
+
+impl<K: Copy> std::ops::BitOr for Flags<K> {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.union(other)
+    }
+}
+
+impl<K: Copy> std::ops::BitOrAssign for Flags<K> {
+    fn bitor_assign(&mut self, other: Self) {
+        *self = self.union(other);
+    }
+}
+
+/// Kinds of flags: of an open, of a name, of an extended attribute, of permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OfOpen {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OfName {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OfAttribute {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OfPermissions {}
+
+pub(crate) type OFlags = Flags<OfOpen>;
+pub(crate) type AtFlags = Flags<OfName>;
+pub(crate) type XattrFlags = Flags<OfAttribute>;
+pub(crate) type Mode = Flags<OfPermissions>;
+
+impl OFlags {
+    pub(crate) const RDONLY: Self = Self::new(0);
+    pub(crate) const RDWR: Self = Self::new(1);
+    pub(crate) const CREATE: Self = Self::new(2);
+    pub(crate) const TRUNC: Self = Self::new(4);
+    pub(crate) const NOFOLLOW: Self = Self::new(8);
+    pub(crate) const DIRECTORY: Self = Self::new(16);
+    pub(crate) const NONBLOCK: Self = Self::new(0);
+    pub(crate) const CLOEXEC: Self = Self::new(0);
+}
+
+impl AtFlags {
+    pub(crate) const SYMLINK_NOFOLLOW: Self = Self::new(1);
+    pub(crate) const REMOVEDIR: Self = Self::new(2);
+}
+
+impl Mode {
+    pub(crate) const RWXU: Self = Self::new(0o700);
+    pub(crate) const RUSR: Self = Self::new(0o400);
+    pub(crate) const WUSR: Self = Self::new(0o200);
+}
 
 /// Returns permission bits as a mode.
 pub(crate) fn mode_of(bits: u32) -> Mode {
-    Mode(bits)
+    Mode::new(bits)
 }
 
 /// Returns the permission bits of a mode.
 pub(crate) fn bits_of(mode: Mode) -> u32 {
-    mode.0
+    mode.bits
 }
 
 /// Kind of an entry.
@@ -277,26 +301,6 @@ pub(crate) struct Timestamps {
     pub(crate) last_modification: Timespec,
 }
 
-/// Metadata of an entry. A file is known by the time of creation; owner and number of names are not known.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stat {
-    pub(crate) st_dev: u64,
-    pub(crate) st_ino: u64,
-    pub(crate) st_nlink: u64,
-    pub(crate) st_mode: u32,
-    pub(crate) st_uid: u32,
-    pub(crate) st_gid: u32,
-    pub(crate) st_size: i64,
-    pub(crate) st_blocks: i64,
-    pub(crate) st_atime: i64,
-    pub(crate) st_atime_nsec: i64,
-    pub(crate) st_mtime: i64,
-    pub(crate) st_mtime_nsec: i64,
-    pub(crate) st_ctime: i64,
-    pub(crate) st_ctime_nsec: i64,
-    kind: FileType,
-}
-
 impl Stat {
     fn of(metadata: &Metadata) -> Self {
         let kind = if metadata.is_symlink() {
@@ -326,11 +330,6 @@ impl Stat {
             st_ctime_nsec: metadata.ctime_nsec(),
             kind,
         }
-    }
-
-    /// Returns the kind of the entry.
-    pub(crate) fn kind(&self) -> FileType {
-        self.kind
     }
 }
 
@@ -581,7 +580,7 @@ pub(crate) fn fchmod(file: impl AsFd, mode: Mode) -> Result<(), Errno> {
     let file = file.as_fd();
     let metadata = file.metadata()?;
     let mut permissions = metadata.permissions();
-    let is_readonly = mode.0 & 0o222 == 0;
+    let is_readonly = mode.bits & 0o222 == 0;
     if metadata.is_dir() || permissions.readonly() == is_readonly {
         return Ok(());
     }

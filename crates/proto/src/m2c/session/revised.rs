@@ -78,7 +78,7 @@ impl Session {
     /// Records a packet for the rules. Returns whether the revealed losses, the last of which left at
     /// `lost_left`, are chance.
     pub(super) fn observe(&mut self, now: Instant, left: Instant, lost: u64, lost_left: Instant) -> bool {
-        let (rate, is_leaving) = (self.held_rate(now), now < self.levels.leaving);
+        let rate = self.held_rate(now);
         let Some(revised) = &mut self.revised else { return false };
         if let Some(height) = revised.step.record(now, self.path.delay.queueing_last(), 1.0 / rate) {
             self.path.delay.raise(height);
@@ -87,18 +87,17 @@ impl Session {
         let rtt = self.path.rtt();
         let (wait, peak) = (self.path.delay.queueing_last(), self.path.delay.queueing_peak());
         revised.waits.record(left, wait);
-        if !is_leaving {
-            revised.bottleneck.record(now, left, wait, rate);
-        }
+        revised.bottleneck.record(now, left, wait, rate);
         let short = (SHORT_PART * peak).max(GAPS / rate).max(SHORT);
         let waited = |waits: &Waits, left| waits.longest(left, GAPS / rate).unwrap_or(wait);
         if wait < short && waited(&revised.waits, left) < short {
             revised.chance.arrived(now, rate);
         }
         revised.chance.earn();
-        // The levels that a start left take as long to leave the path as they may take from the others.
-        let is_started = revised.started.is_some_and(|at| now >= at + LEAVE_TIME);
-        if is_started || (self.mode != Mode::FastStart && !is_leaving) {
+        // The levels that a start left may still fill the path: their queue and losses are no overload.
+        let is_settled =
+            now >= self.levels.leaving || revised.started.is_some_and(|at| now >= at + LEAVE_TIME);
+        if self.mode != Mode::FastStart && is_settled {
             revised.overloaded = revised.overload.record(now, lost, rate, rtt).or(revised.overloaded);
         }
         if lost == 0 {

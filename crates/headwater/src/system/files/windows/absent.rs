@@ -4,6 +4,7 @@ use std::fs::{File, Metadata};
 use std::path::Path;
 use std::time::Duration;
 
+use super::super::SpecialKind;
 use super::{AsFd, AtFlags, Errno, Gid, Uid, XattrFlags};
 
 /// Sets the owner of an entry: not on this system.
@@ -90,16 +91,6 @@ pub(crate) fn is_superuser() -> bool {
 /// Whether a part of a file is a hole: unknown on this system.
 pub(crate) fn is_hole(_file: &File, _offset: u64, _bytes: u64) -> bool {
     false
-}
-
-/// Kind of an entry that is neither a file nor a folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "named where entries of other systems are described")]
-pub(crate) enum SpecialKind {
-    BlockDevice,
-    CharacterDevice,
-    Socket,
-    Pipe,
 }
 
 /// Returns the kind of an entry that is neither a file nor a folder: unknown on this system.
