@@ -552,7 +552,7 @@ fn a_senders_own_link_is_used() {
 }
 
 /// Where leaves take two seconds, as by a switch that asks other members, a start that went too far does not
-/// take the levels that were left for an overload, or for other traffic.
+/// take the levels that were left for an overload.
 #[test]
 fn slow_leaves_end_no_start() {
     for (begin, queue) in [(2_000, 415), (2_000, 60), (3_700, 60), (5_100, 415)] {

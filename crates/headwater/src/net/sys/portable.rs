@@ -89,8 +89,8 @@ pub(super) fn receive_messages(
     Ok(received)
 }
 
-/// Joins or leaves a source-specific channel. IPv6: the group from any source, as `socket2` has no other call;
-/// the caller drops packets from other sources.
+/// Joins or leaves a source-specific channel. IPv6: the group from any source, as `socket2` has no other
+/// call; the caller drops packets from other sources.
 ///
 /// # Errors
 /// The error of `setsockopt`.
