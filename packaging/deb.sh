@@ -7,6 +7,7 @@
 # The package goes to FOLDER (default: target/packages). --binary takes a program that is built already, MAINTAINER names
 # who answers for the package.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/help.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 . packaging/common.sh

@@ -6,6 +6,7 @@
 #
 # The image goes to FOLDER (default: target/packages). --binary takes a static program that is built already.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/help.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 . packaging/common.sh

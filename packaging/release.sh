@@ -6,6 +6,7 @@
 #
 # The release goes to FOLDER (default: target/release-VERSION). The commit that is checked out is built, not the files of the folder.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/help.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 CYCLONEDX=0.5.9

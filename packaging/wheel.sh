@@ -6,6 +6,7 @@
 #
 # The wheel goes to FOLDER (default: target/packages). --binaries takes programs that are built already.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/help.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 MATURIN=1.16.0

@@ -8,6 +8,7 @@
 # --binary takes a static program that is built already. Without QEMU nothing is run, and the last line says
 # so.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../help.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 MACHINES=2

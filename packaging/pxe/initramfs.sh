@@ -9,6 +9,7 @@
 # built already. initrd.img goes to FOLDER (default: target/packages). Needs busybox-static, cpio and kmod of
 # Debian.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../help.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 # Drivers, by folder below kernel/drivers or by name; missing ones are left out.
