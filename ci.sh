@@ -113,7 +113,7 @@ step_wasm() {
 step_test() {
     tests_log=$scratch/tests.log
     # Tests of commands and sockets wait most of their time.
-    RUST_TEST_THREADS=${RUST_TEST_THREADS:-4} cargo test --locked --workspace 2>&1 | tee "$tests_log"
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-4} cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$tests_log"
     # The sockets once more, as other systems have them.
     HEADWATER_PORTABLE=1 cargo test --locked -p headwater --lib --test doctor --test net --test relay --test session 2>&1 | tee -a "$tests_log"
     HEADWATER_PORTABLE=1 cargo test --locked -p headwater-cli --test it -- transfer groups get 2>&1 | tee -a "$tests_log"
@@ -411,6 +411,7 @@ tests_total() {
                                                       if ($i ~ /^failed/) failed += $(i - 1)
                                                       if ($i ~ /^ignored/) ignored += $(i - 1) } }
          END { printf "tests: %d passed, %d failed, %d skipped\n", passed, failed, ignored }' "$tests_log"
+    grep '^not run: ' "$tests_log" | sort | uniq -c || true
 }
 
 summary() {

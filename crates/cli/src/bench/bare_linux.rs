@@ -14,7 +14,7 @@ use nix::sys::socket::{
 };
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
-use super::bare::{Calls, Count, GROUP, LOOK, PORT, RECEIVE_BUFFER_BYTES};
+use super::bare::{Calls, Count, GROUP, LOOK, PORT, RECEIVE_BUFFER_BYTES, repeat_for};
 use super::thread_cpu;
 
 /// Messages per call, and bytes of buffer for each message.
@@ -51,40 +51,28 @@ pub(super) fn open_receiver(interface: &Interface, calls: Calls) -> io::Result<S
     Ok(socket)
 }
 
-pub(super) fn send(
-    socket: &Socket,
-    calls: Calls,
-    packet_bytes: usize,
-    began: Instant,
-    time: Duration,
-) -> io::Result<Count> {
-    let cpu = thread_cpu();
-    let mut bytes = 0;
+pub(super) fn send(socket: &Socket, calls: Calls, packet_bytes: usize, time: Duration) -> io::Result<Count> {
     match calls {
         Calls::Single => {
             let packet = vec![0; packet_bytes];
             let slices = [[IoSlice::new(&packet)]; BATCH];
             let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
-            while began.elapsed() < time {
-                let addresses = [None; BATCH];
-                let sent =
-                    sendmmsg(socket.as_raw_fd(), &mut headers, &slices, addresses, [], MsgFlags::empty())?;
-                bytes += sent.map(|message| message.bytes as u64).sum::<u64>();
-            }
+            repeat_for(time, || {
+                let (fd, addresses) = (socket.as_raw_fd(), [None; BATCH]);
+                let sent = sendmmsg(fd, &mut headers, &slices, addresses, [], MsgFlags::empty())?;
+                Ok(sent.map(|message| message.bytes as u64).sum())
+            })
         }
         Calls::Segmented => {
             setsockopt(socket, UdpGsoSegment, &i32::try_from(packet_bytes).unwrap_or(i32::MAX))?;
             let run = vec![0; packet_bytes * (RUN_BYTES_MAX / packet_bytes).min(SEGMENTS_MAX)];
-            while began.elapsed() < time {
-                bytes += socket.send(&run)? as u64;
-            }
+            repeat_for(time, || Ok(socket.send(&run)? as u64))
         }
     }
-    Ok(Count { bytes, cpu: thread_cpu() - cpu })
 }
 
 pub(super) fn receive(socket: &Socket, calls: Calls, over: &AtomicBool) -> io::Result<Count> {
-    let cpu = thread_cpu();
+    let (began, cpu) = (Instant::now(), thread_cpu());
     let (batch, message_bytes) = match calls {
         Calls::Single => (BATCH, MESSAGE_BYTES),
         Calls::Segmented => (BATCH_RUNS, MESSAGE_BYTES_RUN),
@@ -101,7 +89,7 @@ pub(super) fn receive(socket: &Socket, calls: Calls, over: &AtomicBool) -> io::R
             Err(errno) => return Err(errno.into()),
         }
         if over.load(Relaxed) {
-            return Ok(Count { bytes, cpu: thread_cpu() - cpu });
+            return Ok(Count { bytes, took: began.elapsed(), cpu: thread_cpu() - cpu });
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use headwater::net::Interface;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
-use super::bare::{Calls, Count, GROUP, LOOK, PORT, RECEIVE_BUFFER_BYTES};
+use super::bare::{Calls, Count, GROUP, LOOK, PORT, RECEIVE_BUFFER_BYTES, repeat_for};
 use super::thread_cpu;
 
 const MESSAGE_BYTES: usize = 9_000;
@@ -31,24 +31,13 @@ pub(super) fn open_receiver(interface: &Interface, _calls: Calls) -> io::Result<
     Ok(socket)
 }
 
-pub(super) fn send(
-    socket: &Socket,
-    _calls: Calls,
-    packet_bytes: usize,
-    began: Instant,
-    time: Duration,
-) -> io::Result<Count> {
-    let cpu = thread_cpu();
+pub(super) fn send(socket: &Socket, _calls: Calls, packet_bytes: usize, time: Duration) -> io::Result<Count> {
     let packet = vec![0; packet_bytes];
-    let mut bytes = 0;
-    while began.elapsed() < time {
-        bytes += socket.send(&packet)? as u64;
-    }
-    Ok(Count { bytes, cpu: thread_cpu() - cpu })
+    repeat_for(time, || Ok(socket.send(&packet)? as u64))
 }
 
 pub(super) fn receive(mut socket: &Socket, _calls: Calls, over: &AtomicBool) -> io::Result<Count> {
-    let cpu = thread_cpu();
+    let (began, cpu) = (Instant::now(), thread_cpu());
     let mut buffer = vec![0; MESSAGE_BYTES];
     let mut bytes = 0;
     loop {
@@ -62,7 +51,7 @@ pub(super) fn receive(mut socket: &Socket, _calls: Calls, over: &AtomicBool) -> 
             Err(error) => return Err(error),
         }
         if over.load(Relaxed) {
-            return Ok(Count { bytes, cpu: thread_cpu() - cpu });
+            return Ok(Count { bytes, took: began.elapsed(), cpu: thread_cpu() - cpu });
         }
     }
 }
