@@ -245,6 +245,9 @@ pub trait SenderControl {
         None
     }
 
+    /// Learns that the sender's own link is full and carries `packets_per_second`. Default: ignored.
+    fn on_full_link(&mut self, _packets_per_second: f64) {}
+
     /// Handles a datagram from a receiver. Controls without feedback ignore the datagram.
     fn feedback(&mut self, _now: Instant, _datagram: &Datagram<'_>) {}
 
@@ -309,6 +312,7 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         fn paused(now: Instant);
         fn set_admission_key(key: AdmissionKey);
         fn follow_demand(rates: DemandRates);
+        fn on_full_link(packets_per_second: f64);
         fn feedback(now: Instant, datagram: &Datagram<'_>);
         fn poll_transmit(now: Instant, buffer: &mut [u8]) -> Option<Transmit>;
         fn timeout(now: Instant);

@@ -151,6 +151,9 @@ pub trait Machine {
     /// is optional.
     fn expect(&mut self, _payloads: &mut dyn Iterator<Item = &[u8]>) {}
 
+    /// Tells a sender that its own link is full and carries `packets_per_second`. Default: ignored.
+    fn on_full_link(&mut self, _packets_per_second: f64) {}
+
     /// Handles an input at `now`, which never goes back.
     fn handle(&mut self, now: Instant, input: Input<'_>);
 

@@ -134,6 +134,11 @@ impl Retry {
         self.calm = now;
     }
 
+    /// Whether no overload and no rate change occurred for longer than between any two probes.
+    pub(crate) fn is_calm(&self, now: Instant) -> bool {
+        now >= self.calm + HOLD_MAX
+    }
+
     /// Records that the host has spare capacity. Returns whether to probe a higher rate now.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = now >= self.calm + self.hold;

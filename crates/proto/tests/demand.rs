@@ -1,6 +1,8 @@
 //! A sender of levels that follows its receivers' reports: quiet without receivers, and as fast as without
 //! reports for those who are there.
 
+mod signed;
+
 mod support {
     use core::cmp::Reverse;
     use core::net::SocketAddr;
@@ -10,9 +12,9 @@ mod support {
     use headwater_proto::controls::{Control, Description};
     use headwater_proto::described::{DescribedReceiver, DescribedReceiverConfig};
     use headwater_proto::{ChannelId, Datagram, Duration, Ecn, Instant, Rate, Seed};
-    use headwater_wire::Cci;
-    use headwater_wire::extensions::Levels;
     use headwater_wire::rtt::{Demand, Message};
+
+    use super::signed::{Header, SignedSender};
 
     /// UDP payload of a packet.
     pub const BYTES: u16 = 1_424;
@@ -31,15 +33,10 @@ mod support {
     pub enum Mode {
         All,
         Demand,
+        /// By demand, and as early as in a signed session.
+        EarlyDemand,
         /// By demand, in a signed session.
         SignedDemand,
-    }
-
-    #[derive(Clone, Copy)]
-    struct Packet {
-        channel: ChannelId,
-        cci: Cci,
-        levels: Option<Levels>,
     }
 
     pub struct Host {
@@ -86,10 +83,12 @@ mod support {
         pub sender: Box<dyn SenderControl + Send>,
         /// Time by which the sender generates packets ahead: a signed session.
         lead: Duration,
+        /// In place of `sender`.
+        pub signed: Option<SignedSender>,
         pub uplink: Option<Uplink>,
         pub hosts: Vec<Host>,
         arrivals: BinaryHeap<Reverse<(Instant, u64, usize)>>,
-        packets: BTreeMap<u64, Packet>,
+        packets: BTreeMap<u64, Header>,
         reports: BinaryHeap<Reverse<(Instant, Vec<u8>)>>,
         pub now: Instant,
         pub sent: u64,
@@ -106,6 +105,7 @@ mod support {
             let mut bed = Self {
                 sender: description.sender(Instant::ZERO).expect("rates of levels"),
                 lead: Duration::ZERO,
+                signed: None,
                 uplink: None,
                 description,
                 hosts: Vec::new(),
@@ -120,8 +120,14 @@ mod support {
             if mode != Mode::All {
                 bed.sender.follow_demand(RATES);
             }
-            if mode == Mode::SignedDemand {
-                bed.lead = bed.sender.lead();
+            match mode {
+                Mode::EarlyDemand => bed.lead = bed.sender.lead(),
+                Mode::SignedDemand => {
+                    let mut control = bed.description.sender(Instant::ZERO).expect("rates of levels");
+                    control.follow_demand(RATES);
+                    bed.signed = Some(SignedSender::new(control));
+                }
+                _ => {}
             }
             bed
         }
@@ -177,7 +183,12 @@ mod support {
         pub fn until(&mut self, end: Instant) {
             loop {
                 let ready = self.uplink.as_ref().map_or(self.now, |uplink| uplink.ready().max(self.now));
-                let departure = self.sender.next_departure().map(|at| (at - self.lead).max(ready));
+                let departure = match &self.signed {
+                    Some(signed) => signed.next_departure(),
+                    None => self.sender.next_departure().map(|at| at - self.lead),
+                };
+                let is_full = ready > self.now && departure.is_some_and(|at| at < ready);
+                let departure = departure.map(|at| at.max(ready));
                 let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
                 let report = self.reports.peek().map(|Reverse((at, _))| *at);
                 let timeouts = self.hosts.iter().filter_map(|host| host.receiver.poll_timeout());
@@ -190,7 +201,10 @@ mod support {
                     let source = SocketAddr::from(([198, 51, 100, 1], 9_999));
                     let datagram =
                         Datagram { source, channel: None, ecn: Ecn::NotCapable, payload: &payload };
-                    self.sender.feedback(next + self.lead, &datagram);
+                    match &mut self.signed {
+                        Some(signed) => signed.feedback(next, datagram),
+                        None => self.sender.feedback(next + self.lead, &datagram),
+                    }
                 } else if arrival == Some(next) {
                     self.arrive();
                 } else if timeout == Some(next) {
@@ -199,6 +213,9 @@ mod support {
                         self.after(index);
                     }
                 } else {
+                    if is_full {
+                        self.fill_link();
+                    }
                     self.depart();
                 }
             }
@@ -213,20 +230,37 @@ mod support {
             self.sender.feedback(self.now + self.lead, &datagram);
         }
 
-        fn depart(&mut self) {
+        /// Tells the sender of its own link, which is full.
+        fn fill_link(&mut self) {
+            let Some(uplink) = &self.uplink else { return };
+            let rate = 1.0 / uplink.rate.time_of(u64::from(BYTES) + 66).as_secs_f64();
+            match &mut self.signed {
+                Some(signed) => signed.on_full_link(rate),
+                None => self.sender.on_full_link(rate),
+            }
+        }
+
+        fn header(&mut self) -> Option<Header> {
+            if let Some(signed) = &mut self.signed {
+                return signed.depart(self.now);
+            }
             let time = self.now + self.lead;
-            let Some(departure) = self.sender.departure(time) else { return };
+            let departure = self.sender.departure(time)?;
             self.sender.departed(time, BYTES.into());
-            self.sent += 1;
             let levels = departure.levels.filter(|_| departure.channel == ChannelId::BASE);
-            let packet = Packet { channel: departure.channel, cci: departure.cci, levels };
-            self.packets.insert(self.sent, packet);
+            Some(Header { channel: departure.channel, cci: departure.cci, levels })
+        }
+
+        fn depart(&mut self) {
+            let Some(header) = self.header() else { return };
+            self.sent += 1;
+            self.packets.insert(self.sent, header);
             if self.packets.len() > 20_000 {
                 self.packets.pop_first();
             }
             let left = self.uplink.as_mut().map_or(self.now, |uplink| uplink.carry(self.now));
             for (index, host) in self.hosts.iter_mut().enumerate() {
-                if let Some(at) = host.carry(left, departure.channel) {
+                if let Some(at) = host.carry(left, header.channel) {
                     self.arrivals.push(Reverse((at, self.sent, index)));
                 }
             }
@@ -234,7 +268,7 @@ mod support {
 
         fn arrive(&mut self) {
             let Reverse((_, number, index)) = self.arrivals.pop().expect("an arrival is due");
-            let Packet { channel, cci, levels } = self.packets[&number];
+            let Header { channel, cci, levels } = self.packets[&number];
             let host = &mut self.hosts[index];
             host.packets += 1;
             if channel == ChannelId::BASE {
@@ -370,7 +404,7 @@ fn a_slow_receiver_gets_what_it_gets_of_a_sender_of_all_levels() {
     for control in CONTROLS {
         for round_trip in [20, 200] {
             let run = |mode| minute(control, 25, mode, 4_000, round_trip);
-            let (all, demand) = (run(Mode::All), run(Mode::SignedDemand));
+            let (all, demand) = (run(Mode::All), run(Mode::EarlyDemand));
             println!("{} at {round_trip} ms: all {all:.2?}, demand {demand:.2?} Mbit/s", control.name);
             let ([_, first, later], [sent, first_here, later_here]) = (all, demand);
             // The next level of WEBRC and FLID-DL is a third above, of M2C a seventh.
@@ -387,7 +421,7 @@ fn a_slow_receiver_gets_what_it_gets_of_a_sender_of_all_levels() {
 fn a_fast_session_sends_little_more() {
     for (kilobits, most) in [(4_000, 7.0), (50_000, 72.0)] {
         for round_trip in [20, 200] {
-            let rates = minute(&M2C, 1_000, Mode::SignedDemand, kilobits, round_trip);
+            let rates = minute(&M2C, 1_000, Mode::EarlyDemand, kilobits, round_trip);
             println!("{kilobits} kbit/s at {round_trip} ms: {rates:.2?} Mbit/s");
             assert!(rates[0] <= most, "{kilobits} kbit/s at {round_trip} ms: {rates:?}");
         }
@@ -411,7 +445,7 @@ fn starts_take_little_longer() {
                 seconds.sort_by(f64::total_cmp);
                 seconds[seconds.len() / 2]
             };
-            let [all, unsigned, signed] = [Mode::All, Mode::Demand, Mode::SignedDemand].map(median);
+            let [all, unsigned, signed] = [Mode::All, Mode::Demand, Mode::EarlyDemand].map(median);
             println!(
                 "{kilobits} kbit/s of {session} Mbit/s at {round_trip} ms: {all:.2} s, by demand {unsigned:.2}, \
                  signed {signed:.2}"
@@ -532,20 +566,27 @@ fn forged_reports_make_nobody_send_more_than_all_levels() {
 /// rate is the link's or ten times as much, and whatever the link's queue.
 #[test]
 fn a_senders_own_link_is_used() {
-    for (link, hosts, session) in [(100, 1, 1_000), (100, 8, 1_000), (100, 8, 100), (20, 3, 100)] {
-        for queue_ms in [5, 50] {
-            let mut bed = Bed::new(&M2C, session, Mode::Demand);
-            bed.uplink = Some(Uplink::new(link, queue_ms));
-            bed.until(at(2_000));
-            for _ in 0..hosts {
-                bed.add(2_000 * link, 1);
-            }
-            bed.until(at(10_000));
-            let (_, each) = bed.measure(at(50_000));
-            let carried = link as f64 * f64::from(BYTES) / f64::from(BYTES + 66);
-            for packets in each {
-                let share = megabits(packets) / carried;
-                assert!(share > 0.88, "{hosts} receivers behind {link} Mbit/s, {queue_ms} ms: {share:.3}");
+    for mode in [Mode::Demand, Mode::SignedDemand] {
+        // What is signed ahead cannot give way to more urgent packets.
+        let (least, queues) = if mode == Mode::Demand { (0.88, [5, 50]) } else { (0.8, [5, 20]) };
+        for (link, hosts, session) in [(100, 1, 1_000), (100, 8, 1_000), (100, 8, 100), (20, 3, 100)] {
+            for queue_ms in queues {
+                let mut bed = Bed::new(&M2C, session, mode);
+                bed.uplink = Some(Uplink::new(link, queue_ms));
+                bed.until(at(2_000));
+                for _ in 0..hosts {
+                    bed.add(2_000 * link, 1);
+                }
+                bed.until(at(10_000));
+                let (_, each) = bed.measure(at(50_000));
+                let carried = link as f64 * f64::from(BYTES) / f64::from(BYTES + 66);
+                for packets in each {
+                    let share = megabits(packets) / carried;
+                    assert!(
+                        share > least,
+                        "{mode:?}, {hosts} receivers behind {link} Mbit/s, {queue_ms} ms: {share:.3}"
+                    );
+                }
             }
         }
     }
@@ -570,6 +611,27 @@ fn slow_leaves_end_no_start() {
         for packets in each {
             let share = megabits(packets) / carried;
             assert!(share > 0.88, "start at {begin} ms, queue of {queue}: {share:.3}");
+        }
+    }
+}
+
+/// A start's room that the sender's own link does not carry is left at once: receivers would start behind the
+/// queue, and end early. Six seconds, as a file of some 50 MB takes.
+#[test]
+fn starts_meet_no_queue_of_the_senders_own_link() {
+    for mode in [Mode::Demand, Mode::SignedDemand] {
+        for queue_ms in [5, 20] {
+            for begin in [2_000, 3_300, 4_300, 5_100] {
+                let mut bed = Bed::new(&M2C, 1_000, mode);
+                bed.uplink = Some(Uplink::new(100, queue_ms));
+                bed.until(at(begin));
+                for _ in 0..8 {
+                    bed.add(100_000, 1);
+                }
+                let (_, each) = bed.measure(at(begin + 6_000));
+                let mean = each.iter().map(|packets| megabits(*packets)).sum::<f64>() / 8.0;
+                assert!(mean > 40.0, "{mode:?}, {queue_ms} ms, start at {begin}: {mean:.1} Mbit/s");
+            }
         }
     }
 }

@@ -282,6 +282,9 @@ impl LoopState<'_> {
         let mut events = Vec::new();
         drain(machine, now, &mut OutputSink { turn: self, port, events: &mut events });
         self.flush(port);
+        if let Some(packets_per_second) = port.take_full_link() {
+            machine.on_full_link(packets_per_second);
+        }
         for output in events {
             match output {
                 PendingUpdate::Event(event) => application.event(event),

@@ -55,6 +55,12 @@ pub(crate) trait Port {
     /// Sends runs on an interface. Returns the number of datagrams that the kernel refused.
     fn send(&mut self, egress: InterfaceId, runs: &[Run<'_>]) -> Result<u64, SendError>;
 
+    /// Takes the datagrams per second that the end's own link carried while full, if full since the last call.
+    /// Default: unknown.
+    fn take_full_link(&mut self) -> Option<f64> {
+        None
+    }
+
     /// Returns the state of the interface if the state has changed since the last check.
     fn inspect_link(&mut self) -> Option<LinkChange>;
 
@@ -94,6 +100,10 @@ impl Port for SenderSocket {
         let before = self.counters().unsent;
         SenderSocket::send(self, runs)?;
         Ok(self.counters().unsent - before)
+    }
+
+    fn take_full_link(&mut self) -> Option<f64> {
+        SenderSocket::take_full_link(self)
     }
 
     fn inspect_link(&mut self) -> Option<LinkChange> {

@@ -24,6 +24,7 @@ mod batch;
 mod channels;
 mod descriptor;
 mod endpoint;
+mod full_link;
 mod groups;
 mod interface;
 mod link;

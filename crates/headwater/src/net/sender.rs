@@ -16,6 +16,7 @@ use super::batch::RecvBatch;
 use super::channels::Channels;
 use super::descriptor::{AsFd, BorrowedFd};
 use super::endpoint::{BufferSize, Endpoint, OpenError, trying};
+use super::full_link::FullLink;
 use super::interface::Interface;
 use super::link::{LinkChange, LinkState, LinkWatch, Outage};
 use super::send_error::SendError;
@@ -88,6 +89,7 @@ pub struct SenderSocket {
     options: SenderOptions,
     link: LinkWatch,
     outage: Outage,
+    full_link: FullLink,
     /// Whether the caller wants segmentation offload.
     segmentation_wanted: bool,
     /// Most segments per call that the kernel has not refused; 1 after a refusal.
@@ -137,6 +139,7 @@ impl SenderSocket {
             options: options.clone(),
             link: LinkWatch::new(Some(local_addr.ip())),
             outage: Outage::new(options.outage_max),
+            full_link: FullLink::default(),
             segmentation_wanted: true,
             segments_max,
             stop: Arc::default(),
@@ -256,6 +259,12 @@ impl SenderSocket {
         self.send_buffer
     }
 
+    /// Takes the datagrams per second that the interface's queue took while it was full, if it was since the
+    /// last call.
+    pub fn take_full_link(&mut self) -> Option<f64> {
+        self.full_link.take()
+    }
+
     /// Returns the counters.
     pub const fn counters(&self) -> SenderCounters {
         self.counters
@@ -325,6 +334,7 @@ impl SenderSocket {
             self.outage.refused(refusal, &self.interface.name, (self.link.state(), self.local_addr.ip()))?;
         }
         self.counters.unsent += piece.datagrams();
+        self.full_link.on_refusal(Instant::now(), self.counters.datagrams);
         Ok(())
     }
 
@@ -349,6 +359,7 @@ impl SenderSocket {
         }
         self.counters.waits += 1;
         let began = Instant::now();
+        self.full_link.on_full(began, self.counters.datagrams);
         let mut waiting = sys::unsent_bytes(&self.endpoint.socket)?;
         let mut turns = 0;
         loop {
@@ -356,7 +367,10 @@ impl SenderSocket {
             match poll(&mut fds, Some(&STALL_MAX)) {
                 Ok(0) => {}
                 Ok(_) => {
-                    self.fit_buffer(began.elapsed());
+                    let (now, left) = (Instant::now(), sys::unsent_bytes(&self.endpoint.socket)?);
+                    // Unknown counts as empty.
+                    self.full_link.on_room(now, now - began, left.unwrap_or(0) == 0);
+                    self.fit_buffer(now - began);
                     return Ok(());
                 }
                 Err(Errno::INTR) => return Ok(()),
@@ -377,14 +391,17 @@ impl SenderSocket {
 
 impl SenderSocket {
     /// Adapts the send buffer to a link that took `half` to send half of the buffer: whatever waits in the
-    /// kernel can no longer give way to more urgent packets, and looks like a queue of the network.
+    /// kernel can no longer give way to more urgent packets, and looks like a queue of the network. By a
+    /// factor of two at most: a link may have paused.
     fn fit_buffer(&mut self, half: Duration) {
         let (now, most) = (self.buffer_bytes as u128, self.options.send_buffer_bytes.max(BUFFER_BYTES_MIN));
         let fitting = now * QUEUE_TIME.as_nanos() / (2 * half.as_nanos()).max(1);
-        let bytes = usize::try_from(fitting.min(2 * now)).unwrap_or(most).clamp(BUFFER_BYTES_MIN, most);
+        let bytes =
+            usize::try_from(fitting.clamp(now / 2, 2 * now)).unwrap_or(most).clamp(BUFFER_BYTES_MIN, most);
         let is_other = bytes.abs_diff(self.buffer_bytes) > self.buffer_bytes / 4;
         if is_other && self.endpoint.set_send_buffer(bytes).is_ok() {
             self.buffer_bytes = bytes;
+            self.full_link.on_resized();
         }
     }
 }

@@ -37,8 +37,7 @@ const KEY_INTERVAL_FIRST: Duration = Duration::from_millis(5);
 const KEY_PACKETS: u32 = 5;
 /// Bytes of the longest manifest's extension.
 pub(crate) const MANIFEST_BYTES_MAX: usize = 4 + MANIFEST_TAGS_MAX * TAG_BYTES;
-/// Longest time by which a late driver delays the control. A driver that is later has no room for packets,
-/// and the control is late, too: a control knows which of its packets give way.
+/// Longest time by which a late driver delays the control.
 const DELAY_MAX: Duration = Duration::from_millis(25);
 /// Number of packets of the mean gap, and the largest gap in units of the mean.
 const GAPS: u64 = 64;
@@ -138,8 +137,10 @@ pub(crate) struct SigningLine {
     /// Time by which the control is delayed, because departures are late: else the control would run into the
     /// bound of waiting packets, and would give up time that the driver only needs to catch up.
     delay: Duration,
-    /// Whether waiting packets are later than [`DELAY_MAX`].
-    is_late: bool,
+    /// Waiting packets due before this time are late by more than a pacer's burst.
+    late_before: Instant,
+    /// Whether a packet has left since one was generated.
+    has_left: bool,
     /// Mean time between packets.
     gap_mean: Duration,
     /// Time by which the control is behind the lead.
@@ -166,7 +167,8 @@ impl SigningLine {
             envelopes: VecDeque::new(),
             earliest: Instant::ZERO,
             delay: Duration::ZERO,
-            is_late: false,
+            late_before: Instant::ZERO,
+            has_left: false,
             gap_mean: Duration::ZERO,
             shift: Duration::ZERO,
             key_due: Instant::ZERO,
@@ -210,7 +212,7 @@ impl SigningLine {
     /// Delays the control by the time that a late driver gives up.
     fn judge_driver(&mut self, now: Instant) {
         let given_up = self.poll_timeout().map_or(Duration::ZERO, |due| now.since(due + BURST));
-        self.is_late = self.plans() && self.waiting.front().is_some_and(|next| next.at + DELAY_MAX < now);
+        self.late_before = now - BURST;
         if self.plans() && given_up > Duration::ZERO {
             self.earliest = now - BURST;
             self.delay = (self.delay + given_up).min(DELAY_MAX);
@@ -230,12 +232,15 @@ impl SigningLine {
         true
     }
 
-    /// Whether another packet may be generated.
+    /// Whether another packet may be generated. For a late driver, as many packets are generated as leave:
+    /// the control is late, too, and decides which of its packets give way, and the plan keeps its length.
+    /// With an empty plan, no packet would be listed.
     pub(crate) fn has_room(&self) -> bool {
         if self.leaves_max > 0 {
             !self.is_sealed && self.waiting.len() < self.leaves_max
         } else {
-            self.waiting.len() < WAITING_MAX && !self.is_late
+            let is_late = self.waiting.front().is_some_and(|next| next.at < self.late_before);
+            self.waiting.len() < WAITING_MAX && (!is_late || self.has_left)
         }
     }
 
@@ -293,6 +298,7 @@ impl SigningLine {
     ) -> usize {
         let slot = self.end.next_slot(channel);
         let is_listed = self.end.is_listed(channel);
+        self.has_left = false;
         if self.end.plan(channel, packet).is_ok() {
             let at = at + self.shift;
             let at = self.waiting.back().map_or(at, |last| at.max(last.at));
@@ -322,6 +328,7 @@ impl SigningLine {
         while let Some(due) = self.poll_timeout().filter(|due| *due <= now) {
             let Waiting { channel, destination, ecn, at, envelope } = self.waiting.pop_front()?;
             self.is_sealed &= !self.waiting.is_empty();
+            self.has_left = true;
             self.envelopes.drain(..envelope).zip(&mut *buffer).for_each(|(byte, place)| *place = byte);
             self.space(due, self.waiting.front().map_or(at, |next| next.at).since(at));
             // A packet that cannot be signed does not leave: a receiver would drop the packet.

@@ -126,6 +126,10 @@ impl SenderControl for FlidSender {
         self.turns.ceiling().status()
     }
 
+    fn on_full_link(&mut self, packets_per_second: f64) {
+        self.turns.on_full_link(packets_per_second);
+    }
+
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
         if datagram.channel.is_none()
             && let Ok(Message::Report(report)) = Message::parse(datagram.payload)

@@ -9,10 +9,14 @@
 //! Until the ceiling has fallen, a late driver sends the lowest levels first: a receiver would mistake a
 //! backlog for a queue in the network.
 //!
+//! Levels that are sent only to give starts room fall at once if the sender's own link is full: receivers
+//! would start behind its queue.
+//!
 //! The ceiling falls if, in two windows in a row, the backlog grows while the driver gives up time; below the
 //! highest level any backlog is a reason. What the driver sent in the better window is the new bound of the
 //! levels' load. The bound rises by a level (`pacing::Retry`) while receivers hold all that is sent and there
-//! is no backlog.
+//! is no backlog. A bound that receivers did not need for a minute is forgotten: the machine may have been
+//! busy with something else.
 
 use headwater_wire::extensions::Levels;
 use headwater_wire::rtt;
@@ -86,6 +90,14 @@ impl Ceiling {
         }
     }
 
+    /// Records that the sender's own link is full and carries so many packets per second: the room for starts
+    /// falls with the next packet that departs.
+    pub fn on_full_link(&mut self, packets_per_second: f64) {
+        if let Some(demand) = &mut self.demand {
+            demand.bound_starts(packets_per_second);
+        }
+    }
+
     /// Returns the status of the demand, if the sender follows the demand.
     pub fn status(&self) -> Option<DemandStatus> {
         self.demand.as_ref().map(|demand| DemandStatus {
@@ -149,7 +161,9 @@ impl Ceiling {
         let is_busy = sample.share < BUSY;
         let is_grave = backlog > LATE && backlog + SHRINKS > before;
         let is_late = backlog > Duration::ZERO && self.driver.is_some();
-        let is_overloaded = is_busy && (is_grave || is_late);
+        // Of the levels for nobody, no level could be left out.
+        let idle = self.demand.as_ref().map_or(0, Demand::idle);
+        let is_overloaded = is_busy && (is_grave || is_late) && self.level() > idle;
         let overloaded = self.overloaded.take().filter(|_| is_overloaded);
         if let Some(rate_before) = overloaded {
             self.driver = Some(sample.rate.max(rate_before));
@@ -157,9 +171,13 @@ impl Ceiling {
         } else if is_busy || backlog > Duration::ZERO {
             self.overloaded = is_overloaded.then_some(sample.rate);
             self.retry.wait(now);
-        } else if self.driver.is_some() && self.is_used() && self.retry.is_due(now) {
-            // A level more.
-            self.driver = (self.sustained + 1 < self.top).then(|| load(self.sustained + 1));
+        } else if self.driver.is_some() {
+            if !self.is_used() {
+                self.driver = self.driver.filter(|_| !self.retry.is_calm(now));
+            } else if self.retry.is_due(now) {
+                // A level more.
+                self.driver = (self.sustained + 1 < self.top).then(|| load(self.sustained + 1));
+            }
         }
     }
 
@@ -187,26 +205,81 @@ impl Ceiling {
 mod tests {
     use super::*;
 
+    fn rate(level: u16) -> f64 {
+        100.0 * f64::from(level + 1)
+    }
+
+    /// A ceiling and its driver.
+    struct Bed {
+        ceiling: Ceiling,
+        now: Instant,
+    }
+
+    impl Bed {
+        fn new(ceiling: Ceiling) -> Self {
+            let mut bed = Self { ceiling, now: Instant::ZERO + Duration::from_secs(1) };
+            bed.ceiling.departed(bed.now, Duration::ZERO, Duration::ZERO, rate, rate);
+            bed
+        }
+
+        /// Sends levels 0..=1 while nobody reports.
+        fn with_demand() -> Self {
+            let mut ceiling = Ceiling::new(19);
+            ceiling.follow_demand(DemandRates { idle: 200.0, start: 10_000.0 }, rate);
+            Self::new(ceiling)
+        }
+
+        /// Half a second of so many packets. Of a busy machine, half of the time is given up, and the
+        /// backlog is a second.
+        fn window(&mut self, packets: u32, is_busy: bool) -> u16 {
+            let gap = Duration::from_nanos(500_000_000 / u64::from(packets));
+            let (lost, backlog) =
+                if is_busy { (2, Duration::from_secs(1)) } else { (u64::MAX, Duration::ZERO) };
+            for _ in 0..packets {
+                self.now += gap;
+                let given_up = Duration::from_nanos(gap.as_nanos() / lost);
+                self.ceiling.departed(self.now, given_up, backlog, rate, rate);
+            }
+            self.ceiling.level()
+        }
+
+        fn report(&mut self, level: u8) {
+            let report = rtt::Demand { level, is_starting: false, loss: rtt::LossClass::of(0.0) };
+            self.ceiling.report(self.now, report, rate);
+        }
+    }
+
     #[test]
     fn two_windows_decide_and_the_better_one_says_what_the_driver_sends() {
-        let mut ceiling = Ceiling::new(19);
-        let mut now = Instant::ZERO + Duration::from_secs(1);
-        ceiling.departed(now, Duration::ZERO, Duration::ZERO, |_| 0.0, |_| 0.0);
-        // Half of the time is given up, and the backlog is a second.
-        let mut window = |packets: u32| {
-            let gap = Duration::from_nanos(500_000_000 / u64::from(packets));
-            for _ in 0..packets {
-                now += gap;
-                let given_up = Duration::from_nanos(gap.as_nanos() / 2);
-                let backlog = Duration::from_secs(1);
-                let rate = |level| 100.0 * f64::from(level + 1);
-                ceiling.departed(now, given_up, backlog, rate, rate);
-            }
-            ceiling.level()
-        };
-        assert_eq!(window(500), 19, "one window");
+        let mut bed = Bed::new(Ceiling::new(19));
+        assert_eq!(bed.window(500, true), 19, "one window");
         // Level 9 is 1000 packets per second.
-        assert_eq!(window(100), 9);
-        assert_eq!(window(100), 9, "the next one is the first of two again");
+        assert_eq!(bed.window(100, true), 9);
+        assert_eq!(bed.window(100, true), 9, "the next one is the first of two again");
+    }
+
+    #[test]
+    fn a_machine_that_was_busy_before_anyone_came_bounds_nobody() {
+        let mut bed = Bed::with_demand();
+        for _ in 0..4 {
+            assert_eq!(bed.window(50, true), 1);
+        }
+        bed.report(15);
+        assert!(bed.window(50, false) > 15);
+    }
+
+    #[test]
+    fn a_bound_that_nobody_needs_is_forgotten() {
+        let mut bed = Bed::with_demand();
+        bed.report(15);
+        bed.window(50, true);
+        assert!(bed.window(500, true) > 8 && bed.window(500, true) < 12);
+        for half_seconds in 0..200 {
+            if half_seconds % 10 == 0 {
+                bed.report(4);
+            }
+            bed.window(300, false);
+        }
+        assert!(bed.ceiling.overload(rate).is_none());
     }
 }

@@ -58,6 +58,8 @@ struct Starts {
     until: Instant,
     /// Whether many receivers start.
     is_crowd: bool,
+    /// Packets per second up to which the sender's own link has room.
+    most: f64,
 }
 
 /// Bound of the levels that only receivers hold that lose most packets, in packets per second.
@@ -158,7 +160,17 @@ impl Demand {
         let is_crowd = self.burst.0 >= CROWD || before.is_some_and(|starts| starts.is_crowd);
         let until = now + if is_crowd { OPEN_TO_MANY } else { OPEN };
         let level = before.map_or(level, |starts| starts.level.max(level));
-        self.starts = Some(Starts { level, until, is_crowd });
+        let most = before.map_or(f64::INFINITY, |starts| starts.most);
+        self.starts = Some(Starts { level, until, is_crowd, most });
+    }
+
+    /// Records that the sender's own link carries `rate` packets per second, and no more. The queue empties
+    /// while the rates fall within a slot.
+    pub fn bound_starts(&mut self, rate: f64) {
+        if let Some(starts) = &mut self.starts {
+            starts.most = starts.most.min(rate);
+            self.is_changed = true;
+        }
     }
 
     /// Ends rounds, and the room for starts.
@@ -221,7 +233,7 @@ impl Demand {
         let lossy = self.limit.map_or(lossy, |limit| lossy.min(highest(limit.rate)));
         let starting = self.starts.map_or(0, |starts| {
             let level = starts.level.max(self.idle);
-            let most = self.start_rate.max(STEP * rate(self.known.0));
+            let most = self.start_rate.max(STEP * rate(self.known.0)).min(starts.most);
             let room = if starts.is_crowd { top } else { with_room(level, top, ROOM_OF_START, rate) };
             room.min(highest(most)).max(level)
         });
@@ -251,6 +263,11 @@ impl Demand {
             .into_iter()
             .max()
             .unwrap_or(0)
+    }
+
+    /// Returns the highest level that is sent while nobody reports.
+    pub fn idle(&self) -> u16 {
+        self.idle
     }
 
     /// Whether a receiver ever reported.

@@ -327,6 +327,10 @@ impl SenderControl for DynamicSender {
         self.ceiling.status()
     }
 
+    fn on_full_link(&mut self, packets_per_second: f64) {
+        self.ceiling.on_full_link(packets_per_second);
+    }
+
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
         let Some(report) = self.answers.asked(now, datagram) else { return };
         let peak = self.channels.slot_start(self.slot);

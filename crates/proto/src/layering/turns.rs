@@ -80,6 +80,11 @@ impl<S: Schedule> Turns<S> {
         self.ceiling.report(now, report, |level| self.schedule.rate_most(level));
     }
 
+    /// Follows the sender's own link: [`Ceiling::on_full_link`].
+    pub fn on_full_link(&mut self, packets_per_second: f64) {
+        self.ceiling.on_full_link(packets_per_second);
+    }
+
     /// Returns what the driver sustains, if less than all levels.
     pub fn overload(&self) -> Option<Overload> {
         self.ceiling.overload(|level| self.schedule.rate_most(level) / ROOM)

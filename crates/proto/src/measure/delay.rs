@@ -30,7 +30,8 @@ impl OneWayDelay {
     /// Records a packet's delay.
     pub fn record(&mut self, now: Instant, delay: i64) {
         let period = now.as_nanos() / REBASE.as_nanos();
-        if period != self.period {
+        // A packet that waited for a manifest may be of the period before.
+        if period > self.period {
             let before = if period == self.period + 1 { self.least[0] } else { i64::MAX };
             self.least = [i64::MAX, before];
             self.period = period;
@@ -257,6 +258,16 @@ mod tests {
         assert!((delay.queueing_mean() - 0.06).abs() < 0.001, "{}", delay.queueing_mean());
         assert!((delay.queueing(-490 * MS) - 0.01).abs() < 1e-9);
         assert_eq!(delay.queueing(-510 * MS), 0.0);
+    }
+
+    /// Packets that wait for a manifest are told of late, with the time when they came.
+    #[test]
+    fn a_late_packet_of_the_period_before_forgets_no_least_delay() {
+        let mut delay = OneWayDelay::new(5.0);
+        for (ms, queue) in [(299_000, 0), (299_990, 40), (300_010, 40), (299_995, 40), (300_020, 40)] {
+            delay.record(at(ms), queue * MS);
+        }
+        assert!((delay.queueing_last() - 0.04).abs() < 1e-9, "{}", delay.queueing_last());
     }
 
     #[test]

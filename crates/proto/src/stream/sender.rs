@@ -361,6 +361,10 @@ impl<C: SenderControl> Machine for Sender<C> {
         }
     }
 
+    fn on_full_link(&mut self, packets_per_second: f64) {
+        self.control.on_full_link(packets_per_second);
+    }
+
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<SenderEvent>> {
         loop {
             self.settle(now);

@@ -87,16 +87,18 @@ impl Session {
         let rtt = self.path.rtt();
         let (wait, peak) = (self.path.delay.queueing_last(), self.path.delay.queueing_peak());
         revised.waits.record(left, wait);
-        revised.bottleneck.record(now, left, wait, rate);
+        // The levels that a start left may still fill the path: their queue and losses are no overload.
+        let is_settled =
+            now >= self.levels.leaving || revised.started.is_some_and(|at| now >= at + LEAVE_TIME);
+        if is_settled {
+            revised.bottleneck.record(now, left, wait, rate);
+        }
         let short = (SHORT_PART * peak).max(GAPS / rate).max(SHORT);
         let waited = |waits: &Waits, left| waits.longest(left, GAPS / rate).unwrap_or(wait);
         if wait < short && waited(&revised.waits, left) < short {
             revised.chance.arrived(now, rate);
         }
         revised.chance.earn();
-        // The levels that a start left may still fill the path: their queue and losses are no overload.
-        let is_settled =
-            now >= self.levels.leaving || revised.started.is_some_and(|at| now >= at + LEAVE_TIME);
         if self.mode != Mode::FastStart && is_settled {
             revised.overloaded = revised.overload.record(now, lost, rate, rtt).or(revised.overloaded);
         }
@@ -198,6 +200,7 @@ impl Session {
         if self.mode == Mode::CongestionAvoidance {
             self.start.begin(now);
         }
+        self.started(now);
         self.mode = Mode::SlowStart;
     }
 
