@@ -1,5 +1,6 @@
 //! Compression of files before a session.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -92,6 +93,11 @@ fn files_that_shrink_are_encoded_and_others_stay() {
             CompressionSummary { coding, encoded: 2, bytes: plain, encoded_bytes: bytes, plain: 4 };
         assert_eq!(summary, expected);
         assert!(bytes < plain / 2, "{coding}: {bytes}");
+        let contents = encoded.iter().map(|item| item.encoded.as_ref().unwrap());
+        let lengths =
+            contents.map(|content| (Arc::as_ptr(&content.file), content.file.metadata().unwrap().len()));
+        let room: u64 = lengths.collect::<BTreeMap<_, _>>().values().sum();
+        assert_eq!(room, bytes, "content that does not shrink takes no room");
     }
 }
 
