@@ -279,7 +279,7 @@ pub struct SendArgs {
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = values::size)]
     pub memory: Size,
     /// Folder for repair symbols on disk, as many bytes as the content, and for compressed content; default:
-    /// TMPDIR, else /tmp, and for compressed content a folder of the user's state
+    /// TMPDIR, else /tmp
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub temp_dir: Option<PathBuf>,
     #[command(flatten)]

@@ -153,14 +153,6 @@ impl<W: Write> Write for Encoder<W> {
     }
 }
 
-/// Returns the version of an encoding: equal versions give equal bytes.
-pub(crate) fn version(coding: ContentCoding) -> String {
-    match coding {
-        ContentCoding::Gzip => format!("gzip {GZIP_LEVEL} flate2 1"),
-        ContentCoding::Zstd => format!("zstd {ZSTD_LEVEL} {}", zstd::zstd_safe::version_number()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

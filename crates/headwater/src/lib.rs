@@ -94,12 +94,12 @@ pub use receive::{
     RepairUpdate, SILENCE_SHOWN, SILENCE_TOLD, ServingOptions,
 };
 pub use send::{
-    Bundling, CompressionOptions, CompressionSummary, ContestedName, EXPECTED_MAX, FILES_PATH, FileSet,
-    LinkOptions, Links, MissingReceiver, OutsideLink, PeerOptions, PrepareError, PrepareOptions,
-    PreparedFile, PublishedFile, PublishedFiles, RateLimit, RepairPlace, RosterEnd, RosterOptions,
-    RosterProgress, RosterSummary, SLOWEST_MAX, SOURCE_PORT, SendEnd, SendError, SendInput, SendOptions,
-    SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, SentCeiling,
-    Skipped, prepare, prepare_tree, prepare_with,
+    Bundling, CompressionSummary, ContestedName, EXPECTED_MAX, FILES_PATH, FileSet, LinkOptions, Links,
+    MissingReceiver, OutsideLink, PeerOptions, PrepareError, PrepareOptions, PreparedFile, PublishedFile,
+    PublishedFiles, RateLimit, RepairPlace, RosterEnd, RosterOptions, RosterProgress, RosterSummary,
+    SLOWEST_MAX, SOURCE_PORT, SendEnd, SendError, SendInput, SendOptions, SendOrder, SendOutcome,
+    SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, SentCeiling, Skipped, prepare,
+    prepare_tree, prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
 pub use store::{PatternError, ReceivedKind, Selection, Target, remove_received};

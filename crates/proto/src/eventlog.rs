@@ -381,7 +381,8 @@ pub enum Event<'a> {
         reason: &'a str,
     },
     /// `object:completed`: a file, or a member of a bundle, is complete, verified, and has its final name. A
-    /// bundle itself has no such event, and members have no digest.
+    /// bundle itself has no such event, and members have no digest. The digest of an encoded file is that of
+    /// the encoded content.
     ObjectCompleted {
         /// File name.
         file: &'a str,

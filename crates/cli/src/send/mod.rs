@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use headwater::keys::PublicKey;
 use headwater::net::OpenError;
 use headwater::{
-    CompressionOptions, CompressionSummary, CongestionControl, FileSet, GroupKeys, PrepareError, RateLimit,
-    RosterOptions, SendEnd, SendError, SendInput, SendOptions, SendOutcome, SendProgress, SendSession,
-    SendSummary, SendUpdate, SenderKey, Session, prepare_tree,
+    CompressionSummary, CongestionControl, FileSet, GroupKeys, PrepareError, RateLimit, RosterOptions,
+    SendEnd, SendError, SendInput, SendOptions, SendOutcome, SendProgress, SendSession, SendSummary,
+    SendUpdate, SenderKey, Session, prepare_tree,
 };
 use headwater_proto::control::{Counters, DemandStatus};
 use headwater_proto::controls::Network;
@@ -104,17 +104,9 @@ fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
     Paths {
         read: args.paths.iter().filter(|path| *path != Path::new("-")).cloned().chain(outside).collect(),
         write: keys::written(key).into_iter().chain([folder]).chain(described).collect(),
-        folders: args.compress.and_then(|_| encoded_folder(args)).into_iter().collect(),
         listens: args.repair.http.is_some(),
         ..Paths::default()
     }
-}
-
-/// Folder of compressed content below the user's state, unless a folder is given; the default for another
-/// user.
-fn encoded_folder(args: &SendArgs) -> Option<PathBuf> {
-    let is_own = args.temp_dir.is_none() && args.confine.user.is_none();
-    keys::state_folder().filter(|_| is_own).map(|folder| folder.join("encoded"))
 }
 
 /// Warns of skipped paths, and of links to files outside of the given paths.
@@ -182,9 +174,7 @@ fn open(
         scheme: args.fec.into(),
         order: args.order.into(),
         bundling: args.bundle.into(),
-        compression: args
-            .compress
-            .map(|coding| CompressionOptions { coding: coding.into(), folder: encoded_folder(args) }),
+        compression: args.compress.map(Into::into),
         skips_holes: args.metadata.holes == HolesName::Skip,
         symbol_size: args.symbol_size,
         is_beside_requests: args.repair.sdp_rainbow.is_some(),

@@ -3,10 +3,11 @@
 use std::fs;
 use std::io::Read;
 use std::path::Path;
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use crate::command::{Running, group, headwater, receive, run, send};
+use crate::command::{Running, group, headwater, receive, run, send, sender};
 use crate::repair::{free_address, get, last, wait_for_server};
 use crate::transfer::field;
 
@@ -190,6 +191,61 @@ fn a_receiver_serves_no_content_that_travelled_encoded() {
     [&serving, &sending].iter().for_each(|running| running.interrupt());
     assert_eq!(serving.end().code, Some(0));
     sending.end();
+}
+
+/// A receiver asks peers for plain files alone, and does not leave the peers for what they cannot have.
+#[test]
+fn peers_repair_plain_files_beside_encoded_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("files")).unwrap();
+    fs::write(path("files/long"), text(2_000_000)).unwrap();
+    fs::write(path("files/noise"), noise(1_500_000)).unwrap();
+    let group = group();
+    let mut serving = receive(&group, &path("first"), &["--serve-repair=127.0.0.1:0", "--serve-time", "60s"]);
+    let options = ["--rate", "4M", "--compress", "--repair-random-time", "0s"];
+    let mut sending = send(&group, &path("files"), &options);
+    serving.wait_for("repair:serving");
+    sending.wait_for("\"repair_port\"");
+    thread::sleep(Duration::from_secs(3));
+    let mut receiving = receive(&group, &path("second"), &["--drop", "0.5", "--timeout", "5s"]);
+    receiving.wait_for("object:announced");
+    sending.kill();
+    sending.end();
+    let received = receiving.end();
+    assert_eq!(received.code, Some(5), "nobody has the encoded file: {}", received.stderr);
+    assert!(fs::read(path("second/files/noise")).is_ok_and(|bytes| bytes == noise(1_500_000)));
+    assert!(received.json().iter().all(|event| event["event"] != "repair:refused"), "{}", received.stdout);
+    serving.interrupt();
+    assert_eq!(serving.end().code, Some(0));
+}
+
+/// Groups may write to what the user makes, as with the user's own group on many systems.
+#[test]
+fn compressed_content_needs_no_folder_of_its_own_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    files(&path("files"));
+    ["state", "temporary"].iter().for_each(|name| fs::create_dir(path(name)).unwrap());
+    let (group, out) = (group(), path("out"));
+    let receiving = receive(&group, &out, &["--timeout", "20s"]);
+    let program = sender(&group, &["--rate", "50M", "--compress", "--json"]);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "umask 002; exec \"$0\" \"$@\""]).arg(program.get_program()).args(program.get_args());
+    shell.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.arg(path("files")).env("XDG_STATE_HOME", path("state")).env("TMPDIR", path("temporary"));
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut sending = Running::start(&mut shell);
+    sending.wait_for("content:compressed");
+    sending.wait_for("session:started");
+    let names = |name: &str| fs::read_dir(path(name)).unwrap().count();
+    assert_eq!(names("temporary"), 0, "a session that is killed leaves nothing");
+    let received = receiving.end();
+    sending.interrupt();
+    let sent = sending.end();
+    assert_eq!(received.code, Some(0), "{}{}", sent.stderr, received.stderr);
+    assert_equal(&path("files"), &out.join("files"));
+    assert!(!path("state/headwater/encoded").exists());
 }
 
 #[test]

@@ -625,10 +625,13 @@ impl Repairer {
                 fetch.ranges = machine.missing_ranges(&mut fetch.position, RANGES_MAX, is_wanted).into();
             }
             let Some(range) = fetch.ranges.pop_front() else { break };
+            let Some(file) = machine.repair_file(range.file) else { continue };
+            // Receivers do not keep encoded content.
+            if file.coding.is_some() {
+                servers.skip_peers(range.file);
+            }
             let server = servers.of(range.file);
-            let Some((listed, file)) = servers.get(server).zip(machine.repair_file(range.file)) else {
-                continue;
-            };
+            let Some(listed) = servers.get(server) else { continue };
             let (to, is_peer) = (&listed.server, listed.is_peer);
             let takes_whole = machine.missing_bytes(range.file) * 5 >= file.bytes * 4;
             // Peers are servers of ours: each file has its name there.

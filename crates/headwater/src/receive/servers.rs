@@ -95,6 +95,13 @@ impl Servers {
         *self.tried.entry(file).or_default() += 1;
     }
 
+    /// Moves a file to the next server that is no peer, if the file's server is a peer.
+    pub(super) fn skip_peers(&mut self, file: FileIndex) {
+        while self.get(self.of(file)).is_some_and(|server| server.is_peer) {
+            self.refuse(file);
+        }
+    }
+
     /// Remembers a peer that gave wrong bytes: later lists are without this peer.
     pub(super) fn ban(&mut self, place: usize) {
         let Some(liar) = self.list.get(place).filter(|server| server.is_peer) else { return };
@@ -155,6 +162,24 @@ mod tests {
             *firsts.entry(urls[1].clone()).or_insert(0) += 1;
         }
         assert!(firsts.len() == 4 && firsts.values().all(|count| (800..1_200).contains(count)), "{firsts:?}");
+    }
+
+    #[test]
+    fn a_file_that_peers_cannot_have_turns_to_the_servers_of_the_sender() {
+        for seed in 0..20 {
+            let mut servers = Servers::default();
+            let peers = ["http://p1/", "http://p2/", "http://p3/"].map(server).into_iter();
+            let named = std::iter::once(server("http://n/"));
+            servers.find(None, named, peers, &mut Seed(seed).stream("t", 0));
+            let sender = servers.list.iter().position(|listed| !listed.is_peer).unwrap();
+            servers.skip_peers(FileIndex(1));
+            assert_eq!((servers.of(FileIndex(1)), servers.of(FileIndex(0))), (sender, 0));
+            servers.skip_peers(FileIndex(1));
+            assert_eq!(servers.of(FileIndex(1)), sender);
+            servers.refuse(FileIndex(1));
+            servers.skip_peers(FileIndex(1));
+            assert_eq!(servers.of(FileIndex(1)), servers.len(), "peers alone are left");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use headwater_fec::{Block, BlockCodec, Partition};
 use headwater_proto::delivery::{BlockHasher, Digest, SessionPlan, SourceError, Withdrawal};
 
 use super::bundle::{BundleReader, MemberCache, MemberFault};
+use super::compress::EncodedContent;
 use super::files::{PreparedFile, Stamp};
 use crate::system::files::is_hole;
 use crate::system::{OPEN_FILES_MAX, OpenFiles, read_at, zero_digest};
@@ -301,8 +302,7 @@ impl Content {
             return Ok(OpenContent::File(Arc::clone(spool)));
         }
         if let Some(encoded) = &self.files[index].encoded {
-            let opened = || File::open(&encoded.path).map_err(|error| self.unreadable(index, &error));
-            return self.open.get(index, opened).map(OpenContent::Encoded);
+            return Ok(OpenContent::Encoded(Arc::clone(encoded)));
         }
         let opened = self.open.get(index, || {
             let opened = File::open(&self.files[index].path);
@@ -320,14 +320,15 @@ impl Content {
         buffer: &mut [u8],
         offset: u64,
     ) -> Result<(), SourceError> {
-        let file = match content {
-            OpenContent::File(file) | OpenContent::Encoded(file) => file,
+        let read = match content {
+            OpenContent::File(file) => read_at(file, buffer, offset),
+            OpenContent::Encoded(encoded) => encoded.read(buffer, offset),
             OpenContent::Bundle(bundle) => {
                 let read = bundle.read(offset, buffer);
                 return read.map_err(|fault| self.member_lost(index, bundle, fault));
             }
         };
-        read_at(file, buffer, offset).map_err(|error| match error.kind() {
+        read.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => self.changed(index),
             _ => self.unreadable(index, &error),
         })
@@ -402,7 +403,7 @@ impl Object {
 #[derive(Debug)]
 enum OpenContent {
     File(Arc<File>),
-    Encoded(Arc<File>),
+    Encoded(Arc<EncodedContent>),
     Bundle(Arc<BundleReader>),
 }
 

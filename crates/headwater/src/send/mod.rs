@@ -26,7 +26,7 @@ mod update;
 pub use budget::RepairPlace;
 pub use bundle::Bundling;
 pub(crate) use bundle::{Bundle, BundleReader, MemberCache, MemberFault};
-pub use compress::{CompressionOptions, CompressionSummary};
+pub use compress::CompressionSummary;
 pub use error::{PrepareError, SendError};
 pub(crate) use files::Stamp;
 pub use files::{

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::Instant;
-use headwater_proto::delivery::End;
+use headwater_proto::delivery::{ContentCoding, End};
 
 use super::bundle::Bundling;
-use super::compress::CompressionOptions;
 use super::error::SendError;
 use super::link::{LinkOptions, SOURCE_PORT};
 use super::roster::{self, RosterOptions};
@@ -68,9 +67,9 @@ pub struct SendOptions {
     pub order: Option<SendOrder>,
     /// Small files that travel in bundles, which receivers unpack. Default: [`Bundling::Auto`].
     pub bundling: Bundling,
-    /// Compression of files and bundles whose content shrinks; has no effect on an input of unknown length.
-    /// Default: none.
-    pub compression: Option<CompressionOptions>,
+    /// Coding of files and bundles whose content shrinks; has no effect on files with holes and on an input
+    /// of unknown length. Receivers of other programs know gzip. Default: none.
+    pub compression: Option<ContentCoding>,
     /// Whether blocks that are holes of sparse files are left out: receivers know blocks of zeros by their
     /// digests. Receivers of other programs, and of Headwater before holes, need all blocks. Default: yes.
     pub skips_holes: bool,
@@ -89,8 +88,9 @@ pub struct SendOptions {
     /// disk, as many as source symbols (47 % of them in window order), and are encoded while the content is
     /// being sent. Default: 256 MiB.
     pub memory_limit: Option<u64>,
-    /// Folder for repair symbols that do not fit in memory: as many bytes as the content, in a file without
-    /// a name. Default: the system's folder for temporary files, which `TMPDIR` sets.
+    /// Folder for repair symbols that do not fit in memory, as many bytes as the content, and for compressed
+    /// content, in files without names. Default: the system's folder for temporary files, which `TMPDIR`
+    /// sets.
     pub temporary_folder: Option<PathBuf>,
     /// Key that signs the session, so that receivers can verify each packet. A symbol is 64 bytes shorter by
     /// default. Default: none.

@@ -100,8 +100,8 @@ impl SendSession {
         let mut items = arrange(files.files(), options.bundling, symbol_size);
         items.iter_mut().for_each(|item| item.is_sparse &= options.skips_holes);
         let temporary = options.temporary_folder.clone().unwrap_or_else(std::env::temp_dir);
-        let compress = |chosen| compress(&mut items, chosen, &temporary, symbol_size);
-        let compression = options.compression.as_ref().map(compress).transpose()?;
+        let compress = |coding| compress(&mut items, coding, &temporary, symbol_size);
+        let compression = options.compression.map(compress).transpose()?;
         let encoded = |(index, item): (usize, &PreparedFile)| Some((index, item.encoded.as_ref()?.encoding));
         let encodings: BTreeMap<usize, Encoding> = items.iter().enumerate().filter_map(encoded).collect();
         let is_sparse = |(index, item): (usize, &PreparedFile)| item.is_sparse.then_some(index);

@@ -3,7 +3,7 @@
 //! The encoded content is collected in the working folder like any file. The decoded content is written
 //! beside, and gets the final name once length and digest are right: nothing else is ever under that name.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
@@ -77,16 +77,13 @@ fn decode(
     }
     let mode = places.folder.rules.mode(&file.spec);
     let work = places.folder.make_work(name, mode).map_err(DecodeError::Failed)?;
-    let (fault, is_stopped) = (RefCell::new(None), Cell::new(false));
+    let fault = RefCell::new(None);
     let reader = ContentReader { places, file, at: 0, fault: &fault };
     let mut hasher = blake3::Hasher::new();
     let mut md5 = file.spec.md5.map(|_| Md5::new());
     let mut at = 0;
     let decoded = coding::decode(coding, BufReader::with_capacity(CHUNK_BYTES, reader), bytes, |chunk| {
-        is_stopped.set(places.is_stopped());
-        if is_stopped.get() {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
+        check_stop(places)?;
         hasher.update(chunk);
         md5.iter_mut().for_each(|md5| md5.update(chunk));
         write_around_holes(&work, chunk, at)?;
@@ -97,7 +94,7 @@ fn decode(
         |error| DecodeError::Failed(places.folder.failed(&format!("write '{}'", file.spec.path), error));
     match (decoded, fault.take()) {
         (_, Some(error)) => return Err(DecodeError::Failed(error)),
-        (Err(DecodeFault::Sink(_)), None) if is_stopped.get() => return Err(DecodeError::Stopped),
+        (Err(_), None) if places.is_stopped() => return Err(DecodeError::Stopped),
         (Err(DecodeFault::Sink(error)), None) => return Err(writing(error)),
         (Err(refused), None) => return Err(DecodeError::Refused(refused.to_string())),
         (Ok(()), None) => {}
@@ -121,6 +118,12 @@ fn decode(
     Ok(work)
 }
 
+/// Fails if the session is to end.
+fn check_stop(places: &Places) -> io::Result<()> {
+    // Not as an interruption, after which readers try again.
+    if places.is_stopped() { Err(io::Error::other("the session ends")) } else { Ok(()) }
+}
+
 /// Reader of the encoded content of a file in progress.
 struct ContentReader<'a> {
     places: &'a Places,
@@ -132,6 +135,8 @@ struct ContentReader<'a> {
 
 impl Read for ContentReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // Much encoded content may have no output.
+        check_stop(self.places)?;
         let left = self.file.spec.bytes - self.at;
         let length = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
         self.places.read(self.file, self.at, &mut buffer[..length]).map_err(|error| {

@@ -41,12 +41,16 @@ impl Receiver {
         Self { store, _poller: poller }
     }
 
-    fn announce(&mut self, sent: &[u8], encoding: Encoding) -> Result<HeldFile, StoreError> {
+    fn announce(
+        &mut self,
+        sent: &[u8],
+        encoding: impl Into<Option<Encoding>>,
+    ) -> Result<HeldFile, StoreError> {
         let spec = FileSpec {
             digest: Some(file_digest([&block_digest(sent)])),
             mode: Some(0o640),
             modified: FileTime::new(TIME, 5),
-            encoding: Some(encoding),
+            encoding: encoding.into(),
             ..FileSpec::new(RelativePath::new("d/file").unwrap(), sent.len() as u64)
         };
         let held = self.store.create_file(FILE, &spec)?;
@@ -72,6 +76,11 @@ impl Receiver {
     fn report(&mut self) -> StoreReport {
         next_report(&mut self.store)
     }
+}
+
+/// Returns the working folder, the only entry of a folder.
+fn work(folder: &Path) -> PathBuf {
+    fs::read_dir(folder).unwrap().next().unwrap().unwrap().path()
 }
 
 /// Returns the entries of a folder and of the folders in it, without the working folder.
@@ -173,16 +182,68 @@ fn a_receiver_that_ends_before_the_decoding_goes_on_later() {
     drop(receiver);
     assert_eq!(names(folder.path()), [""; 0]);
     // As left by a receiver that was killed while decoding.
-    let work = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
-    fs::write(work.join("00000000000000000000000000000000.content.decoded"), "half").unwrap();
+    let half = work(folder.path()).join("00000000000000000000000000000000.content.decoded");
+    fs::write(&half, "half").unwrap();
     let mut receiver = Receiver::open(folder.path());
-    assert_eq!(
-        fs::read_dir(&work).unwrap().flatten().filter(|entry| entry.path().ends_with("decoded")).count(),
-        0
-    );
+    assert!(!half.exists());
     receiver.announce(&sent, announced(coding, &content)).unwrap();
     assert_eq!(receiver.finish(), StoreReport::FileDone(FILE));
     assert!(fs::read(folder.path().join("d/file")).unwrap() == content);
+}
+
+/// The decoded file has its name, and the working folder has the encoded content still.
+#[test]
+fn a_receiver_that_is_killed_once_the_file_has_its_name_ends_later() {
+    let (coding, content) = (ContentCoding::Zstd, text(100_000));
+    let (sent, encoding) = (encoded(coding, &content), announced(coding, &content));
+    let folder = tempfile::tempdir().unwrap();
+    let mut receiver = Receiver::open(folder.path());
+    receiver.announce(&sent, encoding).unwrap();
+    receiver.write(&sent);
+    drop(receiver);
+    let work = work(folder.path());
+    fs::create_dir(folder.path().join("d")).unwrap();
+    fs::write(folder.path().join("d/file"), &content).unwrap();
+    let mut receiver = Receiver::open(folder.path());
+    assert!(receiver.announce(&sent, encoding).unwrap().is_present);
+    receiver.store.compare_file(FILE, [0; 32], Vec::new());
+    assert_eq!(receiver.report(), StoreReport::FileCompared { file: FILE, is_same: true });
+    drop(receiver);
+    assert!(fs::read(folder.path().join("d/file")).unwrap() == content);
+    assert!(!work.exists());
+}
+
+#[test]
+fn a_file_in_place_counts_as_whole_for_the_same_encoding_alone() {
+    let (coding, content) = (ContentCoding::Gzip, text(100_000));
+    let (sent, encoding) = (encoded(coding, &content), announced(coding, &content));
+    for next in [Some(encoding), None] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut receiver = Receiver::open(folder.path());
+        assert_eq!(receiver.receive(&sent, encoding), StoreReport::FileDone(FILE));
+        // Another file keeps the session open.
+        let other = FileSpec::new(RelativePath::new("other").unwrap(), 1);
+        receiver.store.create_file(FileIndex(1), &other).unwrap();
+        drop(receiver);
+        let held = Receiver::open(folder.path()).announce(&sent, next).unwrap();
+        assert_eq!(held.is_whole, next.is_some(), "{next:?}");
+    }
+}
+
+#[test]
+fn a_stop_is_seen_while_no_content_comes_out() {
+    for coding in ContentCoding::ALL {
+        let sent = encoded(coding, b"").repeat(10_000);
+        let encoding = announced(coding, b"some");
+        let folder = tempfile::tempdir().unwrap();
+        let mut receiver = Receiver::open(folder.path());
+        receiver.announce(&sent, encoding).unwrap();
+        receiver.write(&sent);
+        let (places, file) = (&receiver.store.places, receiver.store.file(FILE));
+        places.close_down();
+        let outcome = decode::finish(places, &file, encoding);
+        assert!(matches!(outcome, Ok(Outcome::Stopped)), "{coding}: {outcome:?}");
+    }
 }
 
 #[test]

@@ -117,9 +117,10 @@ impl StoreIndex {
         let key = key_of(&spec.path);
         if let Some((number, file)) = self.files.remove(&key) {
             let is_same = spec.bytes == file.bytes && file.version.is_same(&spec.version());
+            // The digest of an encoded file is that of the encoded content.
             let is_whole = spec.digest.is_some()
                 && file.version.digest == spec.digest
-                && file.placed.is_some()
+                && file.placed.is_some_and(|placed| placed.bytes == spec.content_bytes())
                 && file.placed == self.places.folder.stamp(&spec.path);
             if is_same && is_whole == file.placed.is_some() {
                 self.note_version(writer, number, spec.version());

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use headwater::{
-    CompressionOptions, ContentCoding, Loss, ReceiveOutcome, ReceiveSession, ReceiveUpdate, SendOptions,
-    SendSession, Session, prepare,
+    ContentCoding, Loss, ReceiveOutcome, ReceiveSession, ReceiveUpdate, SendOptions, SendSession, Session,
+    prepare,
 };
 
 use crate::bed::{Change, Sending, content, group, receive, receive_options, send_options, tree, write};
@@ -23,21 +23,19 @@ fn files(folder: &Path) {
     write(&folder.join("noise"), &content(1_600_000, 3), 0o644);
 }
 
-fn compressed(options: SendOptions, coding: ContentCoding, cache: &Path) -> SendOptions {
-    let compression = CompressionOptions { coding, folder: Some(cache.to_owned()) };
-    options.with(|options| options.compression = Some(compression))
+fn compressed(options: SendOptions, coding: ContentCoding) -> SendOptions {
+    options.with(|options| options.compression = Some(coding))
 }
 
 #[test]
 fn a_folder_arrives_as_it_was_in_fewer_packets() {
     for coding in ContentCoding::ALL {
         let folder = tempfile::tempdir().unwrap();
-        let (sent, out, cache) =
-            (folder.path().join("sent"), folder.path().join("out"), folder.path().join("cache"));
+        let (sent, out) = (folder.path().join("sent"), folder.path().join("out"));
         files(&sent);
         let group = group();
         let plain = SendSession::open(prepare([&sent]).unwrap(), send_options(group, "50M")).unwrap();
-        let options = || compressed(send_options(group, "50M"), coding, &cache);
+        let options = || compressed(send_options(group, "50M"), coding);
         let session = SendSession::open(prepare([&sent]).unwrap(), options()).unwrap();
         let summary = session.compression().unwrap();
         assert_eq!((summary.coding, summary.encoded, summary.plain), (coding, 2, 1));
@@ -87,7 +85,7 @@ fn a_file_that_changes_during_the_session_comes_as_it_was() {
     write(&file, &text(2_000_000), 0o644);
     let group = group();
     let mut receiver = ReceiveSession::open(receive_options(group, &out)).unwrap();
-    let options = compressed(send_options(group, "10M"), ContentCoding::Zstd, &folder.path().join("cache"));
+    let options = compressed(send_options(group, "10M"), ContentCoding::Zstd);
     let sending = Sending::start(&file, options);
     fs::write(&file, "other content").unwrap();
     let received = receiver.run(&mut |_| {}).unwrap();
@@ -95,14 +93,4 @@ fn a_file_that_changes_during_the_session_comes_as_it_was() {
     let sent = sending.stop();
     assert_eq!(sent.files_left_out, 0);
     assert!(fs::read(out.join("file")).unwrap() == text(2_000_000));
-}
-
-#[test]
-fn a_cache_that_cannot_be_made_is_an_error_with_advice() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
-    write(&file, &text(200_000), 0o644);
-    let options = compressed(send_options(group(), "10M"), ContentCoding::Zstd, &file.join("cache"));
-    let error = SendSession::open(prepare([&file]).unwrap(), options).unwrap_err().to_string();
-    assert!(error.contains("--temp-dir"), "{error}");
 }

@@ -1,7 +1,8 @@
 //! Compression of files before a session.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 
 use super::*;
 use crate::coding::decode;
@@ -22,49 +23,43 @@ fn noise(bytes: usize) -> Vec<u8> {
 
 struct Bed {
     folder: tempfile::TempDir,
-    cache: PathBuf,
+    temporary: tempfile::TempDir,
 }
 
 impl Bed {
-    /// Makes files whose last change is past.
     fn new(files: &[(&str, Vec<u8>)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("files")).unwrap();
-        for (name, content) in files {
-            fs::write(folder.path().join("files").join(name), content).unwrap();
-        }
-        let cache = folder.path().join("cache");
-        Self { folder, cache }
+        let bed = Self { folder: tempfile::tempdir().unwrap(), temporary: tempfile::tempdir().unwrap() };
+        fs::create_dir(bed.path("")).unwrap();
+        files.iter().for_each(|(name, content)| fs::write(bed.path(name), content).unwrap());
+        bed
     }
 
-    fn set(&self) -> FileSet {
-        prepare([self.folder.path().join("files/.")]).unwrap()
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("files").join(name)
     }
 
-    fn compress(&self, coding: ContentCoding) -> Result<(Vec<PreparedFile>, CompressionSummary), SendError> {
-        let mut items = arrange(self.set().files(), Bundling::Auto, SYMBOL);
-        let options = CompressionOptions { coding, folder: Some(self.cache.clone()) };
-        let summary = compress(&mut items, &options, Path::new("/nowhere"), SYMBOL)?;
-        Ok((items, summary))
+    fn items(&self) -> Vec<PreparedFile> {
+        let set: FileSet = prepare([self.path(".")]).unwrap();
+        arrange(set.files(), Bundling::Auto, SYMBOL)
     }
 
-    /// Returns the contents of the cache without folders of sessions.
-    fn kept(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(&self.cache).unwrap().map(|entry| entry.unwrap().path());
-        entries.filter(|path| path.is_file()).collect()
-    }
-
-    fn sessions(&self) -> usize {
-        fs::read_dir(&self.cache).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
+    fn compress(&self, coding: ContentCoding) -> (Vec<PreparedFile>, CompressionSummary) {
+        let mut items = self.items();
+        let summary = compress(&mut items, coding, self.temporary.path(), SYMBOL).unwrap();
+        (items, summary)
     }
 }
 
+fn sent(item: &PreparedFile) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(item.bytes).unwrap()];
+    item.encoded.as_ref().unwrap().read(&mut bytes, 0).unwrap();
+    bytes
+}
+
 fn decoded(item: &PreparedFile) -> Vec<u8> {
-    let encoded = item.encoded.as_ref().unwrap();
-    let bytes = fs::read(&encoded.path).unwrap();
     let mut content = Vec::new();
-    let Encoding { coding, bytes: length, digest } = encoded.encoding;
-    decode(coding, &bytes[..usize::try_from(item.bytes).unwrap()], length, |chunk| {
+    let Encoding { coding, bytes, digest } = item.encoded.as_ref().unwrap().encoding;
+    decode(coding, &sent(item)[..], bytes, |chunk| {
         content.extend_from_slice(chunk);
         Ok(())
     })
@@ -85,7 +80,7 @@ fn files_that_shrink_are_encoded_and_others_stay() {
         ("text", text(300_000)),
     ]);
     for coding in ContentCoding::ALL {
-        let (items, summary) = bed.compress(coding).unwrap();
+        let (items, summary) = bed.compress(coding);
         let encoded: Vec<_> = items.iter().filter(|item| item.encoded.is_some()).collect();
         assert_eq!(
             encoded.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(),
@@ -98,6 +93,11 @@ fn files_that_shrink_are_encoded_and_others_stay() {
             CompressionSummary { coding, encoded: 2, bytes: plain, encoded_bytes: bytes, plain: 4 };
         assert_eq!(summary, expected);
         assert!(bytes < plain / 2, "{coding}: {bytes}");
+        let contents = encoded.iter().map(|item| item.encoded.as_ref().unwrap());
+        let lengths =
+            contents.map(|content| (Arc::as_ptr(&content.file), content.file.metadata().unwrap().len()));
+        let room: u64 = lengths.collect::<BTreeMap<_, _>>().values().sum();
+        assert_eq!(room, bytes, "content that does not shrink takes no room");
     }
 }
 
@@ -106,7 +106,7 @@ fn a_bundle_is_encoded_whole() {
     let names: Vec<String> = (0..40).map(|number| format!("file {number}")).collect();
     let files: Vec<_> = names.iter().map(|name| (name.as_str(), text(3_000))).collect();
     let bed = Bed::new(&files);
-    let (items, summary) = bed.compress(ContentCoding::Zstd).unwrap();
+    let (items, summary) = bed.compress(ContentCoding::Zstd);
     assert_eq!((items.len(), summary.encoded), (1, 1));
     let bundle = items[0].bundle.as_ref().unwrap();
     let zip = decoded(&items[0]);
@@ -115,95 +115,70 @@ fn a_bundle_is_encoded_whole() {
 }
 
 #[test]
-fn a_second_session_gets_the_same_bytes_and_encodes_changed_files_alone() {
-    let bed = Bed::new(&[("noise", noise(200_000)), ("one", text(200_000)), ("two", text(300_000))]);
-    // Changes of less than two seconds ago are encoded anew each time.
-    let (first, _) = bed.compress(ContentCoding::Zstd).unwrap();
-    assert!(bed.kept().is_empty(), "a change within the tick of the clock would go unseen");
-    let bytes = |items: &[PreparedFile], index: usize| {
-        fs::read(&items[index].encoded.as_ref().unwrap().path).unwrap()
-    };
-    thread::sleep(RECENT + Duration::from_millis(1_100));
-    let (second, _) = bed.compress(ContentCoding::Zstd).unwrap();
-    assert_eq!(bed.kept().len(), 3, "with the note that noise does not shrink");
-    assert!((1..3).all(|index| bytes(&first, index) == bytes(&second, index)));
-    let written = |path: &PathBuf| fs::metadata(path).unwrap().ino();
-    let before: Vec<u64> = bed.kept().iter().map(written).collect();
-    fs::write(bed.folder.path().join("files/two"), text(310_000)).unwrap();
-    let (third, summary) = bed.compress(ContentCoding::Zstd).unwrap();
-    assert!(bytes(&third, 1) == bytes(&first, 1) && decoded(&third[2]) == text(310_000));
-    assert_eq!((summary.encoded, summary.plain), (2, 1));
-    assert_eq!(bed.kept().iter().map(written).collect::<Vec<_>>(), before, "nothing was encoded again");
-    // Content of the first session stays until the session ends.
-    assert!(decoded(&second[2]) == text(300_000));
-    assert_eq!(bed.sessions(), 3);
-    drop((first, second, third));
-    assert_eq!(bed.sessions(), 0);
+fn a_later_session_sends_the_same_bytes_for_the_same_content_alone() {
+    use std::os::unix::fs::MetadataExt;
+
+    let bed = Bed::new(&[("one", text(200_000)), ("two", text(300_000))]);
+    let (first, _) = bed.compress(ContentCoding::Zstd);
+    // A change that neither length nor time shows, as by a write through a mapping or another image.
+    let old = fs::metadata(bed.path("two")).unwrap();
+    let changed = [&b"L"[..], &text(300_000)[1..]].concat();
+    let mut two = File::options().write(true).open(bed.path("two")).unwrap();
+    two.write_all(&changed).unwrap();
+    two.set_modified(old.modified().unwrap()).unwrap();
+    let new = fs::metadata(bed.path("two")).unwrap();
+    assert_eq!((old.mtime_nsec(), old.len(), old.ino()), (new.mtime_nsec(), new.len(), new.ino()));
+    let (second, _) = bed.compress(ContentCoding::Zstd);
+    assert!(sent(&first[0]) == sent(&second[0]));
+    assert!(decoded(&first[1]) == text(300_000) && decoded(&second[1]) == changed);
 }
 
 #[test]
-fn damaged_content_is_encoded_again() {
-    let bed = Bed::new(&[("one", text(200_000))]);
-    thread::sleep(RECENT + Duration::from_millis(1_100));
-    drop(bed.compress(ContentCoding::Gzip).unwrap());
-    let kept = bed.kept().remove(0);
-    let whole = fs::read(&kept).unwrap();
-    for damaged in [&whole[..whole.len() - 1], b"", &vec![0; whole.len()]] {
-        fs::write(&kept, damaged).unwrap();
-        let (items, _) = bed.compress(ContentCoding::Gzip).unwrap();
-        assert!(decoded(&items[0]) == text(200_000));
-        assert!(fs::read(&kept).unwrap() == whole);
+fn nothing_is_left_in_the_folder_even_by_a_killed_session_and_other_files_stay() {
+    let bed = Bed::new(&[("one", text(200_000)), ("two", text(300_000))]);
+    for name in ["other", &"a".repeat(64)] {
+        let file = File::create(bed.temporary.path().join(name)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
     }
+    fs::create_dir(bed.temporary.path().join("session-other")).unwrap();
+    let names = || fs::read_dir(bed.temporary.path()).unwrap().count();
+    let _in_use = bed.compress(ContentCoding::Gzip);
+    assert_eq!(names(), 3);
 }
 
 #[test]
-fn abandoned_and_old_content_is_removed() {
-    let bed = Bed::new(&[("one", text(200_000))]);
-    fs::DirBuilder::new().mode(0o700).create(&bed.cache).unwrap();
-    let abandoned = bed.cache.join("session-killed");
-    fs::create_dir(&abandoned).unwrap();
-    fs::write(abandoned.join("lock"), "").unwrap();
-    fs::write(abandoned.join("0.part"), "half").unwrap();
-    let old = bed.cache.join("00");
-    fs::write(&old, "old").unwrap();
-    let long_ago = SystemTime::now() - Duration::from_secs(15 * 24 * 3_600);
-    File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
-    fs::write(bed.cache.join("01"), "new").unwrap();
-    let session = bed.compress(ContentCoding::Zstd).unwrap();
-    assert!(!abandoned.exists() && !old.exists() && bed.cache.join("01").exists());
-    // A session in use is not abandoned.
-    drop(bed.compress(ContentCoding::Zstd).unwrap());
-    assert_eq!(bed.sessions(), 1);
-    drop(session);
+fn a_file_with_holes_travels_plain() {
+    let bed = Bed::new(&[("text", text(200_000))]);
+    let sparse = File::create(bed.path("sparse")).unwrap();
+    sparse.set_len(16 << 20).unwrap();
+    sparse.write_all_at(&text(200_000), 8 << 20).unwrap();
+    assert!(has_holes(&sparse, 16 << 20), "the file system of temporary files has no holes");
+    let (items, summary) = bed.compress(ContentCoding::Zstd);
+    assert_eq!((summary.encoded, summary.plain), (1, 1));
+    let sparse = items.iter().find(|item| item.name.as_str().ends_with("sparse")).unwrap();
+    assert!(sparse.encoded.is_none() && sparse.is_sparse && sparse.bytes == 16 << 20);
+    // Few bytes on disk alone are the work of a file system that compresses.
+    let mut items = bed.items();
+    items.retain(|item| item.name.as_str().ends_with("text"));
+    items[0].is_sparse = true;
+    compress(&mut items, ContentCoding::Zstd, bed.temporary.path(), SYMBOL).unwrap();
+    assert!(items[0].encoded.is_some());
 }
 
 #[test]
-fn a_folder_of_other_users_is_refused() {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
+fn a_folder_that_cannot_be_used_is_named_with_advice() {
     let bed = Bed::new(&[("one", text(200_000))]);
-    let refused = |bed: &Bed| {
-        let error = bed.compress(ContentCoding::Zstd).unwrap_err();
-        assert!(matches!(&error, SendError::Compression { .. }), "{error}");
-        error.to_string()
-    };
-    fs::create_dir(&bed.cache).unwrap();
-    fs::set_permissions(&bed.cache, fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(refused(&bed).contains("--temp-dir"));
-    fs::remove_dir(&bed.cache).unwrap();
-    let elsewhere = bed.folder.path().join("elsewhere");
-    fs::create_dir(&elsewhere).unwrap();
-    symlink(&elsewhere, &bed.cache).unwrap();
-    refused(&bed);
+    let missing = bed.temporary.path().join("missing");
+    let error = compress(&mut bed.items(), ContentCoding::Zstd, &missing, SYMBOL).unwrap_err().to_string();
+    assert!(error.contains("missing") && error.contains("--temp-dir"), "{error}");
 }
 
 #[test]
 fn a_file_that_changes_before_it_is_read_travels_plain() {
     let bed = Bed::new(&[("one", text(200_000))]);
-    let mut items = bed.set().files().to_vec();
-    fs::write(bed.folder.path().join("files/one"), text(100_000)).unwrap();
-    let options = CompressionOptions { coding: ContentCoding::Zstd, folder: Some(bed.cache.clone()) };
-    let summary = compress(&mut items, &options, Path::new("/nowhere"), SYMBOL).unwrap();
+    let mut items = bed.items();
+    fs::write(bed.path("one"), text(100_000)).unwrap();
+    let summary = compress(&mut items, ContentCoding::Zstd, bed.temporary.path(), SYMBOL).unwrap();
     assert_eq!((summary.encoded, summary.plain), (0, 1));
     assert_eq!(items[0].encoded, None);
 }

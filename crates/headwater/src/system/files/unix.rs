@@ -160,11 +160,6 @@ pub(crate) fn share_blocks(to: impl AsFd, from: impl AsFd) -> Result<(), Errno> 
     }
 }
 
-/// Returns the user of this process.
-pub(crate) fn own_user() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
 /// Whether this process may do everything.
 pub(crate) fn is_superuser() -> bool {
     rustix::process::geteuid().is_root()
@@ -177,6 +172,11 @@ pub(crate) fn is_hole(file: &File, offset: u64, bytes: u64) -> bool {
         // No data up to the end of the file.
         Err(errno) => errno == Errno::NXIO,
     }
+}
+
+/// Whether a file of `bytes` bytes has holes. Fewer bytes on disk are no sign: the file system may compress.
+pub(crate) fn has_holes(file: &File, bytes: u64) -> bool {
+    rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(0)).is_ok_and(|hole| hole < bytes)
 }
 
 /// Opens a file for reading, without waiting for the other end of a pipe of this name. `follows`: through a

@@ -640,11 +640,6 @@ pub(crate) fn try_lock(file: impl AsFd) -> Result<(), Errno> {
     }
 }
 
-/// Returns the user of this process: names of users are not compared here.
-pub(crate) fn own_user() -> u32 {
-    0
-}
-
 /// Returns the free space of a file system. The standard library has no call for this: every space counts as
 /// enough, and a full disk shows when written.
 pub(crate) fn free_bytes(_folder: impl AsFd) -> Result<u64, Errno> {

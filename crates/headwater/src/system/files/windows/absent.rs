@@ -93,6 +93,11 @@ pub(crate) fn is_hole(_file: &File, _offset: u64, _bytes: u64) -> bool {
     false
 }
 
+/// Whether a file has holes: unknown on this system.
+pub(crate) fn has_holes(_file: &File, _bytes: u64) -> bool {
+    false
+}
+
 /// Returns the kind of an entry that is neither a file nor a folder: unknown on this system.
 pub(crate) fn special_kind(_metadata: &Metadata) -> Option<SpecialKind> {
     None
