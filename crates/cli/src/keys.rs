@@ -35,8 +35,8 @@ pub fn state_folder() -> Option<PathBuf> {
     headwater_folder("XDG_STATE_HOME", ".local/state")
 }
 
-/// Returns this program's folder below the folder that a variable names, or below a folder of the home. Windows
-/// sets no HOME, and the system knows the home.
+/// Returns this program's folder below the folder that a variable names, or below a folder of the home.
+/// Windows sets no HOME, and the system knows the home.
 fn headwater_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || absolute("HOME").or_else(|| env::home_dir().filter(|_| cfg!(windows)));

@@ -452,8 +452,8 @@ pub(crate) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     openat(CWD, path, flags, Mode::empty()).map_err(io::Error::from)
 }
 
-/// Whether device and inode of a [`Stat`] tell files apart: the time of creation is the same for files that were
-/// made together.
+/// Whether device and inode of a [`Stat`] tell files apart: files that were made together have one time of
+/// creation.
 pub(crate) const IDENTIFIES_FILES: bool = false;
 
 /// Whether two paths lead to the same existing file, as far as the paths say.
