@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Windows program under Wine: makes a key; then transfers over the loopback interface, also with the
+# The Windows program under Wine: makes keys; then transfers over the loopback interface, also with the
 # program of Linux if given. Wine 8 refuses an option that quinn-udp reads of each socket (IPV6_V6ONLY of an IPv4 socket),
 # so that no transfer can be tried there, and the last line says so.
 #
@@ -60,6 +60,9 @@ head -c 1234 /dev/urandom >"$folder/source/deep/two"
 "$wine" "$exe" --version
 (cd "$folder" && "$wine" "$exe" keygen wine.key && grep -q ssh-ed25519 wine.key.pub)
 echo "wine: a key was made"
+env -u XDG_STATE_HOME -u XDG_CONFIG_HOME "$wine" "$exe" keygen >"$folder/keygen.log" 2>&1
+[ -n "$(find "$WINEPREFIX/drive_c/users" -path '*/.config/headwater/id_ed25519.pub')" ]
+echo "wine: without variables, a key was made in the home folder"
 transfer windows-to-windows "$wine" "$exe" -- "$wine" "$exe"
 if [ -n "$linux" ]; then
     transfer windows-to-linux "$wine" "$exe" -- "$linux"

@@ -36,9 +36,11 @@ pub fn state_folder() -> Option<PathBuf> {
 }
 
 /// Returns this program's folder below the folder that a variable names, or below a folder of the home.
+/// Windows sets no HOME, and the system knows the home.
 fn headwater_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let parent = absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(below_home)));
+    let home = || absolute("HOME").or_else(|| env::home_dir().filter(|_| cfg!(windows)));
+    let parent = absolute(variable).or_else(|| home().map(|home| home.join(below_home)));
     parent.map(|parent| parent.join("headwater"))
 }
 
@@ -203,7 +205,8 @@ impl TrustedSenders {
     pub fn new(args: &TrustArgs, group: SocketAddr) -> Result<Self, Failure> {
         let known = state_folder().map(|folder| KnownSenders::new(folder.join("known_senders")));
         // The default group is everybody's.
-        let known = known.filter(|_| group.to_string() != GROUP_DEFAULT);
+        let is_everybodys = group.to_string() == GROUP_DEFAULT;
+        let known = known.filter(|_| !is_everybodys);
         let is_told = args.unsigned || !args.trust.is_empty();
         let new = |trust, known, expected| {
             Ok(Self { trust, group, known, expected, is_told, verified: Cell::new(None) })
@@ -213,6 +216,9 @@ impl TrustedSenders {
         }
         if args.trust.iter().any(|text| text == "any") {
             return new(Trust::First, None, None);
+        }
+        if known.is_none() && !is_everybodys {
+            tracing::warn!("there is no home folder: senders are not remembered; set HOME or XDG_STATE_HOME");
         }
         let sender = match &known {
             Some(known) => known.get(group).map_err(failure)?,

@@ -102,5 +102,5 @@ pub use send::{
     prepare_tree, prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
-pub use store::{PatternError, ReceivedKind, Selection, Target, remove_received};
+pub use store::{NameSet, PatternError, ReceivedKind, Selection, Target, remove_received};
 pub use threads::StopHandle;

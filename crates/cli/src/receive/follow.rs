@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headwater::{ReceiveSummary, ReceiveUpdate, ReceivedKind, Selection, remove_received};
+use headwater::{NameSet, ReceiveSummary, ReceiveUpdate, ReceivedKind, Selection, remove_received};
 use headwater_proto::delivery::RelativePath;
 
 use crate::args::{GROUP_DEFAULT, KeptLinks, ReceiveArgs};
@@ -28,9 +28,9 @@ pub struct Follower {
     /// Identifier of the present session.
     tsi: Option<u64>,
     /// Names in the present session.
-    announced: BTreeSet<RelativePath>,
+    announced: NameSet,
     /// Symbolic links of the present session.
-    links: BTreeSet<RelativePath>,
+    links: NameSet,
     is_complete: bool,
     /// Whether the present session has nothing more for this receiver.
     is_over: bool,
@@ -80,8 +80,7 @@ impl Follower {
     /// Begins the session that a description names.
     pub fn on_description(&mut self, tsi: Option<u64>) {
         self.tsi = tsi;
-        self.announced.clear();
-        self.links.clear();
+        (self.announced, self.links) = Default::default();
         (self.is_complete, self.is_over) = (false, false);
     }
 
@@ -89,7 +88,7 @@ impl Follower {
     pub fn on_update(&mut self, update: &ReceiveUpdate) {
         match update {
             ReceiveUpdate::SessionFound { tsi, .. } => self.tsi = Some(*tsi),
-            ReceiveUpdate::SessionReplaced { .. } => self.announced.clear(),
+            ReceiveUpdate::SessionReplaced { .. } => self.announced = NameSet::default(),
             ReceiveUpdate::SessionClosed | ReceiveUpdate::ControlRefused { .. } => self.is_over = true,
             ReceiveUpdate::FileAnnounced { path, .. } => self.announce(path),
             // Members of a bundle are known once the bundle is whole.
@@ -101,7 +100,7 @@ impl Follower {
             }
             ReceiveUpdate::LinkMade { path, is_present } => {
                 if let Some(brought) = &mut self.brought {
-                    self.links.insert(path.clone());
+                    self.links.insert(path);
                     if !is_present {
                         brought.add_link(path);
                     }
@@ -116,7 +115,7 @@ impl Follower {
 
     fn announce(&mut self, path: &RelativePath) {
         if self.brought.is_some() {
-            self.announced.insert(path.clone());
+            self.announced.insert(path);
         }
     }
 
@@ -126,8 +125,7 @@ impl Follower {
         // A part of the FDT says nothing of files that it lacks.
         let is_complete = self.is_complete && summary.is_described;
         if let Some(brought) = self.brought.as_mut().filter(|_| is_complete) {
-            let folders = summary.folders.iter().cloned().collect();
-            let deleted = brought.replace((&announced, &links), &folders)?;
+            let deleted = brought.replace((&announced, &links), &summary.folders)?;
             deleted.iter().for_each(|path| screen.say(&format!("{path}: deleted, the session lacks it")));
         }
         Ok(())
@@ -192,9 +190,7 @@ impl Brought {
         let name = blake3::hash(&key).to_hex();
         let kept = state.join("brought");
         fs::create_dir_all(&kept).or_exit(Exit::Disk, attempt())?;
-        let mut options = OpenOptions::new();
-        let file = options.read(true).append(true).create(true).open(kept.join(&name[..16]));
-        let file = file.or_exit(Exit::Disk, attempt())?;
+        let file = open_record(&kept.join(&name[..16])).or_exit(Exit::Disk, attempt())?;
         if file.try_lock().is_err() {
             let why =
                 format!("another receiver with --delete follows the same sender into '{}'", folder.display());
@@ -214,6 +210,7 @@ impl Brought {
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         if whole < text.len() {
             file.set_len(whole as u64)?;
+            file.seek(SeekFrom::End(0))?;
         }
         let text = String::from_utf8_lossy(&text[..whole]);
         let names = text.lines().filter_map(|line| RelativePath::new(line).ok()).collect();
@@ -245,11 +242,12 @@ impl Brought {
     /// the session may have these. Returns the deleted names.
     fn replace(
         &mut self,
-        (announced, links): (&BTreeSet<RelativePath>, &BTreeSet<RelativePath>),
-        folders: &BTreeSet<RelativePath>,
+        (announced, links): (&NameSet, &NameSet),
+        folders: &[RelativePath],
     ) -> Result<Vec<RelativePath>, Failure> {
+        let kept: NameSet = folders.iter().collect();
         let is_gone = |name: &&RelativePath| {
-            !announced.contains(name) && !folders.contains(name) && self.selection.wants(name)
+            !announced.contains(name) && !kept.contains(name) && self.selection.wants(name)
         };
         let gone: Vec<_> = self.names.iter().filter(is_gone).cloned().collect();
         let is_gone =
@@ -259,7 +257,7 @@ impl Brought {
         // Below a folder that is gone, links and files go before the folder.
         for (kind, gone) in [(ReceivedKind::Links, &gone_links), (ReceivedKind::Content, &gone)] {
             if !gone.is_empty() {
-                let removed = remove_received((&self.folder, kind), gone.iter().rev(), folders);
+                let removed = remove_received((&self.folder, kind), gone.iter().rev(), &kept);
                 let tried = || format!("cannot delete files in '{}'", self.folder.display());
                 deleted.extend(removed.or_exit(Exit::Disk, tried())?.into_iter().cloned());
             }
@@ -271,11 +269,17 @@ impl Brought {
         if (&self.names, &self.links) != (&before.0, &before.1) {
             let names = self.names.iter().map(|name| format!("{name}\n"));
             let text: String = names.chain(self.links.iter().map(|name| format!("/{name}\n"))).collect();
-            let written = self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes()));
+            let emptied = self.file.set_len(0).and_then(|()| self.file.rewind());
+            let written = emptied.and_then(|()| self.file.write_all(text.as_bytes()));
             written.or_exit(Exit::Disk, "cannot write the record of received files")?;
         }
         Ok(deleted)
     }
+}
+
+/// Opens a record to read and write. Windows does not let a file be cut that is open for appending.
+fn open_record(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }
 
 #[cfg(test)]
@@ -326,11 +330,14 @@ mod tests {
     }
 
     fn record(folder: &Path, exclude: &[&str]) -> Brought {
-        let file =
-            OpenOptions::new().read(true).append(true).create(true).open(folder.join("record")).unwrap();
+        let file = open_record(&folder.join("record")).unwrap();
         let exclude: Vec<_> = exclude.iter().map(ToString::to_string).collect();
         let wanted = (Selection::new(&[], &exclude).unwrap(), true);
         Brought::read(file, folder.join("out"), wanted).unwrap()
+    }
+
+    fn set_of(names: &[&str]) -> NameSet {
+        set(names).iter().collect()
     }
 
     fn completed(name: &str, is_present: bool) -> ReceiveUpdate {
@@ -359,13 +366,13 @@ mod tests {
         follower.on_update(&completed("was-there", true));
         let brought = follower.brought.as_mut().unwrap();
         brought
-            .replace((&set(&["a", "deep/b", "log", "was-there"]), &set(&[])), &set(&["deep/empty"]))
+            .replace((&set_of(&["a", "deep/b", "log", "was-there"]), &set_of(&[])), &[path("deep/empty")])
             .unwrap();
         drop(follower);
         // The next process does not want logs any more, and hears nothing of logs in bundles.
         let mut brought = record(folder.path(), &["log"]);
         assert_eq!(brought.names, set(&["a", "deep/b", "deep/empty", "log"]));
-        let deleted = brought.replace((&set(&["a"]), &set(&[])), &set(&[])).unwrap();
+        let deleted = brought.replace((&set_of(&["a"]), &set_of(&[])), &[]).unwrap();
         assert_eq!(deleted.into_iter().collect::<BTreeSet<_>>(), set(&["deep/b", "deep/empty"]));
         for (name, is_there) in
             [("own", true), ("was-there", true), ("a", true), ("log", true), ("deep", false)]
@@ -387,6 +394,29 @@ mod tests {
         assert_eq!(brought.names, set(&["a"]));
         brought.add(&path("b"));
         drop(brought);
-        assert_eq!(record(folder.path(), &[]).names, set(&["a", "b"]));
+        let mut brought = record(folder.path(), &[]);
+        assert_eq!(brought.names, set(&["a", "b"]));
+        fs::create_dir(folder.path().join("out")).unwrap();
+        brought.replace((&set_of(&["b"]), &set_of(&[])), &[]).unwrap();
+        brought.add(&path("c"));
+        drop(brought);
+        assert_eq!(fs::read_to_string(folder.path().join("record")).unwrap(), "b\nc\n");
+    }
+
+    #[test]
+    fn a_file_that_comes_in_another_case_stays_where_case_is_ignored() {
+        for ignores_case in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let out = folder.path().join("out");
+            fs::create_dir(&out).unwrap();
+            fs::write(out.join("Readme"), "content").unwrap();
+            let mut brought = record(folder.path(), &[]);
+            brought.add(&path("Readme"));
+            let mut announced = NameSet::new(ignores_case);
+            announced.insert(&path("README"));
+            let deleted = brought.replace((&announced, &set_of(&[])), &[]).unwrap();
+            assert_eq!(deleted.is_empty(), ignores_case, "{deleted:?}");
+            assert_eq!(out.join("Readme").exists(), ignores_case);
+        }
     }
 }

@@ -33,3 +33,13 @@ pub use signals::EarlySignals;
 pub use unix::*;
 #[cfg(windows)]
 pub use windows::*;
+
+/// Takes the identity of a user: not on this system. On systems by Apple, no safe call sets the groups of a
+/// process, which would stay the former user's.
+#[cfg(any(windows, target_vendor = "apple"))]
+pub fn become_user(name: &str) -> Result<(), crate::exit::Failure> {
+    let why = format!(
+        "cannot become the user '{name}': --user is not on this system; start the program as that user"
+    );
+    Err(crate::exit::Failure::new(crate::exit::Exit::Usage, why))
+}

@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use nix::unistd::{User, setgid, setuid};
+use nix::unistd::User;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::exit::{Exit, Failure, OrExit};
+#[cfg(not(target_vendor = "apple"))]
+use crate::exit::Failure;
 
 pub use std::os::unix::fs::FileExt;
 
@@ -79,13 +80,16 @@ pub fn path_of(bytes: &[u8]) -> PathBuf {
 }
 
 /// Takes the identity of a user, for good.
+#[cfg(not(target_vendor = "apple"))]
 pub fn become_user(name: &str) -> Result<(), Failure> {
+    use crate::exit::{Exit, OrExit};
+    use nix::unistd::{setgid, setgroups, setuid};
+
     let attempt = || format!("cannot become the user '{name}'");
     let user = User::from_name(name)
         .or_exit(Exit::Usage, attempt())?
         .ok_or_else(|| Failure::new(Exit::Usage, format!("{}: there is no such user", attempt())))?;
-    #[cfg(not(target_vendor = "apple"))]
-    nix::unistd::setgroups(&[user.gid]).or_exit(Exit::Other, attempt())?;
+    setgroups(&[user.gid]).or_exit(Exit::Other, attempt())?;
     setgid(user.gid).or_exit(Exit::Other, attempt())?;
     setuid(user.uid).or_exit(Exit::Other, attempt())?;
     // The change of the user has ended the tie to the supervisor.

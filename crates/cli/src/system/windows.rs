@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use crate::exit::{Exit, Failure};
-
 /// Returns a command that runs this program.
 pub fn own_program() -> Command {
     Command::new(std::env::current_exe().unwrap_or_else(|_| PathBuf::from("headwater.exe")))
@@ -37,14 +35,6 @@ pub fn is_parent(_process: u32) -> bool {
 /// Returns a path from bytes.
 pub fn path_of(bytes: &[u8]) -> PathBuf {
     String::from_utf8_lossy(bytes).into_owned().into()
-}
-
-/// Takes the identity of a user: not on this system.
-pub fn become_user(name: &str) -> Result<(), Failure> {
-    let why = format!(
-        "cannot become the user '{name}': --user is not on this system; start the program as that user"
-    );
-    Err(Failure::new(Exit::Usage, why))
 }
 
 /// Returns standard input, which stays open when the copy is closed.

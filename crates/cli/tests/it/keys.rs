@@ -323,6 +323,7 @@ fn unfinished_files_are_continued_with_their_sender_alone() {
     let refused = receive(&[]).end();
     assert_eq!(refused.code, Some(8), "{}", refused.stderr);
     assert!(refused.stderr.contains("--trust any") && refused.stderr.contains("unfinished files"));
+    assert!(refused.stderr.contains("senders are not remembered"), "{}", refused.stderr);
     let told = receive(&["--trust", "any"]).end();
     assert_eq!(told.code, Some(0), "{}", told.stderr);
     assert!(told.stdout.contains("\"resumed\""), "what came from the other sender is the same content");

@@ -14,7 +14,7 @@ use super::bundle::Bundle;
 use super::compress::EncodedContent;
 use super::error::PrepareError;
 use super::metadata::{MetadataCollector, modified};
-use crate::system::files::{MetadataExt, SpecialKind, is_circle, special_kind};
+use crate::system::files::{MetadataExt, SpecialKind, is_circle, is_same_file, special_kind};
 
 /// Unit in which a file system reports the bytes on disk.
 const DISK_BLOCK_BYTES: u64 = 512;
@@ -360,10 +360,8 @@ impl Walk {
             bundle: None,
             encoded: None,
         };
-        let identity = |stamp: Stamp| (stamp.device, stamp.inode);
-        let own = identity(file.stamp);
         match self.files.insert(name.clone(), file) {
-            Some(other) if identity(other.stamp) != own => {
+            Some(other) if !is_same_file(&other.path, path) => {
                 Err(PrepareError::SameName { name, first: other.path, second: path.to_owned() })
             }
             _ => Ok(()),

@@ -17,7 +17,8 @@ use super::metadata::{ApplyOptions, MODE_MASK, MetadataRules, is_of, timestamps,
 use super::names::{FREE_BYTES_MIN, copy_file};
 use super::place::{content_name, key_of};
 use crate::system::files::{
-    self, AsFd, AtFlags, BorrowedFd, CWD, Errno, FileType, Mode, OFlags, OwnedFd, Stat, bits_of, mode_of,
+    self, AsFd, AtFlags, BorrowedFd, CWD, Errno, FileType, Mode, OFlags, OwnedFd, Stat, TIME_UNIT_NANOS,
+    bits_of, mode_of,
 };
 
 /// Flags to open folders: never through a link.
@@ -273,8 +274,9 @@ impl Folder {
 
     /// Returns the time of a file in place if the time differs from the present time.
     fn new_time(&self, stat: &Stat, spec: &FileSpec) -> Option<FileTime> {
-        let present = (stat.st_mtime, stat.st_mtime_nsec);
-        self.rules.modified(spec).filter(|time| present != (time.seconds(), time.nanoseconds().into()))
+        self.rules
+            .modified(spec)
+            .filter(|time| !is_time((stat.st_mtime, stat.st_mtime_nsec), *time, TIME_UNIT_NANOS))
     }
 
     /// Puts a copy with the metadata of the sender in the place of a file.
@@ -346,8 +348,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Gives verified working files their final names. One call syncs the content of all to disk before, and
-    /// one the names after: with calls for each file or folder, 10 000 files would take minutes.
+    /// Gives verified working files their final names. On Linux, one call syncs the content of all to disk
+    /// before, and one the names after: with calls for each file or folder, 10 000 files would take minutes.
     pub(super) fn publish_members(&self, members: &[MemberFile]) -> Result<(), StoreError> {
         let failed = |errno: Errno| self.failed("write the members of a bundle", errno);
         if members.is_empty() {
@@ -505,6 +507,12 @@ pub(super) fn writing(
     result
 }
 
+/// Whether seconds and nanoseconds are those of a time, on a file system that counts in units.
+fn is_time((seconds, nanos): (i64, i64), time: FileTime, unit_nanos: i64) -> bool {
+    let units = |nanos: i64| nanos / unit_nanos;
+    (seconds, units(nanos)) == (time.seconds(), units(time.nanoseconds().into()))
+}
+
 /// Sets the time of the last modification, and leaves the time of the last access.
 fn set_modified(file: &File, time: FileTime) -> Result<(), Errno> {
     files::futimens(file, &timestamps(time))
@@ -624,4 +632,17 @@ pub(super) fn no_space(folder: &Folder, path: &RelativePath, needed: u64, free: 
         folder.path().display(),
         Size(free)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_compared_in_units_of_the_file_system() {
+        let time = FileTime::new(7, 123_456_789).unwrap();
+        assert!(is_time((7, 123_456_789), time, 1) && !is_time((7, 123_456_700), time, 1));
+        assert!(is_time((7, 123_456_700), time, 100));
+        assert!(!is_time((7, 123_456_800), time, 100) && !is_time((8, 123_456_700), time, 100));
+    }
 }

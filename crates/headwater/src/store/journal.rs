@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 use headwater_proto::delivery::{Digest, FileTime, FileVersion};
 
 use super::kept::{Id, ResumeState};
-use crate::system::files::{FileExt, MetadataExt};
+use crate::system::files::{FileExt, IDENTIFIES_FILES, MetadataExt};
 
 const MAGIC: &[u8; 6] = b"HWJRNL";
 /// Counts up with every change of the format; journals of other versions are discarded.
@@ -259,6 +259,11 @@ impl Stamp {
         let changed = i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec());
         let (device, inode) = (metadata.dev(), metadata.ino());
         Ok(Self { device, inode, bytes: metadata.len(), changed })
+    }
+
+    /// Whether both stamps are known to be of one file.
+    pub(super) fn is_same_file(&self, other: &Self) -> bool {
+        IDENTIFIES_FILES && (self.device, self.inode) == (other.device, other.inode)
     }
 
     /// Returns the time of the file's last change.

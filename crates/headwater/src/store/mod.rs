@@ -30,6 +30,7 @@ mod journal;
 mod kept;
 mod ledger;
 mod metadata;
+mod name_set;
 mod names;
 #[cfg(test)]
 mod names_tests;
@@ -74,6 +75,7 @@ use self::journal::Stamp;
 use self::kept::ResumedBlock;
 use self::ledger::StoreIndex;
 pub(crate) use self::metadata::{ApplyOptions, MadeName, MadeNames};
+pub use self::name_set::NameSet;
 use self::place::{FilePlace, ObjectPlace, Places};
 pub use self::remove::{ReceivedKind, remove_received};
 pub use self::selection::{PatternError, Selection};
@@ -664,28 +666,21 @@ impl<'a> FileKind<'a> {
 
 /// Names taken by the files of a session.
 #[derive(Debug, Default)]
-struct Names(BTreeSet<String>);
+struct Names(NameSet);
 
 impl Names {
     /// Refuses a name taken twice, and a name used for both a file and a folder.
     fn check(&self, path: &RelativePath) -> Result<(), StoreError> {
-        let below = format!("{path}/");
-        let is_folder = self.0.range(below.clone()..).next().is_some_and(|next| next.starts_with(&below));
-        if is_folder { Err(in_the_way(path)) } else { self.check_folder(path) }
+        if self.0.has_below(path) { Err(in_the_way(path)) } else { self.check_folder(path) }
     }
 
     /// Refuses a folder in the place of a file, or below a file.
     fn check_folder(&self, path: &RelativePath) -> Result<(), StoreError> {
-        let name = path.as_str();
-        let mut folders = name.match_indices('/').map(|(slash, _)| &name[..slash]);
-        if self.0.contains(name) || folders.any(|folder| self.0.contains(folder)) {
-            return Err(in_the_way(path));
-        }
-        Ok(())
+        if self.0.has_at_or_above(path) { Err(in_the_way(path)) } else { Ok(()) }
     }
 
     fn take(&mut self, path: &RelativePath) {
-        self.0.insert(path.as_str().to_owned());
+        self.0.insert(path);
     }
 }
 

@@ -150,7 +150,7 @@ impl Places {
             |is_present| Ok(MadeName { path: path.clone(), file: Some((file, stamp.bytes)), is_present });
         let old = folder.find(path);
         if folder.rules.kinds().hardlinks {
-            if old.is_some_and(|(_, old)| (old.device, old.inode) == (stamp.device, stamp.inode)) {
+            if old.is_some_and(|(_, old)| old.is_same_file(&stamp)) {
                 return made(true);
             }
             folder.replace(path, |work| {
@@ -176,7 +176,7 @@ impl Places {
         let failed = |error: StoreError| error.0;
         if let Some((old, old_stamp)) = old
             && old_stamp.bytes == stamp.bytes
-            && (old_stamp.device, old_stamp.inode) != (stamp.device, stamp.inode)
+            && !old_stamp.is_same_file(&stamp)
             && is_same(&content, &old)
         {
             folder.adopt(&old, &spec).map_err(failed)?;
@@ -219,8 +219,10 @@ impl Places {
             let parent = parent.as_ref().map_or(folder.out.as_fd(), OwnedFd::as_fd);
             finish(parent, name).map_err(|errno| errno.to_string())?;
         } else {
+            let native = files::native_target(target)
+                .ok_or_else(|| format!("it is a link to '{target}', which is no path on this system"))?;
             folder.replace(path, |work| {
-                files::symlinkat(target, work, LINK)?;
+                files::symlinkat(&*native, work, LINK)?;
                 finish(work, LINK)
             })?;
         }

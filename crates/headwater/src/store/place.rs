@@ -75,7 +75,12 @@ pub(super) struct ObjectPlace {
 
 /// Returns the key of a file in the working folder.
 pub(super) fn key_of(path: &RelativePath) -> Key {
-    *blake3::hash(path.as_str().as_bytes()).as_bytes().first_chunk().expect("a digest has 32 bytes")
+    hash_of(path.as_str())
+}
+
+/// Returns the hash of a name.
+pub(super) fn hash_of(name: &str) -> Key {
+    *blake3::hash(name.as_bytes()).as_bytes().first_chunk().expect("a digest has 32 bytes")
 }
 
 /// Returns the name of the working file for a file's content.

@@ -1,12 +1,12 @@
 //! Removal of files that earlier sessions brought and the present session lacks.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use headwater_proto::delivery::{FileTime, RelativePath};
 
 use super::folder::{find_parent, writing};
 use super::metadata::timestamps_beside;
+use super::name_set::NameSet;
 use crate::system::files::{self, AsFd, AtFlags, BorrowedFd, FileType, OwnedFd};
 
 /// Kind of entries to remove.
@@ -27,7 +27,7 @@ pub enum ReceivedKind {
 pub fn remove_received<'p>(
     (out, kind): (&Path, ReceivedKind),
     gone: impl IntoIterator<Item = &'p RelativePath>,
-    kept: &BTreeSet<RelativePath>,
+    kept: &NameSet,
 ) -> std::io::Result<Vec<&'p RelativePath>> {
     let out = files::open_folder(out)?;
     let mut removed = Vec::new();
@@ -104,7 +104,7 @@ mod tests {
         let before = time("a");
         let gone = [path("a/b/c/gone"), path("d/e/gone"), path("f/gone"), path("g/never")];
         let removed =
-            remove_received((&out, ReceivedKind::Content), &gone, &BTreeSet::from([path("f")])).unwrap();
+            remove_received((&out, ReceivedKind::Content), &gone, &[path("f")].iter().collect()).unwrap();
         assert_eq!(removed.len(), 3);
         assert!(out.join("a/stays").exists() && !out.join("a/b").exists());
         assert!(!out.join("d").exists());
@@ -123,10 +123,12 @@ mod tests {
         std::os::unix::fs::symlink("../outside", out.join("link")).unwrap();
         std::os::unix::fs::symlink("../outside/file", out.join("other")).unwrap();
         let gone = [path("link/file"), path("link"), path("other"), path("full")];
-        assert!(remove_received((&out, ReceivedKind::Content), &gone, &BTreeSet::new()).unwrap().is_empty());
+        assert!(
+            remove_received((&out, ReceivedKind::Content), &gone, &NameSet::default()).unwrap().is_empty()
+        );
         assert!(folder.path().join("outside/file").exists() && out.join("full/file").exists());
         assert!(out.join("link").is_symlink() && out.join("other").is_symlink());
-        let links = remove_received((&out, ReceivedKind::Links), &gone, &BTreeSet::new()).unwrap();
+        let links = remove_received((&out, ReceivedKind::Links), &gone, &NameSet::default()).unwrap();
         assert_eq!(links, [&path("link"), &path("other")]);
         assert!(folder.path().join("outside/file").exists() && out.join("full/file").exists());
     }

@@ -3,7 +3,7 @@
 //! All members of a bundle are written to working files and verified before any member gets a final name, so
 //! that a bad member refuses the bundle, and a single call syncs all members to disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,8 +17,10 @@ use super::bundle_cache::BundleCache;
 use super::finish::{CHUNK_BYTES, Outcome};
 use super::folder::{MemberFile, Parents};
 use super::journal::{Key, Stamp};
-use super::place::{FilePlace, Places, key_of, write_around_holes};
+use super::name_set::{self, IGNORES_CASE};
+use super::place::{FilePlace, Places, hash_of, write_around_holes};
 use super::selection::Selection;
+use crate::system::files::sync_singly;
 use crate::system::read_at;
 
 /// Bound on the memory of unpacking or comparing a bundle, in bytes: the directory, the names in three forms,
@@ -68,6 +70,8 @@ pub(super) struct Unpacking {
     pub(super) unpacked: UnpackedBundles,
     /// By hash of a name: the file, or the bundle with the member.
     names: Mutex<BTreeMap<Key, FileIndex>>,
+    /// Whether names that differ in case alone are one name.
+    ignores_case: bool,
 }
 
 /// Reason for which a bundle is not unpacked.
@@ -94,7 +98,7 @@ pub(crate) struct BundleDirectory {
 
 impl Unpacking {
     pub(super) fn new(cache: Option<BundleCache>, selection: Selection) -> Self {
-        Self { cache, selection, ..Self::default() }
+        Self { cache, selection, ignores_case: IGNORES_CASE, ..Self::default() }
     }
 
     /// Takes a name for a file, or for a member of a bundle.
@@ -103,7 +107,7 @@ impl Unpacking {
     /// If another file has the name, or the session has too many names.
     pub(super) fn claim(&self, path: &RelativePath, file: FileIndex) -> Result<(), StoreError> {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = key_of(path);
+        let key = self.key_of(path);
         match names.get(&key) {
             Some(owner) if *owner == file => Ok(()),
             Some(_) => Err(StoreError(format!("'{path}' is in another file or bundle of the session, too"))),
@@ -117,9 +121,34 @@ impl Unpacking {
         }
     }
 
+    /// Takes the names of the members of a bundle, as [`Unpacking::claim`].
+    ///
+    /// # Errors
+    /// As [`Unpacking::claim`], and if two members have one name.
+    fn claim_members<'p>(
+        &self,
+        paths: impl Iterator<Item = &'p RelativePath>,
+        bundle: FileIndex,
+    ) -> Result<(), StoreError> {
+        let mut keys = BTreeSet::new();
+        for path in paths {
+            if !keys.insert(self.key_of(path)) {
+                return Err(StoreError(format!(
+                    "'{path}' and another file differ in case alone, which is one name on this system; leave out one of them"
+                )));
+            }
+            self.claim(path, bundle)?;
+        }
+        Ok(())
+    }
+
+    fn key_of(&self, path: &RelativePath) -> Key {
+        hash_of(&name_set::key(path, self.ignores_case))
+    }
+
     /// Returns the file with a name, or the bundle with the member.
     pub(super) fn owner_of(&self, path: &RelativePath) -> Option<FileIndex> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).get(&key_of(path)).copied()
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).get(&self.key_of(path)).copied()
     }
 
     fn wanted<'a>(
@@ -185,8 +214,9 @@ fn place_members(
     let mut has_older = Vec::new();
     for (_, member, _) in unpacking.wanted(&directory) {
         has_older.push(parents.check_place(&member.path).map_err(UnpackError::Refused)?);
-        unpacking.claim(&member.path, file.index).map_err(UnpackError::Refused)?;
     }
+    let names = unpacking.wanted(&directory).map(|(_, member, _)| &member.path);
+    unpacking.claim_members(names, file.index).map_err(UnpackError::Refused)?;
     let mut members = Vec::new();
     let mut written = Vec::new();
     let result = (|| {
@@ -277,6 +307,7 @@ fn write_member(
     let is_right = hasher.finalize().as_bytes().starts_with(&check.digest);
     if is_right {
         places.folder.set_metadata(&work, &written.spec).map_err(UnpackError::Failed)?;
+        sync_singly(&work).map_err(attempt)?;
         return Ok(written);
     }
     places.folder.discard(&written.work_name).map_err(UnpackError::Failed)?;
@@ -345,4 +376,23 @@ pub(super) fn compare(places: &Places, file: &FilePlace) -> Result<Outcome, Stor
     places.give_up(file);
     places.discard(&file.key())?;
     Ok(Outcome::Present(file.index, stamp))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_another_case_are_taken_where_case_is_ignored() {
+        let path = |name| RelativePath::new(name).unwrap();
+        let (file, other) = (FileIndex(0), FileIndex(1));
+        for ignores_case in [true, false] {
+            let unpacking = Unpacking { ignores_case, ..Unpacking::default() };
+            unpacking.claim(&path("A"), file).unwrap();
+            assert_eq!(unpacking.claim(&path("a"), other).is_err(), ignores_case);
+            assert_eq!(unpacking.owner_of(&path("a")), Some(if ignores_case { file } else { other }));
+            let members = [path("d/b"), path("d/B")];
+            assert_eq!(unpacking.claim_members(members.iter(), other).is_err(), ignores_case);
+        }
+    }
 }

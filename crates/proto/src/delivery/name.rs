@@ -11,10 +11,10 @@ pub const COMPONENT_BYTES_MAX: usize = 255;
 pub const RESERVED_PREFIX: &str = ".headwater-";
 
 /// Names that some systems treat as devices, with any extension.
-const DEVICES: [&str; 28] = [
+const DEVICES: [&str; 34] = [
     "con", "prn", "aux", "nul", "conin$", "conout$", "com0", "com1", "com2", "com3", "com4", "com5", "com6",
-    "com7", "com8", "com9", "lpt0", "lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
-    "clock$", "config$",
+    "com7", "com8", "com9", "com¹", "com²", "com³", "lpt0", "lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6",
+    "lpt7", "lpt8", "lpt9", "lpt¹", "lpt²", "lpt³", "clock$", "config$",
 ];
 
 /// Relative path with `/` between components, safe to create below a folder on any system: no `..`, no
@@ -140,14 +140,33 @@ fn check_component(component: &str) -> Result<(), NameError> {
     if let Some(c) = component.chars().find(|c| refused(*c)) {
         return Err(NameError::Character(c));
     }
-    if component.ends_with(['.', ' ']) || component.starts_with(RESERVED_PREFIX) {
+    let stem = component.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
+    if component.ends_with(['.', ' ']) || has_reserved_prefix(component) || is_short_reserved(&stem) {
         return Err(NameError::Reserved(component.into()));
     }
-    let stem = component.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
     if DEVICES.contains(&stem.as_str()) {
         return Err(NameError::Device(component.into()));
     }
     Ok(())
+}
+
+/// Whether a file system takes the name for one that begins with [`RESERVED_PREFIX`]: APFS and NTFS ignore
+/// case, HFS+ also characters without a shape.
+fn has_reserved_prefix(component: &str) -> bool {
+    let has_shape = |c: &char| !matches!(c, '\u{200C}'..='\u{200F}' | '\u{206A}'..='\u{206F}' | '\u{FEFF}');
+    let shown = component.chars().filter(has_shape).map(|c| c.to_ascii_lowercase());
+    shown.take(RESERVED_PREFIX.len()).eq(RESERVED_PREFIX.chars())
+}
+
+/// Whether NTFS may give this short name to a name with [`RESERVED_PREFIX`]: eight characters, of which the
+/// last are a tilde and a number. Before these stands the beginning of the name or, after four such names of
+/// a folder, two letters and a checksum of four hexadecimal digits.
+fn is_short_reserved(stem: &str) -> bool {
+    let Some((base, number)) = stem.split_once('~') else { return false };
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_checksum = |text: &str| text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_base = RESERVED_PREFIX[1..].starts_with(base) || base.strip_prefix("he").is_some_and(is_checksum);
+    stem.len() == 8 && is_number && is_base
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -193,6 +212,8 @@ mod tests {
             ("caf%C3%A9", "café"),
             (".hidden/...x", ".hidden/...x"),
             ("console/common.h", "console/common.h"),
+            ("HEAD~1/helper~1", "HEAD~1/helper~1"),
+            ("headwater-work/.head", "headwater-work/.head"),
         ] {
             assert_eq!(location(text).as_deref(), Ok(path), "{text}");
         }
@@ -228,6 +249,13 @@ mod tests {
             "CONIN$",
             ".headwater-x",
             "a/.headwater-",
+            ".Headwater-work/x",
+            ".head%E2%80%8Cwater-work",
+            "HEADWA~1/x",
+            "headw~12.x",
+            "a/he1a2B~1",
+            "com%C2%B9.log",
+            "LPT%C2%B3",
             "x.",
             "x ",
             "a%E2%80%AEtxt.exe",

@@ -476,9 +476,9 @@ pub(super) fn is_report(error: &io::Error) -> bool {
         #[cfg(unix)]
         Errno::PROTO,
         Errno::ACCESS,
-        // Windows reports a closed port so.
-        #[cfg(windows)]
+        // Windows reports a closed port and the end of a datagram's TTL so.
         Errno::CONNRESET,
+        Errno::NETRESET,
     ];
     Errno::from_io_error(error).is_some_and(|errno| REPORTS.contains(&errno))
 }

@@ -61,27 +61,33 @@ pub(super) fn receive_messages(
     buffers: &mut [IoSliceMut<'_>],
     incoming: &mut [Incoming],
 ) -> io::Result<usize> {
-    let (mut received, mut reports) = (0, 0);
-    while received < buffers.len() {
+    read_past_reports(buffers.len(), |index| {
         let mut meta = [RecvMeta::default()];
-        let buffer = std::slice::from_mut(&mut buffers[received]);
-        match state.recv(socket.into(), buffer, &mut meta) {
-            Ok(_) => {
-                let [meta] = meta;
-                let metadata = MessageMetadata {
-                    destination: meta.dst_ip,
-                    traffic_class: meta.ecn.map_or(0, |ecn| ecn as u8),
-                    segment_bytes: (meta.stride < meta.len).then_some(meta.stride),
-                    arrived: None,
-                };
-                incoming[received].bytes = meta.len;
-                incoming[received].portable = Some((meta.addr, metadata));
-                received += 1;
-            }
+        state.recv(socket.into(), std::slice::from_mut(&mut buffers[index]), &mut meta)?;
+        let [meta] = meta;
+        let metadata = MessageMetadata {
+            destination: meta.dst_ip,
+            traffic_class: meta.ecn.map_or(0, |ecn| ecn as u8),
+            segment_bytes: (meta.stride < meta.len).then_some(meta.stride),
+            arrived: None,
+        };
+        incoming[index].bytes = meta.len;
+        incoming[index].portable = Some((meta.addr, metadata));
+        Ok(())
+    })
+}
+
+/// Reads at most so many messages, each by its index. Reports on earlier datagrams are passed over; further
+/// reports than [`REPORTS_MAX`] are left to the next call. Returns the number of messages.
+fn read_past_reports(most: usize, mut read: impl FnMut(usize) -> io::Result<()>) -> io::Result<usize> {
+    let (mut received, mut reports) = (0, 0);
+    while received < most && reports < REPORTS_MAX {
+        match read(received) {
+            Ok(()) => received += 1,
+            Err(error) if is_report(&error) => reports += 1,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 break;
             }
-            Err(error) if is_report(&error) && reports < REPORTS_MAX => reports += 1,
             Err(error) if received == 0 => return Err(error),
             Err(_) => break,
         }
@@ -111,5 +117,30 @@ pub(super) fn change_source(
         (IpAddr::V6(group), ..) if joins => socket.join_multicast_v6(&group, interface.index),
         (IpAddr::V6(group), ..) => socket.leave_multicast_v6(&group, interface.index),
         _ => Err(io::ErrorKind::AddrNotAvailable.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn no_number_of_reports_ends_a_session() {
+        let mut reports =
+            [Errno::CONNRESET, Errno::NETRESET, Errno::CONNREFUSED].into_iter().cycle().take(40);
+        let mut read = |_| reports.next().map_or(Ok(()), |errno| Err(errno.into()));
+        let counts: Vec<_> = (0..4).map(|_| read_past_reports(2, &mut read).unwrap()).collect();
+        assert_eq!(counts, [0, 0, 2, 2]);
+        assert!(read_past_reports(2, |_| Err(Errno::BADF.into())).is_err());
+    }
+
+    #[test]
+    fn messages_before_an_error_are_not_lost() {
+        let read = |index| if index < 2 { Ok(()) } else { Err(Errno::BADF.into()) };
+        assert_eq!(read_past_reports(8, read).unwrap(), 2);
+        let empty = |_| Err(Errno::AGAIN.into());
+        assert_eq!(read_past_reports(8, empty).unwrap(), 0);
     }
 }

@@ -3,6 +3,11 @@
 //! Names and signatures follow `rustix::fs`. Unix: `rustix`. Windows: the standard library, with a folder
 //! as an open handle and a path. Windows has no owners and extended attributes.
 
+use std::fs::File;
+use std::io;
+
+use headwater_proto::delivery::RelativePath;
+
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
@@ -49,4 +54,48 @@ pub(crate) enum SpecialKind {
     CharacterDevice,
     Socket,
     Pipe,
+}
+
+/// Syncs a file to disk where [`sync_file_system`] does not sync many at once: elsewhere than on Linux.
+pub(crate) fn sync_singly(file: &File) -> io::Result<()> {
+    if cfg!(target_os = "linux") { Ok(()) } else { file.sync_all() }
+}
+
+/// Returns the target of a link as this system writes paths; `None` for a target that this system reads
+/// otherwise than the sender's.
+pub(crate) fn native_target(target: &str) -> Option<String> {
+    if cfg!(windows) { windows_target(target) } else { Some(target.to_owned()) }
+}
+
+/// Windows: each component is a name on Windows, where other characters than `/` lead to other folders, too.
+fn windows_target(target: &str) -> Option<String> {
+    let is_step = |component: &str| matches!(component, "." | "..") || RelativePath::new(component).is_ok();
+    target.split('/').all(is_step).then(|| target.replace('/', "\\"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_of_links_have_names_of_windows_alone() {
+        assert_eq!(windows_target("../a b/./c.txt").as_deref(), Some("..\\a b\\.\\c.txt"));
+        for target in [
+            "..\\..\\x",
+            "a/..\\x",
+            "\\\\host\\x",
+            "c:x",
+            "C:/x",
+            "/x",
+            "a//x",
+            "a/",
+            "x:y",
+            "nul",
+            ".. /x",
+            "a/...",
+            "",
+        ] {
+            assert_eq!(windows_target(target), None, "{target}");
+        }
+    }
 }

@@ -44,6 +44,17 @@ impl Stat {
     }
 }
 
+/// Whether device and inode of a [`Stat`] tell files apart.
+pub(crate) const IDENTIFIES_FILES: bool = true;
+/// Unit of the times of files in nanoseconds.
+pub(crate) const TIME_UNIT_NANOS: i64 = 1;
+
+/// Whether two paths lead to the same existing file.
+pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
 /// Returns the metadata of an open file or folder.
 pub(crate) fn fstat(file: impl AsFd) -> Result<Stat, Errno> {
     rustix::fs::fstat(file).map(|stat| Stat::of(&stat))
@@ -102,7 +113,8 @@ pub(crate) fn free_bytes_of(path: &Path) -> Result<u64, Errno> {
     rustix::fs::statvfs(path).map(|free| free.f_bavail.saturating_mul(free.f_frsize))
 }
 
-/// Syncs the content and the names of a file system to disk. Elsewhere than on Linux: of all file systems.
+/// Syncs the content and the names of a file system to disk. Elsewhere than on Linux the call returns before:
+/// [`super::sync_singly`].
 pub(crate) fn sync_file_system(folder: impl AsFd) -> Result<(), Errno> {
     #[cfg(target_os = "linux")]
     return rustix::fs::syncfs(folder);
@@ -165,12 +177,19 @@ pub(crate) fn is_superuser() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether `bytes` of a file from `offset` on are a hole.
+/// Whether `bytes` of a file from `offset` on are a hole. Unknown elsewhere than on Linux: APFS also reports
+/// holes in place of content that is not on disk yet.
 pub(crate) fn is_hole(file: &File, offset: u64, bytes: u64) -> bool {
-    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
+    #[cfg(target_os = "linux")]
+    return match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
         Ok(data) => data >= offset.saturating_add(bytes),
         // No data up to the end of the file.
         Err(errno) => errno == Errno::NXIO,
+    };
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (file, offset, bytes);
+        false
     }
 }
 

@@ -2,7 +2,6 @@
 //! below are paths: unlike on Unix, another program can replace a folder on the way by a link in between.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::{self, File, FileTimes, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::marker::PhantomData;
@@ -11,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 mod absent;
+mod errno;
 
 pub(crate) use absent::*;
+pub(crate) use errno::Errno;
 
 use super::Stat;
 
@@ -20,74 +21,14 @@ use super::Stat;
 const BACKUP_SEMANTICS: u32 = 0x0200_0000;
 /// Opens the link (`FILE_FLAG_OPEN_REPARSE_POINT`).
 const OPEN_REPARSE_POINT: u32 = 0x0020_0000;
+/// Access to the content for reading, and to the times and the write bit (`GENERIC_READ`,
+/// `FILE_WRITE_ATTRIBUTES`).
+const READ_AND_SET_ATTRIBUTES: u32 = 0x8000_0100;
+/// Unit of the times of files in nanoseconds.
+pub(crate) const TIME_UNIT_NANOS: i64 = 100;
 /// Intervals of 100 ns between 1601 and 1970.
 const INTERVALS_TO_1970: i64 = 116_444_736_000_000_000;
 const INTERVALS_PER_SECOND: i64 = 10_000_000;
-
-/// Reasons why a call failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Errno {
-    Kind(ErrorKind),
-    Raw(i32),
-}
-
-impl Errno {
-    pub(crate) const NOENT: Self = Self::Kind(ErrorKind::NotFound);
-    pub(crate) const EXIST: Self = Self::Kind(ErrorKind::AlreadyExists);
-    pub(crate) const ACCESS: Self = Self::Kind(ErrorKind::PermissionDenied);
-    pub(crate) const NOTDIR: Self = Self::Kind(ErrorKind::NotADirectory);
-    pub(crate) const LOOP: Self = Self::Raw(1_921);
-    pub(crate) const WOULDBLOCK: Self = Self::Kind(ErrorKind::WouldBlock);
-    pub(crate) const AGAIN: Self = Self::Kind(ErrorKind::ResourceBusy);
-    pub(crate) const BUSY: Self = Self::Raw(32);
-    pub(crate) const NOSPC: Self = Self::Kind(ErrorKind::StorageFull);
-    pub(crate) const DQUOT: Self = Self::Kind(ErrorKind::QuotaExceeded);
-    pub(crate) const FBIG: Self = Self::Kind(ErrorKind::FileTooLarge);
-    pub(crate) const MFILE: Self = Self::Raw(4);
-    pub(crate) const NFILE: Self = Self::Raw(36);
-    pub(crate) const INVAL: Self = Self::Kind(ErrorKind::InvalidInput);
-    pub(crate) const BADF: Self = Self::Raw(6);
-    pub(crate) const OPNOTSUPP: Self = Self::Kind(ErrorKind::Unsupported);
-    pub(crate) const PERM: Self = Self::Raw(1_314);
-
-    pub(crate) fn from_io_error(error: &io::Error) -> Option<Self> {
-        const KINDS: [ErrorKind; 10] = [
-            ErrorKind::NotFound,
-            ErrorKind::AlreadyExists,
-            ErrorKind::PermissionDenied,
-            ErrorKind::NotADirectory,
-            ErrorKind::WouldBlock,
-            ErrorKind::StorageFull,
-            ErrorKind::QuotaExceeded,
-            ErrorKind::FileTooLarge,
-            ErrorKind::InvalidInput,
-            ErrorKind::Unsupported,
-        ];
-        let kind = error.kind();
-        if KINDS.contains(&kind) { Some(Self::Kind(kind)) } else { error.raw_os_error().map(Self::Raw) }
-    }
-}
-
-impl From<io::Error> for Errno {
-    fn from(error: io::Error) -> Self {
-        Self::from_io_error(&error).unwrap_or(Self::Kind(error.kind()))
-    }
-}
-
-impl From<Errno> for io::Error {
-    fn from(errno: Errno) -> Self {
-        match errno {
-            Errno::Kind(kind) => kind.into(),
-            Errno::Raw(code) => Self::from_raw_os_error(code),
-        }
-    }
-}
-
-impl fmt::Display for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        io::Error::from(*self).fmt(f)
-    }
-}
 
 /// An open folder or file, with the path.
 #[derive(Debug)]
@@ -471,7 +412,8 @@ impl OpenOptionsExt for OpenOptions {
     }
 }
 
-/// Opens an entry of a folder.
+/// Opens an entry of a folder. Times and the write bit of a file that is open for reading can be set, too, if
+/// this user may.
 pub(crate) fn openat(
     folder: impl AsFd,
     name: impl AsRef<Path>,
@@ -482,13 +424,18 @@ pub(crate) fn openat(
     let is_folder = flags.contains(OFlags::DIRECTORY);
     let writes = flags.contains(OFlags::RDWR);
     let link = if flags.contains(OFlags::NOFOLLOW) { OPEN_REPARSE_POINT } else { 0 };
-    let file = OpenOptions::new()
+    let mut options = OpenOptions::new();
+    options
         .read(true)
         .write(writes)
         .create(flags.contains(OFlags::CREATE))
         .truncate(flags.contains(OFlags::TRUNC))
-        .custom_flags(BACKUP_SEMANTICS | link)
-        .open(&path)?;
+        .custom_flags(BACKUP_SEMANTICS | link);
+    let file = if writes || is_folder {
+        options.open(&path)?
+    } else {
+        options.clone().access_mode(READ_AND_SET_ATTRIBUTES).open(&path).or_else(|_| options.open(&path))?
+    };
     let metadata = file.metadata()?;
     if metadata.is_symlink() {
         return Err(Errno::LOOP);
@@ -503,6 +450,16 @@ pub(crate) fn openat(
 pub(crate) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     openat(CWD, path, flags, Mode::empty()).map_err(io::Error::from)
+}
+
+/// Whether device and inode of a [`Stat`] tell files apart: files that were made together have one time of
+/// creation.
+pub(crate) const IDENTIFIES_FILES: bool = false;
+
+/// Whether two paths lead to the same existing file, as far as the paths say.
+pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| path.canonicalize().ok();
+    identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
 /// Returns the metadata of an open file or folder.
