@@ -3,6 +3,7 @@
 Columns `encode`: an encoder of a block is made, then as many repair symbols as 10 or 50 % of the block. Columns `decode`: symbols that stand
 one by one in memory become a block, whose missing part is replaced by repair symbols, one symbol more than the missing ones. Solutions
 of equations that all blocks of a length share are made before the first block is timed; memory is used again. Every block is compared with its source.
+Times are processor time, which another load on the machine raises least.
 
 All libraries take turns in each round, which has other losses than the round before; each turn is a process that counts the median of its
 repetitions, and the median of the rounds counts. Ratio: speed of Headwater over that of the other library.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds RaptorQ's driver and those of nanorq and wirehair, and runs codes.py, which says what is measured. By hand, on a quiet machine; needs
-# git, make, cmake and a C++ compiler. NANORQ_SOURCE (with its submodule) and WIREHAIR_SOURCE name clones; without them the clones are
-# made from GitHub. A library whose source is not there is not measured, and the script says so.
+# git, make, cmake and a C++ compiler. wirehair is measured twice: as it is now, and as it was in 2023, when it decoded faster.
+# NANORQ_SOURCE (with its submodule) and WIREHAIR_SOURCE name clones; without them GitHub is cloned. A library whose source is not there is not
+# measured, and the script says so.
 #
 #   tests/speed/codes.sh [--help | codes.py's options]
 set -euo pipefail
@@ -25,6 +26,8 @@ fetch() {
     echo "$1 at $(git -C "$FOLDER/$1" log -1 --format='%h of %cs' HEAD)"
 }
 
+# Last commit before receivers of wirehair took fingerprints of symbols, which halves their speed.
+WIREHAIR_2023=557c00c
 CFLAGS="-O3 -std=gnu11 -Wall -Wextra -Werror"
 drivers=()
 case "$*" in
@@ -43,12 +46,19 @@ case "$*" in
         drivers+=("nanorq=$FOLDER/nanorq.driver")
     fi
     if fetch wirehair "${WIREHAIR_SOURCE:-}"; then
-        cmake -S "$FOLDER/wirehair" -B "$FOLDER/build" -DCMAKE_BUILD_TYPE=Release -DMARCH_NATIVE=ON -DBUILD_TESTS=OFF >/dev/null
-        cmake --build "$FOLDER/build" --target wirehair >/dev/null
-        # shellcheck disable=SC2086
-        cc $CFLAGS -I"$FOLDER/wirehair/include" -c -o "$FOLDER/wirehair.o" tests/speed/wirehair.c
-        c++ -o "$FOLDER/wirehair.driver" "$FOLDER/wirehair.o" "$FOLDER/build/libwirehair.a" -lpthread
-        drivers+=("wirehair=$FOLDER/wirehair.driver")
+        git clone --quiet "$FOLDER/wirehair" "$FOLDER/wirehair-2023"
+        git -C "$FOLDER/wirehair-2023" checkout --quiet "$WIREHAIR_2023"
+        for name in wirehair wirehair-2023; do
+            (
+                cd "$FOLDER/$name"
+                CXX="c++ -DNDEBUG" cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DMARCH_NATIVE=ON -DBUILD_TESTS=OFF
+                cmake --build build --target wirehair
+            ) >/dev/null 2>&1 || { echo "codes.sh: building $name failed" >&2 && exit 1; }
+            # shellcheck disable=SC2086
+            cc $CFLAGS -I"$FOLDER/$name/include" -c -o "$FOLDER/$name.o" tests/speed/wirehair.c
+            c++ -o "$FOLDER/$name.driver" "$FOLDER/$name.o" "$FOLDER/$name/build/libwirehair.a" -lpthread
+            drivers+=("$name=$FOLDER/$name.driver")
+        done
     fi
     ;;
 esac

@@ -56,14 +56,7 @@ fn encode(codec: &dyn BlockCodec, k: u32, source: &[u8], repairs: &mut [u8]) {
 }
 
 /// Copies received symbols to their places, repair symbols to the missing ones, and decodes.
-fn decode(
-    codec: &dyn BlockCodec,
-    k: u32,
-    source: &[u8],
-    missing: &[u32],
-    repairs: &[u8],
-    block: &mut [u8],
-) {
+fn decode(codec: &dyn BlockCodec, k: u32, source: &[u8], missing: &[u32], repairs: &[u8], block: &mut [u8]) {
     let size = codec.symbol_size();
     let (mut repairs, mut lost) = ((k..).zip(repairs.chunks_exact(size)), missing.iter().peekable());
     for (esi, (place, received)) in (0..).zip(block.chunks_exact_mut(size).zip(source.chunks_exact(size))) {

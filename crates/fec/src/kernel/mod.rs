@@ -118,6 +118,14 @@ impl Kernel {
         }
     }
 
+    /// Asks the processor to read bytes into its caches that a following sum reads.
+    pub(crate) fn prefetch(self, bytes: &[u8]) {
+        #[cfg(target_arch = "x86_64")]
+        x86::prefetch(bytes);
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = bytes;
+    }
+
     /// `sum` += the slots of `pool`, each as long as `sum`.
     ///
     /// # Panics
