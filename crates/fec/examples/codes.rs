@@ -4,6 +4,7 @@
 //! Usage: `codes K SYMBOL_BYTES LOST SEED REPEATS`. Prints the median seconds of processor time of encoding and of decoding.
 
 #![cfg(unix)]
+#![expect(clippy::disallowed_methods, reason = "arguments of the command line")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 
 #[expect(dead_code, reason = "helpers of tests, of which this takes some")]

@@ -283,10 +283,10 @@ mod tests {
         /// Slots of a pool are added whatever their width.
         #[test]
         fn kernels_add_slots(
-            pool in proptest::collection::vec(any::<u8>(), 8 * 300),
-            sum in proptest::collection::vec(any::<u8>(), 300),
+            pool in proptest::collection::vec(any::<u8>(), 8 * 900),
+            sum in proptest::collection::vec(any::<u8>(), 900),
             slots in proptest::collection::vec(0u32..8, 0..9),
-            width in 0usize..300,
+            width in 0usize..900,
         ) {
             let mut expected = sum.clone();
             for slot in &slots {
