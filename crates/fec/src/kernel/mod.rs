@@ -118,6 +118,14 @@ impl Kernel {
         }
     }
 
+    /// Asks the processor to read bytes into its caches that a following sum reads.
+    pub(crate) fn prefetch(self, bytes: &[u8]) {
+        #[cfg(target_arch = "x86_64")]
+        x86::prefetch(bytes);
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = bytes;
+    }
+
     /// `sum` += the slots of `pool`, each as long as `sum`.
     ///
     /// # Panics
@@ -275,10 +283,10 @@ mod tests {
         /// Slots of a pool are added whatever their width.
         #[test]
         fn kernels_add_slots(
-            pool in proptest::collection::vec(any::<u8>(), 8 * 300),
-            sum in proptest::collection::vec(any::<u8>(), 300),
+            pool in proptest::collection::vec(any::<u8>(), 8 * 900),
+            sum in proptest::collection::vec(any::<u8>(), 900),
             slots in proptest::collection::vec(0u32..8, 0..9),
-            width in 0usize..300,
+            width in 0usize..900,
         ) {
             let mut expected = sum.clone();
             for slot in &slots {

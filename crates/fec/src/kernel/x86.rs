@@ -8,11 +8,11 @@
 
 use std::arch::is_x86_feature_detected;
 use std::arch::x86_64::{
-    __m256i, _mm_loadu_si128, _mm256_add_epi8, _mm256_and_si256, _mm256_broadcastsi128_si256,
-    _mm256_cmpgt_epi8, _mm256_loadu_si256, _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8,
-    _mm256_srli_epi16, _mm256_storeu_si256, _mm256_xor_si256, _mm512_gf2p8affine_epi64_epi8,
-    _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_set1_epi64,
-    _mm512_storeu_si512, _mm512_xor_si512,
+    __m256i, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_add_epi8, _mm256_and_si256,
+    _mm256_broadcastsi128_si256, _mm256_cmpgt_epi8, _mm256_loadu_si256, _mm256_set1_epi8,
+    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_srli_epi16, _mm256_storeu_si256, _mm256_xor_si256,
+    _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
+    _mm512_set1_epi64, _mm512_setzero_si512, _mm512_storeu_si512, _mm512_xor_si512,
 };
 
 use super::{scalar, scalar_sum_slots, scalar_times_alpha_add};
@@ -96,13 +96,21 @@ impl Gfni {
         input: Option<&[u8]>,
         slots: &[u32],
     ) {
-        // SAFETY: only `detect` makes a `Self`; a processor with AVX-512F has AVX2.
-        unsafe { sum_slots_avx2(pool, width, target, input, slots) }
+        // SAFETY: only `detect` makes a `Self`, where the processor has GFNI, AVX-512F and AVX-512BW.
+        unsafe { sum_slots_avx512(pool, width, target, input, slots) }
     }
 
     pub(super) fn add_slots(self, sum: &mut [u8], pool: &[u8], slots: &[u32]) {
-        // SAFETY: only `detect` makes a `Self`; a processor with AVX-512F has AVX2.
-        unsafe { add_slots_avx2(sum, pool, slots) }
+        // SAFETY: only `detect` makes a `Self`, where the processor has GFNI, AVX-512F and AVX-512BW.
+        unsafe { add_slots_avx512(sum, pool, slots) }
+    }
+}
+
+/// Reads lines of 64 bytes into the caches.
+pub(super) fn prefetch(bytes: &[u8]) {
+    for line in bytes.chunks(64) {
+        // SAFETY: prefetching has no effect but on speed; all x86-64 processors have the instruction.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
 }
 
@@ -252,6 +260,98 @@ fn store_lanes<const LANES: usize>(target: &mut [u8], lanes: [__m256i; LANES]) {
     for (at, lane) in lanes.into_iter().enumerate() {
         // SAFETY: the slice has 32 bytes for each lane.
         unsafe { _mm256_storeu_si256(target.as_mut_ptr().add(32 * at).cast(), lane) };
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+fn add_slots_avx512(sum: &mut [u8], pool: &[u8], slots: &[u32]) {
+    let width = sum.len();
+    let mut done = 0;
+    while width - done >= 704 {
+        let lanes = sum_wide_lanes::<11>(Some(sum), pool, width, done, slots);
+        store_wide_lanes(&mut sum[done..], lanes);
+        done += 704;
+    }
+    while width - done >= 256 {
+        let lanes = sum_wide_lanes::<4>(Some(sum), pool, width, done, slots);
+        store_wide_lanes(&mut sum[done..], lanes);
+        done += 256;
+    }
+    while width - done >= 64 {
+        let lanes = sum_wide_lanes::<1>(Some(sum), pool, width, done, slots);
+        store_wide_lanes(&mut sum[done..], lanes);
+        done += 64;
+    }
+    let rest = &mut sum[done..];
+    if !rest.is_empty() {
+        for &slot in slots {
+            scalar(rest, &pool[slot as usize * width + done..][..rest.len()], 1);
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+fn sum_slots_avx512(pool: &mut [u8], width: usize, target: u32, input: Option<&[u8]>, slots: &[u32]) {
+    let start = target as usize * width;
+    let mut done = 0;
+    while width - done >= 704 {
+        let lanes = sum_wide_lanes::<11>(input, pool, width, done, slots);
+        store_wide_lanes(&mut pool[start + done..], lanes);
+        done += 704;
+    }
+    while width - done >= 256 {
+        let lanes = sum_wide_lanes::<4>(input, pool, width, done, slots);
+        store_wide_lanes(&mut pool[start + done..], lanes);
+        done += 256;
+    }
+    while width - done >= 64 {
+        let lanes = sum_wide_lanes::<1>(input, pool, width, done, slots);
+        store_wide_lanes(&mut pool[start + done..], lanes);
+        done += 64;
+    }
+    if done < width {
+        scalar_sum_slots(pool, done..width, width, target, input, slots);
+    }
+}
+
+/// Sum of 64 bytes for each of `LANES` registers, as [`sum_lanes`].
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn sum_wide_lanes<const LANES: usize>(
+    input: Option<&[u8]>,
+    pool: &[u8],
+    width: usize,
+    first: usize,
+    slots: &[u32],
+) -> [__m512i; LANES] {
+    let mut lanes = [_mm512_setzero_si512(); LANES];
+    if let Some(input) = input {
+        add_wide_lanes(&mut lanes, &input[first..]);
+    }
+    for &slot in slots {
+        add_wide_lanes(&mut lanes, &pool[slot as usize * width + first..]);
+    }
+    lanes
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn add_wide_lanes<const LANES: usize>(lanes: &mut [__m512i; LANES], source: &[u8]) {
+    let source = &source[..64 * LANES];
+    for (at, lane) in lanes.iter_mut().enumerate() {
+        // SAFETY: the slice has 64 bytes for each lane.
+        let added = unsafe { _mm512_loadu_si512(source.as_ptr().add(64 * at).cast()) };
+        *lane = _mm512_xor_si512(*lane, added);
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn store_wide_lanes<const LANES: usize>(target: &mut [u8], lanes: [__m512i; LANES]) {
+    let target = &mut target[..64 * LANES];
+    for (at, lane) in lanes.into_iter().enumerate() {
+        // SAFETY: the slice has 64 bytes for each lane.
+        unsafe { _mm512_storeu_si512(target.as_mut_ptr().add(64 * at).cast(), lane) };
     }
 }
 

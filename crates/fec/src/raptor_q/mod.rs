@@ -87,7 +87,7 @@ impl BlockCodec for RaptorQ {
     }
 
     fn encoding_bytes(&self, k: u32) -> u64 {
-        self.shape(k).map_or(0, |shape| plans::beside_bytes(k, strip_bytes(&shape)) as u64)
+        self.shape(k).map_or(0, |shape| plans::pool_bytes(k, strip_bytes(&shape)) as u64)
     }
 
     fn decode(
@@ -223,32 +223,30 @@ fn strips(shape: &CodeShape) -> impl Iterator<Item = Range<usize>> + use<> {
     (0..size).step_by(width).map(move |start| start..(start + width).min(size))
 }
 
-/// The intermediate symbols of a block, strip by strip.
+/// The intermediate symbols of a block.
 struct Encoder {
     shape: CodeShape,
     numbers: Numbers,
-    width: usize,
-    strips: Vec<u8>,
+    intermediate: Vec<u8>,
 }
 
 impl Encoder {
     fn new(shape: CodeShape, source: &[u8]) -> Self {
         let plan = PLANS.plan(shape.k());
         let (structure, schedule) = (plan.structure(), plan.schedule());
-        let width = strip_bytes(&shape);
-        let symbols = structure.numbers.intermediate as usize;
-        let beside = (schedule.slots() - symbols) * width;
-        // What stands beside the intermediate symbols of a strip makes room for the next strip.
-        let mut intermediate = vec![0; symbols * shape.symbol_size() + beside];
+        let size = shape.symbol_size();
+        let mut intermediate = vec![0; structure.numbers.intermediate as usize * size];
+        let mut pool = vec![0; schedule.slots() * strip_bytes(&shape)];
         for columns in strips(&shape) {
-            let pool = &mut intermediate[symbols * columns.start..][..schedule.slots() * columns.len()];
+            let pool = &mut pool[..schedule.slots() * columns.len()];
             let input =
                 |number: u32| (number < shape.k()).then(|| &source[shape.range(number)][columns.clone()]);
             schedule.follow(structure, pool, columns.len(), input);
+            for (symbol, strip) in intermediate.chunks_exact_mut(size).zip(pool.chunks_exact(columns.len())) {
+                symbol[columns.clone()].copy_from_slice(strip);
+            }
         }
-        intermediate.truncate(symbols * shape.symbol_size());
-        intermediate.shrink_to_fit();
-        Self { shape, numbers: structure.numbers, width, strips: intermediate }
+        Self { shape, numbers: structure.numbers, intermediate }
     }
 }
 
@@ -257,14 +255,8 @@ impl BlockEncoder for Encoder {
         self.shape.check_repair(esi, out)?;
         let mut buffer = [0; TERMS_MAX];
         let terms = self.numbers.terms(self.numbers.internal_number(self.shape.k(), esi), &mut buffer);
-        let kernel = Kernel::chosen();
         out.fill(0);
-        let mut strips = self.strips.as_slice();
-        for target in out.chunks_mut(self.width) {
-            let (pool, rest) = strips.split_at(self.numbers.intermediate as usize * target.len());
-            kernel.add_slots(target, pool, terms);
-            strips = rest;
-        }
+        Kernel::chosen().add_slots(out, &self.intermediate, terms);
         Ok(())
     }
 }

@@ -27,16 +27,14 @@ const BYTES_MAX: u64 = 8 << 20;
 /// Plans kept at most: the lengths of blocks of many small files.
 const PLANS_MAX: usize = 16;
 
-/// Memory of the slots beside those of the intermediate symbols, right sides and tables, in strips of `strip`
-/// bytes, in bytes.
-pub(super) fn beside_bytes(k: u32, strip: usize) -> usize {
-    (intermediate_symbols(k) as usize / 6 + 256) * strip
+/// Memory of the pool's slots of `strip` bytes, for intermediate symbols, right sides and tables, in bytes.
+pub(super) fn pool_bytes(k: u32, strip: usize) -> usize {
+    (intermediate_symbols(k) as usize * 7 / 6 + 256) * strip
 }
 
 /// Memory that it takes to solve a block of `k` symbols and to make its intermediate symbols, in bytes.
 pub(super) fn solving_bytes(k: u32, strip: usize) -> usize {
-    let symbols = intermediate_symbols(k) as usize;
-    SOLVING_BYTES * symbols + SOLVING_BYTES_ANY + symbols * strip + beside_bytes(k, strip)
+    SOLVING_BYTES * intermediate_symbols(k) as usize + SOLVING_BYTES_ANY + pool_bytes(k, strip)
 }
 
 /// Plans, the one used last at the end.
