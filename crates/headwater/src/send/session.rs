@@ -11,7 +11,7 @@ use headwater_proto::delivery::{
     DeliverySender, DeliverySenderConfig, Digest, Encoding, PlanConfig, RepairServers, SenderEvent,
     SessionPlan, Source, SourceError, Start,
 };
-use headwater_proto::{Instant, Seed, fixed};
+use headwater_proto::{Instant, Seed};
 use headwater_wire::fdt::PEERS_MAX;
 use headwater_wire::sdp::{Groups, RequestSource, SessionDescription};
 
@@ -291,7 +291,8 @@ impl SendSession {
             options
         };
         let roster = self.options.roster.clone().filter(|_| !is_on_request).map(named).map(RosterWatch::new);
-        let kept = roster.as_ref().map(RosterWatch::sender).transpose()?;
+        let is_quick = self.options.congestion_control.follows_roster();
+        let kept = roster.as_ref().map(|roster| roster.sender(is_quick)).transpose()?;
         let plan = feed.as_ref().map_or(&self.plan, InputFeed::plan);
         let mut machine = DeliverySender::new(config, plan, &digests, control, source)?
             .with_signing(signing)
@@ -423,20 +424,17 @@ impl SendSession {
         observer: &mut dyn FnMut(SendUpdate),
     ) -> Result<SendSummary, SendError> {
         observer(SendUpdate::Started(Box::new(self.started())));
-        match self.options.congestion_control {
-            // At the highest rates the cost of the control counts for each packet.
-            CongestionControl::Fixed { rate } => {
-                self.send(fixed::FixedSender::new(rate, Instant::ZERO), source, known, observer)
-            }
-            control => {
-                let path = Path {
-                    sender: self.started().source.ip(),
-                    group: self.options.link.group.ip(),
-                    tsi: self.tsi,
-                };
-                self.send(control.sender(self.packet_bytes, path)?, source, known, observer)
-            }
+        let control = self.options.congestion_control;
+        // At the highest rates the cost of the control counts for each packet.
+        if let Some(single) = control.single_rate() {
+            return self.send(single, source, known, observer);
         }
+        let path = Path {
+            sender: self.started().source.ip(),
+            group: self.options.link.group.ip(),
+            tsi: self.tsi,
+        };
+        self.send(control.sender(self.packet_bytes, path)?, source, known, observer)
     }
 }
 

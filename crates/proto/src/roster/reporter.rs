@@ -121,6 +121,7 @@ pub struct RosterReporter {
     stream: Stream,
     sender: Option<SocketAddr>,
     is_awaited: bool,
+    is_quick: bool,
     exponent: u8,
     /// Cookie of the sender; 0 for none.
     cookie: u64,
@@ -145,6 +146,7 @@ impl RosterReporter {
             stream,
             sender: None,
             is_awaited: false,
+            is_quick: false,
             exponent: 0,
             cookie: 0,
             sequence,
@@ -158,7 +160,8 @@ impl RosterReporter {
 
     /// Handles the announcement of a packet of the session from `sender`. A new sender gets a hello first.
     pub fn heard(&mut self, now: Instant, sender: SocketAddr, members: Members) {
-        (self.exponent, self.is_awaited) = (members.exponent, members.is_awaiting);
+        let Members { exponent, is_awaiting, is_quick, .. } = members;
+        (self.exponent, self.is_awaited, self.is_quick) = (exponent, is_awaiting, is_quick);
         if self.sender.replace(sender) != Some(sender) {
             (self.cookie, self.unanswered) = (0, 0);
             self.set(now, Wait::First);
@@ -263,6 +266,11 @@ impl RosterReporter {
         true
     }
 
+    /// Whether the rate of the session follows the reports.
+    pub fn is_quick(&self) -> bool {
+        self.is_quick
+    }
+
     /// Returns when [`RosterReporter::is_due`] may change.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timer.map(|timer| timer.at)
@@ -330,7 +338,7 @@ impl RosterReporter {
                 self.set_fixed(now, Duration::from_secs_f64(wait));
             }
             ReportKind::Hello => {
-                let window = RETRY.max(interval(self.exponent)).saturating_mul(1 << self.unanswered);
+                let window = RETRY.max(interval(self.exponent, self.is_quick)).saturating_mul(1 << self.unanswered);
                 let wait = window.as_secs_f64() * unit(&mut self.stream);
                 self.set_fixed(now, Duration::from_secs_f64(wait).max(PATIENCE));
             }
@@ -363,6 +371,6 @@ impl RosterReporter {
             Wait::End => 0.5 * unit(&mut self.stream),
             Wait::Fixed => 0.0,
         };
-        Duration::from_secs_f64(interval(self.exponent).as_secs_f64() * part)
+        Duration::from_secs_f64(interval(self.exponent, self.is_quick).as_secs_f64() * part)
     }
 }

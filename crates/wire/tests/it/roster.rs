@@ -26,6 +26,7 @@ fn progress() -> Report<'static> {
         files_whole: 3,
         files: 4,
         repair_port: Some(8_080),
+        packets: None,
     };
     Report { header: HEADER, state: Some(state), name: Some("hall-7") }
 }
@@ -119,9 +120,12 @@ fn the_extension_tells_the_interval_and_about_how_many_receivers() {
         assert_eq!(Members::rounded(count), told, "{count}");
     }
     assert_eq!(Members::rounded(u64::MAX), 2_047 << 31);
-    let members = Members { exponent: 9, is_awaiting: true, count: 100_032 };
+    let members = Members { exponent: 9, is_awaiting: true, is_quick: false, count: 100_032 };
     let bytes = members.emit();
     assert_eq!(bytes, hex("e1 98 36 1b")[..]);
     assert_eq!(Members::parse(&bytes[1..]), Some(members));
+    let quick = Members { is_quick: true, ..members };
+    assert_eq!(quick.emit(), hex("e1 9c 36 1b")[..]);
+    assert_eq!(Members::parse(&quick.emit()[1..]), Some(quick));
     assert_eq!(Extensions { members: Some(members), ..Extensions::default() }.buffer_len(), 4);
 }
