@@ -26,8 +26,8 @@ pub const FAST_RATE_DEFAULT: Rate = Rate::from_kilobits(1_000_000);
 /// Part of an interface's speed that is UDP payload: 1424 of the 1490 bytes of a packet on Ethernet.
 const PAYLOAD_PERCENT: u64 = 95;
 
-/// Default rate at the start of [`DedicatedOptions`]: any wired network carries the rate, and the fastest networks
-/// are four steps away.
+/// Default rate at the start of [`DedicatedOptions`]: any wired network carries the rate, and 2.5 Gbit/s are
+/// four steps away.
 pub const START_RATE_DEFAULT: Rate = Rate::from_kilobits(10_000);
 /// Part of the start's rate below which no receiver takes a session of [`DedicatedOptions`].
 const LEAST_OF_START: u64 = 10;

@@ -38,7 +38,10 @@ fn entries_of_the_table() {
         let receiver = description.receiver(&ReceiverOptions::default());
         check_receiver(sender().expect("sound numbers"), receiver.expect("sound numbers"));
     }
-    assert_eq!(incomplete, ["le-sbcc", "le-sbcc-tfrc", "le-sbcc-sqrt", "le-sbcc-iiad", "rainbow", "fixed", "dedicated"]);
+    assert_eq!(
+        incomplete,
+        ["le-sbcc", "le-sbcc-tfrc", "le-sbcc-sqrt", "le-sbcc-iiad", "rainbow", "fixed", "dedicated"]
+    );
 }
 
 #[test]

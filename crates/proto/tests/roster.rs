@@ -491,7 +491,11 @@ fn a_sender_that_starts_again_learns_of_its_receivers() {
 #[test]
 fn replies_of_strangers_change_nothing() {
     let mut reporter = RosterReporter::new(ReporterConfig::new(9, Seed(1)));
-    reporter.heard(at(0), SENDER.into(), Members { exponent: 0, is_awaiting: false, is_quick: false, count: 0 });
+    reporter.heard(
+        at(0),
+        SENDER.into(),
+        Members { exponent: 0, is_awaiting: false, is_quick: false, count: 0 },
+    );
     let due = reporter.poll_timeout().unwrap();
     let mut buffer = [0; REPORT_BYTES_MAX];
     assert!(reporter.is_due(due));
@@ -520,7 +524,11 @@ fn a_name_goes_to_verified_senders_unless_public() {
         let name = Some("a".repeat(62) + "ä");
         let config = ReporterConfig::new(9, Seed(1)).with_name(name, is_public);
         let mut reporter = RosterReporter::new(config);
-        reporter.heard(at(0), SENDER.into(), Members { exponent: 0, is_awaiting: false, is_quick: false, count: 0 });
+        reporter.heard(
+            at(0),
+            SENDER.into(),
+            Members { exponent: 0, is_awaiting: false, is_quick: false, count: 0 },
+        );
         let due = reporter.poll_timeout().unwrap();
         let mut buffer = [0; REPORT_BYTES_MAX];
         reporter.is_due(due);
@@ -552,7 +560,11 @@ fn with_keys_only_reports_of_their_holders_count() {
     for (number, key) in of_receivers.into_iter().enumerate() {
         let config = ReporterConfig::new(number as u64 + 1, Seed(number as u64)).with_key(key);
         let mut reporter = RosterReporter::new(config);
-        reporter.heard(at(0), SENDER.into(), Members { exponent: 0, is_awaiting: true, is_quick: false, count: 0 });
+        reporter.heard(
+            at(0),
+            SENDER.into(),
+            Members { exponent: 0, is_awaiting: true, is_quick: false, count: 0 },
+        );
         let source = Bed::address(number);
         let mut now = at(0);
         reporter.finish(at(1), 0);

@@ -233,7 +233,9 @@ impl<'a> Report<'a> {
         }
         if let Some(PacketCounts { received, lost }) = state.packets {
             writer.put(&[ITEM_PACKETS, 8]);
-            [received, lost].map(|count| writer.put(&count.to_be_bytes()));
+            for count in [received, lost] {
+                writer.put(&count.to_be_bytes());
+            }
         }
         writer.written()
     }

@@ -69,10 +69,9 @@ impl Bed {
         let control = FixedSender::searching(config, Instant::ZERO);
         let digests = ZeroSource::digests(&plan);
         let roster = RosterSender::new(RosterConfig::new().with_quick(true), [7; 32]);
-        let machine =
-            DeliverySender::new(DeliverySenderConfig::new(1), &plan, &digests, control, ZeroSource)
-                .unwrap()
-                .with_roster(Some(roster), &plan);
+        let machine = DeliverySender::new(DeliverySenderConfig::new(1), &plan, &digests, control, ZeroSource)
+            .unwrap()
+            .with_roster(Some(roster), &plan);
         let sender = network.agent("sender", home, Hosted::new(machine, ports));
         let (mut receivers, mut links) = (Vec::new(), Vec::new());
         for (index, last) in (1..).zip(lasts) {

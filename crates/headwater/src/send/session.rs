@@ -429,11 +429,8 @@ impl SendSession {
         if let Some(single) = control.single_rate() {
             return self.send(single, source, known, observer);
         }
-        let path = Path {
-            sender: self.started().source.ip(),
-            group: self.options.link.group.ip(),
-            tsi: self.tsi,
-        };
+        let path =
+            Path { sender: self.started().source.ip(), group: self.options.link.group.ip(), tsi: self.tsi };
         self.send(control.sender(self.packet_bytes, path)?, source, known, observer)
     }
 }

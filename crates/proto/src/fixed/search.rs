@@ -2,17 +2,17 @@
 //!
 //! For dedicated networks: the rate takes what is left of the path, and does not give way to TCP.
 //!
-//! The rate rises by factors of [`STEP_FIRST`] until receivers or the driver miss packets. Then the rate falls
-//! to [`SETTLED`] of the rate that arrives, which is the rate of the bottleneck. Later the search probes by
-//! [`STEP_PROBE`], and by the square of each step that succeeds, so that capacity that comes back is found
+//! The rate rises by factors of [`STEP_FIRST`] until receivers or the driver miss packets. Then the rate
+//! falls to [`SETTLED`] of the rate that arrives, which is the rate of the bottleneck. Later the search probes
+//! by [`STEP_PROBE`], and by the square of each step that succeeds, so that capacity that comes back is found
 //! within seconds. A failed probe doubles the time until the next one.
 //!
 //! A receiver's report counts the packets since the receiver's report before. Only intervals that begin after
 //! a change of the rate has taken effect are judged. A share of losses that a fall of the rate does not cure
 //! is chance, and is no reason to fall again, up to [`CHANCE_MAX`].
 //!
-//! The rate follows the slowest receiver, without a tenth of the receivers ([`SPARED`]): of fewer than ten, all
-//! count. No receiver takes the rate below the least rate of the configuration.
+//! The rate follows the slowest receiver, without a tenth of the receivers ([`SPARED`]): of fewer than ten,
+//! all count. No receiver takes the rate below the least rate of the configuration.
 
 use std::collections::BTreeMap;
 
@@ -43,6 +43,8 @@ const SPARED: usize = 10;
 /// Time from a change of the rate until reports show the change alone: planned packets of a signed session
 /// ([`DEMAND_LEAD_MAX`](crate::auth)), and a round trip.
 const SETTLING: Duration = Duration::from_millis(200);
+/// Time from the first report to the first step: a receiver whose path the step overloads gets no cookie.
+const GATHERING: Duration = Duration::from_secs(1);
 /// First and longest time from a fall to the next probe.
 const WAIT: Duration = Duration::from_secs(2);
 const WAIT_MAX: Duration = Duration::from_secs(64);
@@ -148,10 +150,10 @@ pub(super) struct RateSearch {
     step: f64,
     /// Steps since the last fall.
     steps: u32,
-    /// Time from the last fall to the probe after the fall, and the time of the next step; `None` before the
-    /// first fall.
+    /// Time from the last fall to the probe after the fall; `None` before the first fall.
     wait: Option<Duration>,
-    step_due: Instant,
+    /// Time of the next step at the earliest; `None` before the first report.
+    step_due: Option<Instant>,
     reductions: u64,
 }
 
@@ -169,7 +171,7 @@ impl RateSearch {
             step: STEP_FIRST,
             steps: 0,
             wait: None,
-            step_due: Instant::ZERO,
+            step_due: None,
             reductions: 0,
         }
     }
@@ -206,6 +208,7 @@ impl RateSearch {
         if self.receivers.len() >= ROWS_MAX && !self.receivers.contains_key(&report.receiver) {
             return;
         }
+        self.step_due.get_or_insert(now + GATHERING);
         let new = || ReportingReceiver::new(now, packets);
         let receiver = self.receivers.entry(report.receiver).or_insert_with(new);
         receiver.patience = report.interval.saturating_mul(SILENT_INTERVALS) + SILENT_MARGIN;
@@ -233,7 +236,7 @@ impl RateSearch {
         }
         let judged = self.receivers.values().filter(|receiver| receiver.share.is_some()).count();
         let are_content = judged > 0 && judged + spared >= self.receivers.len();
-        if are_content && now >= self.step_due && self.rate < self.config.most {
+        if are_content && self.step_due.is_some_and(|due| due <= now) && self.rate < self.config.most {
             self.rise(now);
         }
     }
@@ -257,7 +260,7 @@ impl RateSearch {
             (Some(wait), steps) if steps < PROVEN => wait.saturating_mul(2).min(WAIT_MAX),
             _ => WAIT,
         };
-        (self.wait, self.step_due) = (Some(wait), now + wait);
+        (self.wait, self.step_due) = (Some(wait), Some(now + wait));
         (self.step, self.steps) = (STEP_PROBE, 0);
         self.reductions += 1;
         self.settle(now);

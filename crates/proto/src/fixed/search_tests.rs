@@ -21,7 +21,14 @@ impl Bed {
     fn new(most: Rate, paths: &[(f64, f64)]) -> Self {
         let none = vec![(0.0, 0.0); paths.len()];
         let lost = vec![0.0; paths.len()];
-        Self { search: search(most), now: Instant::ZERO, paths: paths.to_vec(), counts: none, sent: 0.0, lost }
+        Self {
+            search: search(most),
+            now: Instant::ZERO,
+            paths: paths.to_vec(),
+            counts: none,
+            sent: 0.0,
+            lost,
+        }
     }
 
     fn run(&mut self, seconds: u64) {

@@ -2,9 +2,10 @@
 //! (`docs/design/roster.md`).
 //!
 //! Receivers report by unicast, and each report is answered ([`headwater_wire::roster`]). Delivery and repair
-//! depend on no report, and no rate but a found one ([`crate::fixed`]). The reports of all receivers together stay below a rate that the sender
-//! chooses: the sender estimates the number of receivers and announces the interval of reports on the base
-//! channel, as RTCP does with unicast feedback (RFC 3550, section 6; RFC 5760).
+//! depend on no report, and no rate but a found one ([`crate::fixed`]). The reports of all receivers together
+//! stay below a rate that the sender chooses: the sender estimates the number of receivers and announces the
+//! interval of reports on the base channel, as RTCP does with unicast feedback (RFC 3550, section 6; RFC
+//! 5760).
 //!
 //! [`RosterSender`] keeps rows of addresses that have proven to receive; [`RosterReporter`] is the receiving
 //! end.

@@ -15,6 +15,8 @@ use crate::time::{Duration, Instant};
 const COMPENSATION: f64 = 1.218_28;
 /// Window of the random wait after the first hello without a reply; it doubles with each further one.
 const RETRY: Duration = Duration::from_secs(4);
+/// The same to a sender whose rate follows reports: the path may be overloaded until the receiver is heard.
+const RETRY_QUICK: Duration = Duration::from_secs(1);
 /// Shortest wait for a reply to a hello.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Hellos in a row without a reply after which hellos become rare.
@@ -25,6 +27,9 @@ const RARE: Duration = Duration::from_secs(300);
 const HELLOS_HOPEFUL: u32 = 3;
 /// Progress reports in a row without a reply after which the receiver begins with a hello again.
 const UNANSWERED_MAX: u32 = 4;
+/// The same to a sender whose rate follows reports, after about the same time: an overloaded path loses most
+/// replies.
+const UNANSWERED_MAX_QUICK: u32 = 16;
 /// Waits for the reply to the report of an end.
 const REPEATS: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(2)];
@@ -338,12 +343,15 @@ impl RosterReporter {
                 self.set_fixed(now, Duration::from_secs_f64(wait));
             }
             ReportKind::Hello => {
-                let window = RETRY.max(interval(self.exponent, self.is_quick)).saturating_mul(1 << self.unanswered);
+                let least = if self.is_quick { RETRY_QUICK } else { RETRY };
+                let window =
+                    least.max(interval(self.exponent, self.is_quick)).saturating_mul(1 << self.unanswered);
                 let wait = window.as_secs_f64() * unit(&mut self.stream);
                 self.set_fixed(now, Duration::from_secs_f64(wait).max(PATIENCE));
             }
             _ => {
-                if self.unanswered >= UNANSWERED_MAX {
+                let most = if self.is_quick { UNANSWERED_MAX_QUICK } else { UNANSWERED_MAX };
+                if self.unanswered >= most {
                     (self.cookie, self.unanswered) = (0, 0);
                 }
                 if self.exponent < Members::NO_PROGRESS {

@@ -5,9 +5,9 @@ use core::net::SocketAddr;
 use headwater_wire::extensions::Members;
 use headwater_wire::roster::{self as wire, Reply, Report, ReportKind, RosterHeader};
 
+use super::ReportKey;
 use super::pace::Pace;
 use super::table::{News, RosterCounts, RosterRow, RowState, Table};
-use super::ReportKey;
 use crate::admission::{AdmissionKey, Limit, ReplyQueue, WordAge, Words};
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::time::{Duration, Instant};
@@ -228,8 +228,7 @@ impl RosterSender {
         self.table.prune(now, self.content, self.pace.interval());
         self.counts = self.table.counts(now, self.content, self.pace.interval());
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let receivers =
-            (self.counts.under_way + self.table.serving(now, self.pace.interval())) as f64;
+        let receivers = (self.counts.under_way + self.table.serving(now, self.pace.interval())) as f64;
         self.pace.estimate(now, receivers);
     }
 

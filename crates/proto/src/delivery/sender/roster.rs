@@ -80,12 +80,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
 
     /// Takes a datagram for the roster at `now`, which the control calls `control_time`. Returns whether the
     /// datagram is for the roster.
-    pub(super) fn on_report(
-        &mut self,
-        now: Instant,
-        control_time: Instant,
-        datagram: &Datagram<'_>,
-    ) -> bool {
+    pub(super) fn on_report(&mut self, now: Instant, control_time: Instant, datagram: &Datagram<'_>) -> bool {
         let Some(roster) = &mut self.roster else { return false };
         if !is_roster(datagram.payload) {
             return false;
