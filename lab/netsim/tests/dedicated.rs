@@ -105,7 +105,7 @@ impl Built {
     /// Returns the sender's rate as a part of the payload that a link of `rate` carries.
     fn share(&self, rate: Rate) -> f64 {
         let sender = self.run.agent::<Sender>(self.sender).unwrap();
-        let Some(Value::Rate(found)) = Counters::of(sender.machine().control()).get("rate") else {
+        let Some(Value::Rate(found)) = Counters::of(sender.machine().control()).get("target_rate") else {
             panic!("no rate")
         };
         #[expect(clippy::cast_precision_loss, reason = "rates")]

@@ -149,8 +149,8 @@ impl SenderControl for FixedSender {
 
     fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
         if let RateLimit::Search(search) = &self.limit {
-            visit("rate", Value::Rate(search.rate()));
-            visit("receivers", Value::Count(search.receivers() as u64));
+            visit("target_rate", Value::Rate(search.rate()));
+            visit("counted_receivers", Value::Count(search.receivers() as u64));
             visit("reductions", Value::Count(search.reductions()));
         }
     }
