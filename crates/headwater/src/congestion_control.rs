@@ -49,6 +49,10 @@ const PGM_PORT: u16 = 7_500;
 const NAK_SECONDS: u64 = 4;
 const NAK_PACKETS_MIN: u64 = 4_096;
 
+/// Fixed rate in bit/s from which a session begins with the source symbols: decoding 100 MB takes 0.4 s of a
+/// processor, which is 5 % of the time that 100 MB take at this rate.
+const SOURCE_FIRST_RATE: u64 = 100_000_000;
+
 /// UDP payload of a packet with a symbol of the default size.
 const PACKET_BYTES_USUAL: u16 = 1_424;
 
@@ -378,6 +382,11 @@ impl CongestionControl {
             Self::Dedicated(options) if options.max_rate.is_none() => options.max_rate = Some(carried()),
             _ => {}
         }
+    }
+
+    /// Whether a session begins with the source symbols.
+    pub(crate) const fn begins_with_source(&self) -> bool {
+        matches!(self, Self::Fixed { rate } if rate.as_bits() >= SOURCE_FIRST_RATE)
     }
 
     /// Whether the rate follows the reports of receivers to the roster.

@@ -36,7 +36,7 @@ use super::update::{
     progress,
 };
 use crate::clock::{Clock, Progress, ntp_now, used_channels};
-use crate::congestion_control::{CongestionControl, Path};
+use crate::congestion_control::Path;
 use crate::driver::{Application, Port};
 use crate::keys::SenderKey;
 use crate::net::{BufferSize, LinkChange};
@@ -49,9 +49,6 @@ use crate::threads::{StopHandle, worker_count};
 const HASHING_BEFORE: Duration = Duration::from_millis(500);
 /// Maximum number of blocks whose digests are added in one turn of the driver.
 const DIGESTS_PER_TURN: usize = 256;
-/// Fixed rate in bit/s from which a session begins with the source symbols: decoding 100 MB takes 0.4 s of a
-/// processor, which is 5 % of the time that 100 MB take at this rate.
-const SOURCE_FIRST_RATE: u64 = 100_000_000;
 /// Session that sends files to their end, or until the session is stopped.
 ///
 /// Content is hashed for at most half a second before the first packet, and further while it is being sent.
@@ -255,10 +252,10 @@ impl SendSession {
     /// session of the same content get other symbols. At high fixed rates the session begins with the source
     /// symbols; otherwise receivers with little loss would have to decode all blocks at the end.
     fn start(&self) -> Result<Start, SendError> {
-        match self.options.congestion_control {
-            CongestionControl::Fixed { rate } if rate.as_bits() >= SOURCE_FIRST_RATE => Ok(Start::First),
-            _ => Ok(Start::Drawn(Seed(u64::from_ne_bytes(system::random_bytes()?)))),
+        if self.options.congestion_control.begins_with_source() {
+            return Ok(Start::First);
         }
+        Ok(Start::Drawn(Seed(u64::from_ne_bytes(system::random_bytes()?))))
     }
 
     fn send<C: SenderControl>(
