@@ -1,7 +1,7 @@
 //! Reports and replies of the roster: literal packets.
 use headwater_wire::extensions::{Extensions, Members};
 use headwater_wire::roster::{
-    ExchangeError, ReceiverState, Reply, Report, ReportKind, RosterHeader, is_roster,
+    ExchangeError, PacketCounts, ReceiverState, Reply, Report, ReportKind, RosterHeader, is_roster,
 };
 
 use crate::hex::hex;
@@ -42,6 +42,17 @@ fn a_report_is_read_and_written() {
     assert!(is_roster(&bytes));
     let mut buffer = [0; 256];
     let written = progress().emit(&mut buffer);
+    assert_eq!(buffer[..written], bytes);
+}
+
+#[test]
+fn a_report_may_count_packets() {
+    let packets = Some(PacketCounts { received: 0x0102_0304, lost: 5 });
+    let state = progress().state.map(|state| ReceiverState { packets, ..state });
+    let bytes = hex(&format!("{PROGRESS} 04 08 01020304 00000005"));
+    assert_eq!(Report::parse(&bytes), Ok(Report { state, ..progress() }));
+    let mut buffer = [0; 256];
+    let written = Report { state, ..progress() }.emit(&mut buffer);
     assert_eq!(buffer[..written], bytes);
 }
 
