@@ -228,8 +228,8 @@ pub struct SendArgs {
     pub congestion_control: Option<&'static Control>,
     /// Maximum rate of a receiver, which all channels together send; with le-sbcc, rainbow and --rate auto,
     /// maximum sending rate, by default unlimited with rainbow
-    /// [default: 95 % of the interface's speed, without --rate auto at most 1G, and with --demand off, le-sbcc
-    /// and sim 100M]
+    /// [default: 95 % of the interface's speed, without --rate auto at most 1G, and with --demand off,
+    /// le-sbcc and sim 100M]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
     /// Minimum rate of a receiver: the rate of the base channel [default: 120k]; with le-sbcc, minimum

@@ -374,10 +374,10 @@ impl CongestionControl {
         let carried = |speed: Rate| Rate::from_bits(speed.as_bits() / 100 * PAYLOAD_PERCENT);
         let carried = || speed().and_then(carried).unwrap_or(FAST_RATE_DEFAULT);
         match self {
-            Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => {
-                if layers.idle_rate.is_some() && layers.max_rate.is_none() {
-                    layers.max_rate = Some(carried().min(FAST_RATE_DEFAULT));
-                }
+            Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers)
+                if layers.idle_rate.is_some() && layers.max_rate.is_none() =>
+            {
+                layers.max_rate = Some(carried().min(FAST_RATE_DEFAULT));
             }
             Self::Dedicated(options) if options.max_rate.is_none() => options.max_rate = Some(carried()),
             _ => {}

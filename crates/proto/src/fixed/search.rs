@@ -3,9 +3,9 @@
 //! For dedicated networks: the rate takes what is left of the path, and does not give way to TCP.
 //!
 //! The rate rises by factors of [`STEP_FIRST`] until receivers or the driver miss packets. Then the rate
-//! falls to [`SETTLED`] of the rate that arrives, which is the rate of the bottleneck. Later the search probes
-//! by [`STEP_PROBE`], and by the square of each step that succeeds, so that capacity that comes back is found
-//! within seconds. A failed probe doubles the time until the next one.
+//! falls to [`SETTLED`] of the rate that arrives, which is the rate of the bottleneck. Later the search
+//! probes by [`STEP_PROBE`], and by the square of each step that succeeds, so that capacity that comes back
+//! is found within seconds. A failed probe doubles the time until the next one.
 //!
 //! A receiver's report counts the packets since the receiver's report before. Only intervals that begin after
 //! a change of the rate has taken effect are judged. A share of losses that a fall of the rate does not cure
