@@ -58,7 +58,7 @@ NAMED_MOST = 3
 # an option of relays, and "fixed" stands for the lack of a control. These bounds may fall, never rise.
 NAMED_MORE = {"LE_SBCC": 4, "SIM": 4, "FIXED": 13}
 # Folders of `proto` that are a control's own, where their name is not that of the control.
-CONTROL_FOLDERS = {"FLID_DL": ["flid"], "LE_SBCC": ["le_sbcc", "pgm"]}
+CONTROL_FOLDERS = {"FLID_DL": ["flid"], "LE_SBCC": ["le_sbcc", "pgm"], "DEDICATED": ["fixed"]}
 
 PURE = ["headwater-wire", "headwater-fec", "headwater-proto", "headwater-media", "headwater-baselines", "headwater-netsim"]
 # Built for wasm, a crate may hide what it does on a real machine behind cfg: both are looked at.

@@ -7,7 +7,7 @@ the full one runs each part by itself, three times, and judges all.
 
 usage: demand.py BINARY [--full] [PART...]
 
-parts: idle slow medium start lossy restart blocked fast
+parts: idle slow medium start lossy restart blocked fast auto
 """
 
 import concurrent.futures
@@ -262,9 +262,35 @@ def fast(bed_of, full):
     return [("the bare command takes at most 1.25 times as long as --rate 900M", bare <= 1.25 * fixed, *(() if full else (parts.BUSY,)))]
 
 
-PARTS = {part.__name__: part for part in (idle, slow, medium, start, lossy, restart, blocked, fast)}
+def auto(bed_of, full):
+    """`--rate auto` behind 50 Mbit/s: 0.85 of the link after 10 s, and at most 3 % lost from then on. Behind a firewall the rate of the start."""
+    with bed_of(50) as bed:
+        bed.send("--rate", "auto")
+        receiver = bed.receive()
+        time.sleep(27)
+        samples = samples_of(receiver)
+        got = mbits(samples, 10, 25)
+        counts = [(event["packets"], event["lost"]) for event in samples if event["time"] >= 10_000]
+        packets, lost = (last - first for first, last in zip(counts[0], counts[-1], strict=True))
+        share = lost / (packets + lost)
+        print(f"  --rate auto behind 50 Mbit/s: {got:.2f} Mbit/s received after 10 s, {100 * share:.2f} % lost", flush=True)
+    with bed_of(50) as bed:
+        bed.set_loss("sender", 99.9999)
+        bed.send("--rate", "auto")
+        receiver = bed.receive()
+        time.sleep(12)
+        kept = mbits(samples_of(receiver), 2, 7)
+        print(f"  --rate auto, reports blocked: {kept:.2f} Mbit/s received", flush=True)
+    return [
+        ("--rate auto: 0.85 of a link of 50 Mbit/s after 10 s", got >= 0.85 * 50, *(() if full else (parts.BUSY,))),
+        ("--rate auto: at most 3 % lost after 10 s", share <= 0.03, *(() if full else (parts.BUSY,))),
+        ("--rate auto, reports blocked: the rate of the start arrives", 9 <= kept <= 10.5, *(() if full else (parts.BUSY,))),
+    ]
+
+
+PARTS = {part.__name__: part for part in (idle, slow, medium, start, lossy, restart, blocked, fast, auto)}
 # Judged by the full form alone: they fill the machine.
-LONG = ("medium", "fast")
+LONG = ("medium", "fast", "auto")
 
 
 def main():

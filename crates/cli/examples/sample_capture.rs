@@ -112,7 +112,7 @@ fn described() -> Vec<alc::Repr> {
         levels: None,
         members: None,
     };
-    let members = Members { exponent: 2, is_awaiting: true, count: Members::rounded(1_234) };
+    let members = Members { exponent: 2, is_awaiting: true, is_quick: false, count: Members::rounded(1_234) };
     let echo = DemandEcho { round: 13, is_open: true, level: 7, loss: LossClass::of(0.6) };
     vec![
         plain(),

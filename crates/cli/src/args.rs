@@ -217,20 +217,25 @@ pub struct SendArgs {
     pub network: NetworkArgs,
     #[command(flatten)]
     pub link: LinkArgs,
-    /// One rate for all receivers, in bit/s of UDP payload: 500k, 10M, 2.5G
-    #[arg(long, value_name = "RATE", value_parser = values::rate)]
-    pub rate: Option<Rate>,
-    /// Congestion control of the receivers' rates [default: m2c; with --rate, fixed]
+    /// One rate for all receivers, in bit/s of UDP payload: 500k, 10M, 2.5G. `auto`, for dedicated networks:
+    /// the highest rate that the slowest of nine tenths of the receivers takes with little loss, by their
+    /// reports; takes the whole path and is not fair to TCP
+    #[arg(long, value_name = "RATE|auto", value_parser = values::send_rate)]
+    pub rate: Option<SendRate>,
+    /// Congestion control of the receivers' rates [default: m2c; with --rate, fixed; with --rate auto,
+    /// dedicated]
     #[arg(long, value_name = "NAME", value_parser = values::control())]
     pub congestion_control: Option<&'static Control>,
-    /// Maximum rate of a receiver, which all channels together send; with le-sbcc and rainbow, maximum
-    /// sending rate, by default unlimited with rainbow
-    /// [default: 95 % of the interface's speed, at most 1G, and with --demand off, le-sbcc and sim 100M]
+    /// Maximum rate of a receiver, which all channels together send; with le-sbcc, rainbow and --rate auto,
+    /// maximum sending rate, by default unlimited with rainbow
+    /// [default: 95 % of the interface's speed, without --rate auto at most 1G, and with --demand off,
+    /// le-sbcc and sim 100M]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
     /// Minimum rate of a receiver: the rate of the base channel [default: 120k]; with le-sbcc, minimum
     /// sending rate [default: the lesser of 200k and a fiftieth of
-    /// --max-rate]
+    /// --max-rate]; with --rate auto, rate at the start and without reports, and ten times the least that a
+    /// slow receiver brings about [default: 10M]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub base_rate: Option<Rate>,
     /// With m2c, webrc and flid-dl: `on` sends only the rates that receivers report by unicast, and
@@ -598,6 +603,15 @@ impl From<Fec> for headwater_fec::Scheme {
             Fec::None => Self::NoCode,
         }
     }
+}
+
+/// Rate for all receivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendRate {
+    /// A constant rate.
+    Constant(Rate),
+    /// A rate that the sender finds.
+    Auto,
 }
 
 /// Whether a sender follows its receivers' reports.

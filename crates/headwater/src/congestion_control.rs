@@ -26,6 +26,12 @@ pub const FAST_RATE_DEFAULT: Rate = Rate::from_kilobits(1_000_000);
 /// Part of an interface's speed that is UDP payload: 1424 of the 1490 bytes of a packet on Ethernet.
 const PAYLOAD_PERCENT: u64 = 95;
 
+/// Default rate at the start of [`DedicatedOptions`]: any wired network carries the rate, and 2.5 Gbit/s are
+/// four steps away.
+pub const START_RATE_DEFAULT: Rate = Rate::from_kilobits(10_000);
+/// Part of the start's rate below which no receiver takes a session of [`DedicatedOptions`].
+const LEAST_OF_START: u64 = 10;
+
 /// Default rate that a sender of [`LayerOptions`] with demand sends while no receiver reports: the first two
 /// steps of a receiver's start.
 pub const IDLE_RATE_DEFAULT: Rate = Rate::from_kilobits(1_200);
@@ -43,6 +49,10 @@ const PGM_PORT: u16 = 7_500;
 const NAK_SECONDS: u64 = 4;
 const NAK_PACKETS_MIN: u64 = 4_096;
 
+/// Fixed rate in bit/s from which a session begins with the source symbols: decoding 100 MB takes 0.4 s of a
+/// processor, which is 5 % of the time that 100 MB take at this rate.
+const SOURCE_FIRST_RATE: u64 = 100_000_000;
+
 /// UDP payload of a packet with a symbol of the default size.
 const PACKET_BYTES_USUAL: u16 = 1_424;
 
@@ -55,6 +65,9 @@ pub enum CongestionControl {
         /// Bits of UDP payload per second.
         rate: Rate,
     },
+    /// Single channel at the highest rate that the slowest receiver's path carries, by receivers' reports to
+    /// the roster, without regard to other traffic: for dedicated networks.
+    Dedicated(DedicatedOptions),
     /// M2C: each receiver takes the fair rate of the receiver's path beside TCP.
     M2c(LayerOptions),
     /// WEBRC (RFC 3738): as M2C, by another rule.
@@ -70,6 +83,60 @@ pub enum CongestionControl {
     /// SIM: the sender adapts the rates of groups to receivers' reports, and each receiver joins the groups
     /// that fit the path; relays or routers help both.
     Sim(SimOptions),
+}
+
+/// Options of a session whose sender finds one rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DedicatedOptions {
+    start: Rate,
+    max_rate: Option<Rate>,
+}
+
+impl Default for DedicatedOptions {
+    fn default() -> Self {
+        Self { start: START_RATE_DEFAULT, max_rate: None }
+    }
+}
+
+impl DedicatedOptions {
+    /// Creates options from [`START_RATE_DEFAULT`] up to the speed of the interface.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Rate at the start, and while no receiver reports, in bit/s of UDP payload. No receiver takes the
+    /// session below a tenth of this rate. Default: [`START_RATE_DEFAULT`].
+    #[must_use]
+    pub const fn with_start(mut self, rate: Rate) -> Self {
+        self.start = rate;
+        self
+    }
+
+    /// Maximum rate in bit/s of UDP payload. Default: 95 % of the speed of the interface, or
+    /// [`FAST_RATE_DEFAULT`] if the speed is unknown.
+    #[must_use]
+    pub const fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
+        self.max_rate = rate;
+        self
+    }
+
+    /// Returns the rate at the start.
+    pub const fn start(&self) -> Rate {
+        self.start
+    }
+
+    const fn max_rate(&self) -> Rate {
+        match self.max_rate {
+            Some(rate) => rate,
+            None => FAST_RATE_DEFAULT,
+        }
+    }
+
+    fn sender(&self) -> fixed::FixedSender {
+        let least = Rate::from_bits(self.start.as_bits() / LEAST_OF_START).unwrap_or(self.start);
+        let config = fixed::RateSearchConfig { start: self.start, least, most: self.max_rate() };
+        fixed::FixedSender::searching(config, Instant::ZERO)
+    }
 }
 
 /// Options of a source that sends on request.
@@ -276,6 +343,12 @@ impl From<LeSbccOptions> for CongestionControl {
     }
 }
 
+impl From<DedicatedOptions> for CongestionControl {
+    fn from(options: DedicatedOptions) -> Self {
+        Self::Dedicated(options)
+    }
+}
+
 impl From<RainbowOptions> for CongestionControl {
     fn from(options: RainbowOptions) -> Self {
         Self::Rainbow(options)
@@ -295,23 +368,37 @@ impl CongestionControl {
         all.into_iter().find(|layered| layered.control() == control)
     }
 
-    /// Sets the maximum rate to the payload that the interface's speed carries, at most
-    /// [`FAST_RATE_DEFAULT`], if no rate is set and the sender sends only the levels that receivers report.
+    /// Sets the maximum rate to the payload that the interface's speed carries, if no rate is set and the
+    /// sender sends what receivers report; of levels at most [`FAST_RATE_DEFAULT`].
     pub(crate) fn set_interface_speed(&mut self, speed: impl FnOnce() -> Option<Rate>) {
-        if let Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) = self
-            && layers.idle_rate.is_some()
-            && layers.max_rate.is_none()
-        {
-            let carried = |speed: Rate| Rate::from_bits(speed.as_bits() / 100 * PAYLOAD_PERCENT);
-            let carried = speed().and_then(carried).unwrap_or(FAST_RATE_DEFAULT);
-            layers.max_rate = Some(carried.min(FAST_RATE_DEFAULT));
+        let carried = |speed: Rate| Rate::from_bits(speed.as_bits() / 100 * PAYLOAD_PERCENT);
+        let carried = || speed().and_then(carried).unwrap_or(FAST_RATE_DEFAULT);
+        match self {
+            Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers)
+                if layers.idle_rate.is_some() && layers.max_rate.is_none() =>
+            {
+                layers.max_rate = Some(carried().min(FAST_RATE_DEFAULT));
+            }
+            Self::Dedicated(options) if options.max_rate.is_none() => options.max_rate = Some(carried()),
+            _ => {}
         }
+    }
+
+    /// Whether a session begins with the source symbols.
+    pub(crate) const fn begins_with_source(&self) -> bool {
+        matches!(self, Self::Fixed { rate } if rate.as_bits() >= SOURCE_FIRST_RATE)
+    }
+
+    /// Whether the rate follows the reports of receivers to the roster.
+    pub const fn follows_roster(&self) -> bool {
+        matches!(self, Self::Dedicated(_))
     }
 
     /// Returns the entry in the table of controls.
     pub const fn control(&self) -> &'static Control {
         match self {
             Self::Fixed { .. } => &controls::FIXED,
+            Self::Dedicated(_) => &controls::DEDICATED,
             Self::M2c(_) => &controls::M2C,
             Self::Webrc(_) => &controls::WEBRC,
             Self::FlidDl(_) => &controls::FLID_DL,
@@ -387,6 +474,7 @@ impl CongestionControl {
     pub const fn rate_max(&self) -> Rate {
         match self {
             Self::Fixed { rate } => *rate,
+            Self::Dedicated(options) => options.max_rate(),
             Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => layers.max_rate(),
             Self::LeSbcc(options) => options.max_rate(),
             Self::Rainbow(options) => match options.max_rate {
@@ -401,6 +489,7 @@ impl CongestionControl {
     pub const fn rate_base(&self) -> Option<Rate> {
         match self {
             Self::Fixed { rate } => Some(*rate),
+            Self::Dedicated(options) => Some(options.start),
             Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => Some(layers.base_rate),
             Self::LeSbcc(_) | Self::Rainbow(_) => None,
             Self::Sim(options) => Some(options.initial_rate),
@@ -430,6 +519,15 @@ impl CongestionControl {
         })
     }
 
+    /// Creates the sending control of a single rate without feedback of its own; `None` for any other.
+    pub(crate) fn single_rate(&self) -> Option<fixed::FixedSender> {
+        match self {
+            Self::Fixed { rate } => Some(fixed::FixedSender::new(*rate, Instant::ZERO)),
+            Self::Dedicated(options) => Some(options.sender()),
+            _ => None,
+        }
+    }
+
     /// Creates the sending control, whose schedule begins at the driver's zero.
     ///
     /// # Errors
@@ -441,6 +539,7 @@ impl CongestionControl {
     ) -> Result<Box<dyn SenderControl + Send>, DescriptionError> {
         let mut control: Box<dyn SenderControl + Send> = match self {
             Self::Fixed { rate } => Box::new(fixed::FixedSender::new(*rate, Instant::ZERO)),
+            Self::Dedicated(options) => Box::new(options.sender()),
             Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => {
                 let mut sender = self.description(packet_bytes)?.sender(Instant::ZERO)?;
                 if let Some(idle) = layers.idle_rate {
@@ -469,13 +568,13 @@ impl CongestionControl {
     }
 
     /// Returns the requested order of sending, or else the order that suits the rate. Windows are for
-    /// receivers of a single channel.
+    /// receivers of a single channel at a rate that is known.
     pub(crate) fn order(&self, wanted: Option<SendOrder>) -> Order {
         let rate = self.rate_max().as_bits();
         match wanted {
             Some(SendOrder::Spread) => Order::Spread { rate },
             Some(SendOrder::Window) => Order::Window,
-            None if self.is_multi_rate() => Order::Spread { rate },
+            None if self.is_multi_rate() || self.follows_roster() => Order::Spread { rate },
             None => Order::for_rate(rate),
         }
     }

@@ -76,8 +76,9 @@ mod system;
 mod threads;
 
 pub use congestion_control::{
-    BASE_RATE_DEFAULT, CongestionControl, FAST_RATE_DEFAULT, GROUPS_MAX, IDLE_RATE_DEFAULT, LayerOptions,
-    MAX_RATE_DEFAULT, RainbowOptions, SILENCE_DEFAULT, SIM_GROUPS_DEFAULT, SIM_RELAYS_MAX, SimOptions,
+    BASE_RATE_DEFAULT, CongestionControl, DedicatedOptions, FAST_RATE_DEFAULT, GROUPS_MAX, IDLE_RATE_DEFAULT,
+    LayerOptions, MAX_RATE_DEFAULT, RainbowOptions, SILENCE_DEFAULT, SIM_GROUPS_DEFAULT, SIM_RELAYS_MAX,
+    START_RATE_DEFAULT, SimOptions,
 };
 pub use driad::{DriadError, find_amt_relay, find_amt_relay_at};
 pub use driver::{Direction, DriverError, PacketTrace, TraceHook};

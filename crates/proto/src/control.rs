@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
 use headwater_wire::extensions::Levels;
+use headwater_wire::roster::PacketCounts;
 use headwater_wire::{Cci, fdt};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -251,6 +252,10 @@ pub trait SenderControl {
     /// Handles a datagram from a receiver. Controls without feedback ignore the datagram.
     fn feedback(&mut self, _now: Instant, _datagram: &Datagram<'_>) {}
 
+    /// Handles a receiver's report to the roster of the session. Controls that follow no such reports ignore
+    /// the call.
+    fn reported(&mut self, _now: Instant, _report: &ReceptionReport) {}
+
     /// Returns the overload while the driver cannot keep up with the configured rate; `None` otherwise.
     fn overload(&self) -> Option<Overload> {
         None
@@ -314,9 +319,21 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         fn follow_demand(rates: DemandRates);
         fn on_full_link(packets_per_second: f64);
         fn feedback(now: Instant, datagram: &Datagram<'_>);
+        fn reported(now: Instant, report: &ReceptionReport);
         fn poll_transmit(now: Instant, buffer: &mut [u8]) -> Option<Transmit>;
         fn timeout(now: Instant);
     }
+}
+
+/// Packets of a receiver, by a report to the roster of the session ([`crate::roster`]).
+#[derive(Clone, Copy, Debug)]
+pub struct ReceptionReport {
+    /// Identifier of the receiver, whose address has proven to receive.
+    pub receiver: u64,
+    /// Packets since the receiver's start; `None` if the receiver has ended, or counts none.
+    pub packets: Option<PacketCounts>,
+    /// Interval of reports.
+    pub interval: Duration,
 }
 
 /// Rates of a sender that sends only the levels that receivers report, in packets per second.

@@ -207,7 +207,7 @@ impl DriverLoad {
 /// the configured rate keeps that rate.
 const OVERLOADED: f64 = 0.75;
 /// A driver that sends less than this part of a reduced or probed rate has no spare capacity.
-const ROOMY: f64 = 0.95;
+pub(crate) const ROOMY: f64 = 0.95;
 /// Part of the driver's measured rate to which the sender reduces its rate.
 const SETTLED: f64 = 0.9;
 /// Least part of the asked rate to which a sender settles: a machine that stood still for seconds says
@@ -283,7 +283,7 @@ impl RateCap {
 }
 
 /// Returns a rate times a factor, at least 1 bit/s.
-fn scaled(rate: Rate, factor: f64) -> Rate {
+pub(crate) fn scaled(rate: Rate, factor: f64) -> Rate {
     #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
     let bits = rate.as_bits() as f64 * factor;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]

@@ -38,7 +38,10 @@ fn entries_of_the_table() {
         let receiver = description.receiver(&ReceiverOptions::default());
         check_receiver(sender().expect("sound numbers"), receiver.expect("sound numbers"));
     }
-    assert_eq!(incomplete, ["le-sbcc", "le-sbcc-tfrc", "le-sbcc-sqrt", "le-sbcc-iiad", "rainbow", "fixed"]);
+    assert_eq!(
+        incomplete,
+        ["le-sbcc", "le-sbcc-tfrc", "le-sbcc-sqrt", "le-sbcc-iiad", "rainbow", "fixed", "dedicated"]
+    );
 }
 
 #[test]
@@ -46,6 +49,9 @@ fn fixed() {
     let sender = || fixed::FixedSender::new(Rate::from_kilobits(3_000), Instant::ZERO);
     check_sender(sender);
     check_receiver(sender(), fixed::FixedReceiver::new());
+    let rate = Rate::from_kilobits(3_000);
+    let config = fixed::RateSearchConfig { start: rate, least: rate, most: rate };
+    check_sender(|| fixed::FixedSender::searching(config, Instant::ZERO));
 }
 
 #[test]

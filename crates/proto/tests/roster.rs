@@ -108,7 +108,7 @@ impl Bed {
         while self.announced.len() > 1 && self.announced[1].0 <= now {
             self.announced.pop_front();
         }
-        let none = Members { exponent: 0, is_awaiting: true, count: 0 };
+        let none = Members { exponent: 0, is_awaiting: true, is_quick: false, count: 0 };
         self.announced.front().filter(|(at, _)| *at <= now).map_or(none, |(_, members)| *members)
     }
 
@@ -280,7 +280,7 @@ fn a_receiver_that_has_not_reported_stays_only_if_the_sender_waits() {
         reporter.finish(at(0), 0);
         assert!(reporter.is_over(), "no sender keeps a roster");
         let mut reporter = RosterReporter::new(ReporterConfig::new(1, Seed(1)));
-        reporter.heard(at(0), SENDER.into(), Members { exponent: 0, is_awaiting, count: 0 });
+        reporter.heard(at(0), SENDER.into(), Members { exponent: 0, is_awaiting, is_quick: false, count: 0 });
         reporter.finish(at(10), 0);
         assert_eq!(reporter.is_over(), !is_awaiting);
     }
@@ -478,7 +478,7 @@ fn a_sender_that_starts_again_learns_of_its_receivers() {
     bed.run(at(14_000));
     assert_eq!(bed.sender.counts(bed.now).under_way, 50);
     // At another port, the receivers begin with a hello.
-    let members = Members { exponent: 0, is_awaiting: false, count: 0 };
+    let members = Members { exponent: 0, is_awaiting: false, is_quick: false, count: 0 };
     let reporter = &mut bed.receivers[0];
     reporter.heard(bed.now, ([192, 0, 2, 1], 4_243).into(), members);
     let due = reporter.poll_timeout().unwrap();
@@ -491,7 +491,11 @@ fn a_sender_that_starts_again_learns_of_its_receivers() {
 #[test]
 fn replies_of_strangers_change_nothing() {
     let mut reporter = RosterReporter::new(ReporterConfig::new(9, Seed(1)));
-    reporter.heard(at(0), SENDER.into(), Members { exponent: 0, is_awaiting: false, count: 0 });
+    reporter.heard(
+        at(0),
+        SENDER.into(),
+        Members { exponent: 0, is_awaiting: false, is_quick: false, count: 0 },
+    );
     let due = reporter.poll_timeout().unwrap();
     let mut buffer = [0; REPORT_BYTES_MAX];
     assert!(reporter.is_due(due));
@@ -520,7 +524,11 @@ fn a_name_goes_to_verified_senders_unless_public() {
         let name = Some("a".repeat(62) + "ä");
         let config = ReporterConfig::new(9, Seed(1)).with_name(name, is_public);
         let mut reporter = RosterReporter::new(config);
-        reporter.heard(at(0), SENDER.into(), Members { exponent: 0, is_awaiting: false, count: 0 });
+        reporter.heard(
+            at(0),
+            SENDER.into(),
+            Members { exponent: 0, is_awaiting: false, is_quick: false, count: 0 },
+        );
         let due = reporter.poll_timeout().unwrap();
         let mut buffer = [0; REPORT_BYTES_MAX];
         reporter.is_due(due);
@@ -552,7 +560,11 @@ fn with_keys_only_reports_of_their_holders_count() {
     for (number, key) in of_receivers.into_iter().enumerate() {
         let config = ReporterConfig::new(number as u64 + 1, Seed(number as u64)).with_key(key);
         let mut reporter = RosterReporter::new(config);
-        reporter.heard(at(0), SENDER.into(), Members { exponent: 0, is_awaiting: true, count: 0 });
+        reporter.heard(
+            at(0),
+            SENDER.into(),
+            Members { exponent: 0, is_awaiting: true, is_quick: false, count: 0 },
+        );
         let source = Bed::address(number);
         let mut now = at(0);
         reporter.finish(at(1), 0);

@@ -142,10 +142,14 @@ impl DemandEcho {
 /// (`docs/reference/wire/roster.md`). One word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Members {
-    /// Interval of reports: 2 s times 2 to this power; [`Members::NO_PROGRESS`] for no progress reports.
+    /// Interval of reports: 2 s times 2 to this power, a quarter of it if `is_quick`;
+    /// [`Members::NO_PROGRESS`] for no progress reports.
     pub exponent: u8,
     /// Whether the sender waits for the ends of its receivers.
     pub is_awaiting: bool,
+    /// Whether the rate of the session follows the reports: the interval is a quarter, and reports count the
+    /// packets.
+    pub is_quick: bool,
     /// About how many receivers report: 11 bits and a power of two ([`Members::rounded`]).
     pub count: u64,
 }
@@ -154,6 +158,7 @@ impl Members {
     /// Exponent of a sender that wants no progress reports.
     pub const NO_PROGRESS: u8 = 15;
     const AWAITING: u8 = 8;
+    const QUICK: u8 = 4;
     const MANTISSA_BITS: u32 = 11;
     const POWER_MAX: u32 = 31;
 
@@ -179,7 +184,8 @@ impl Members {
         let word = u16::from_be_bytes([high, low]);
         let mantissa = u64::from(word & ((1 << Self::MANTISSA_BITS) - 1));
         let count = mantissa << (word >> Self::MANTISSA_BITS);
-        Some(Members { exponent: flags >> 4, is_awaiting: flags & Self::AWAITING != 0, count })
+        let [is_awaiting, is_quick] = [Self::AWAITING, Self::QUICK].map(|flag| flags & flag != 0);
+        Some(Members { exponent: flags >> 4, is_awaiting, is_quick, count })
     }
 
     /// The word, type included.
@@ -187,9 +193,9 @@ impl Members {
         let (power, mantissa) = Self::parts(self.count);
         let [high, low] =
             (u16::try_from(power).expect("5 bits") << Self::MANTISSA_BITS | mantissa).to_be_bytes();
-        let flags =
-            self.exponent.min(Self::NO_PROGRESS) << 4 | if self.is_awaiting { Self::AWAITING } else { 0 };
-        [HET_MEMBERS, flags, high, low]
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        let flags = flag(self.is_awaiting, Self::AWAITING) | flag(self.is_quick, Self::QUICK);
+        [HET_MEMBERS, self.exponent.min(Self::NO_PROGRESS) << 4 | flags, high, low]
     }
 }
 

@@ -10,7 +10,7 @@ pub const REPLY_BYTES: usize = 24;
 /// Length of a report without items, except a hello, in bytes.
 pub const REPORT_BYTES: usize = 60;
 /// Length of the longest report that is written, in bytes.
-pub const REPORT_BYTES_MAX: usize = REPORT_BYTES + 2 + NAME_BYTES_MAX + 4 + MAC_BYTES;
+pub const REPORT_BYTES_MAX: usize = REPORT_BYTES + 2 + NAME_BYTES_MAX + 4 + 10 + MAC_BYTES;
 /// Length of the longest name in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 63;
 
@@ -22,6 +22,7 @@ const COUNTED: u8 = 1;
 const ITEM_NAME: u8 = 1;
 const ITEM_REPAIR_PORT: u8 = 2;
 const ITEM_MAC: u8 = 3;
+const ITEM_PACKETS: u8 = 4;
 
 /// Kind of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -83,6 +84,17 @@ pub struct ReceiverState {
     pub files: u32,
     /// Port at which the receiver answers HTTP repair.
     pub repair_port: Option<u16>,
+    /// Packets of the session; only to a sender whose rate follows the reports.
+    pub packets: Option<PacketCounts>,
+}
+
+/// Packets since the start of a receiver, modulo 2^32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct PacketCounts {
+    /// Packets received.
+    pub received: u32,
+    /// Packets known to be lost.
+    pub lost: u32,
 }
 
 /// Report of a receiver.
@@ -169,6 +181,7 @@ impl<'a> Report<'a> {
             files_whole: be32(datagram, 52),
             files: be32(datagram, 56),
             repair_port: None,
+            packets: None,
         };
         let mut found = None;
         while let [kind, length_byte, rest @ ..] = items {
@@ -179,6 +192,9 @@ impl<'a> Report<'a> {
                 }
                 (ITEM_REPAIR_PORT, port) if state.repair_port.is_none() && port.len() == 2 => {
                     state.repair_port = Some(be16(port, 0)).filter(|port| *port > 0);
+                }
+                (ITEM_PACKETS, counts) if state.packets.is_none() && counts.len() == 8 => {
+                    state.packets = Some(PacketCounts { received: be32(counts, 0), lost: be32(counts, 4) });
                 }
                 _ => {}
             }
@@ -214,6 +230,12 @@ impl<'a> Report<'a> {
         if let Some(port) = state.repair_port {
             writer.put(&[ITEM_REPAIR_PORT, 2]);
             writer.put(&port.to_be_bytes());
+        }
+        if let Some(PacketCounts { received, lost }) = state.packets {
+            writer.put(&[ITEM_PACKETS, 8]);
+            for count in [received, lost] {
+                writer.put(&count.to_be_bytes());
+            }
         }
         writer.written()
     }

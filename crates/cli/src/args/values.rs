@@ -12,7 +12,7 @@ use headwater_proto::controls::{CONTROLS, Control};
 use headwater_proto::{DATAGRAM_BYTES_MAX, Rate, Size};
 use headwater_wire::roster::{NAME_BYTES_MAX, is_name};
 
-use super::PORT_DEFAULT;
+use super::{PORT_DEFAULT, SendRate};
 use crate::exit::{Exit, Failure};
 
 /// Room for the LCT header and the FEC payload ID beside a symbol, as in the runtime: content takes 16 bytes,
@@ -27,6 +27,11 @@ const SERVING_PORT_MIN: u16 = 1024;
 /// `10M`, `2.5Gbit/s`.
 pub fn rate(text: &str) -> Result<Rate, String> {
     text.parse::<Rate>().map_err(|error| error.to_string())
+}
+
+/// `10M`, `auto`.
+pub fn send_rate(text: &str) -> Result<SendRate, String> {
+    if text == "auto" { Ok(SendRate::Auto) } else { rate(text).map(SendRate::Constant) }
 }
 
 /// Names and help of the table of congestion controls.

@@ -1,17 +1,29 @@
 //! From options to the congestion control of a session.
 
 use headwater::pgm::LeSbccOptions;
-use headwater::{CongestionControl, IDLE_RATE_DEFAULT, LayerOptions, RainbowOptions, SimOptions};
+use headwater::{
+    CongestionControl, DedicatedOptions, IDLE_RATE_DEFAULT, LayerOptions, RainbowOptions, SimOptions,
+};
 use headwater_proto::controls::{self, Control, Network};
 use headwater_proto::sim::GROUPS_MAX;
 
-use crate::args::{self, Demand, Order, SendArgs};
+use crate::args::{self, Demand, Order, SendArgs, SendRate};
 use crate::exit::{Exit, Failure};
 
 /// Returns the requested control; by default a fixed rate with `--rate`, else M2C.
 pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
-    let by_default = if args.rate.is_some() { &controls::FIXED } else { &controls::DEFAULT };
+    let by_default = match args.rate {
+        Some(SendRate::Constant(_)) => &controls::FIXED,
+        Some(SendRate::Auto) => &controls::DEDICATED,
+        None => &controls::DEFAULT,
+    };
     let wanted = args.congestion_control.unwrap_or(by_default);
+    if args.rate == Some(SendRate::Auto) && wanted != &controls::DEDICATED {
+        return Err(usage(format!(
+            "--rate auto is the control dedicated, and not {0}: leave out --rate or --congestion-control {0}",
+            wanted.name
+        )));
+    }
     if !args.listen.is_empty() && wanted.network != Network::Requests {
         return Err(usage(
             "--listen is for requests of receivers: add --congestion-control rainbow".to_owned(),
@@ -43,13 +55,14 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
     let no_sender = || usage(format!("this version has no sender of {}", wanted.name));
     let control = match wanted.network {
         Network::Requests => rainbow(args)?,
+        Network::Group if wanted == &controls::DEDICATED => return dedicated(args),
         Network::Group => return fixed(args),
         Network::GroupAndNaks => return le_sbcc(args, LeSbccOptions::of(wanted).ok_or_else(no_sender)?),
         Network::GroupsAndReports => sim(args)?.into(),
         Network::Groups => CongestionControl::layered(wanted, layers(args)).ok_or_else(no_sender)?,
     };
     let name = control.name();
-    if let Some(rate) = args.rate {
+    if let Some(SendRate::Constant(rate)) = args.rate {
         return Err(usage(format!(
             "--rate {rate} is one rate for all, and with {name} each receiver has a rate of its own: use --max-rate, or \
              --congestion-control fixed"
@@ -131,15 +144,38 @@ fn fixed(args: &SendArgs) -> Result<CongestionControl, Failure> {
         }
     }
     match args.rate {
-        Some(rate) => Ok(CongestionControl::Fixed { rate }),
-        None => Err(usage("--congestion-control fixed needs a --rate, for example --rate 10M".to_owned())),
+        Some(SendRate::Constant(rate)) => Ok(CongestionControl::Fixed { rate }),
+        _ => Err(usage("--congestion-control fixed needs a --rate, for example --rate 10M".to_owned())),
     }
+}
+
+fn dedicated(args: &SendArgs) -> Result<CongestionControl, Failure> {
+    if let Some(SendRate::Constant(rate)) = args.rate {
+        return Err(usage(format!(
+            "--rate {rate} is constant, and with dedicated the sender finds the rate: use --max-rate, or --congestion-control fixed"
+        )));
+    }
+    if args.roster.no_roster {
+        return Err(usage(
+            "--rate auto follows the reports of receivers: leave --no-roster out, or name a --rate, for example --rate 10M"
+                .to_owned(),
+        ));
+    }
+    let options = DedicatedOptions::new().with_max_rate(args.max_rate);
+    if let (Some(start), Some(max)) = (args.base_rate, args.max_rate)
+        && start > max
+    {
+        return Err(usage(format!(
+            "--base-rate {start} is above --max-rate {max}: lower --base-rate, or raise --max-rate"
+        )));
+    }
+    Ok(args.base_rate.map_or(options, |rate| options.with_start(rate)).into())
 }
 
 fn le_sbcc(args: &SendArgs, options: LeSbccOptions) -> Result<CongestionControl, Failure> {
     let options = options.with_min_rate(args.base_rate).with_wait_for_slowest(args.wait_for_slowest);
     let options = args.max_rate.map_or(options, |rate| options.with_max_rate(rate));
-    if let Some(rate) = args.rate {
+    if let Some(SendRate::Constant(rate)) = args.rate {
         return Err(usage(format!(
             "--rate {rate} is constant, and with {} the sender finds the rate: use --max-rate, or \
              --congestion-control fixed",

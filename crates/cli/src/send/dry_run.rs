@@ -109,6 +109,7 @@ fn text(
         _ if control.rate_cap().is_none() => ", at 100 Mbit/s",
         _ if control.is_multi_rate() => ", for the fastest receivers",
         Network::GroupAndNaks => ", at the highest rate",
+        Network::Group if control.follows_roster() => ", at the highest rate",
         _ => "",
     };
     writeln!(out, "one pass   {pass} for {}{least}", Size(*bytes))?;
@@ -131,6 +132,7 @@ pub fn rates(started: &SendStarted) -> String {
         Some(base) if control.is_multi_rate() => {
             format!("{name}, {base} to {max} for each receiver, on {channels} groups")
         }
+        Some(base) if base < max => format!("{name}, from {base} up to {max}, as receivers report"),
         Some(_) => format!("{max}, {name}"),
         None => format!("{name}, up to {max}: the fair rate of the worst receiver's path"),
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use headwater::{
     CompressionSummary, RateLimit, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate,
 };
-use headwater_proto::Size;
 use headwater_proto::control::Counters;
+use headwater_proto::{Rate, Size};
 
 use crate::args::SendArgs;
 use crate::feedback;
@@ -31,6 +31,8 @@ pub struct View<'a> {
     passes: Option<u64>,
     duration: Option<Duration>,
     limit: RateWarning,
+    /// Rate that is sent while no receiver reports, if the rate follows reports.
+    kept_rate: Option<Rate>,
     table: Table,
     /// Address that reports of receivers go to, if the session keeps a roster.
     reports_to: Option<SocketAddr>,
@@ -91,6 +93,7 @@ impl<'a> View<'a> {
             passes: args.passes,
             duration: args.duration,
             limit: RateWarning::new(args.rate.is_some()),
+            kept_rate: None,
             table: Table::default(),
             reports_to: None,
             is_ended_by_receivers: args.roster.until.is_some() || args.roster.expect.is_some(),
@@ -155,6 +158,8 @@ impl<'a> View<'a> {
         }
         self.screen.say(&rates(started));
         self.reports_to = interface.as_ref().map(|_| started.source);
+        let control = started.congestion_control;
+        self.kept_rate = control.rate_base().filter(|_| control.follows_roster());
         if self.is_ended_by_receivers {
             self.screen.say("until receivers have everything");
         } else if self.passes.is_none() && self.duration.is_none() {
@@ -180,8 +185,12 @@ impl<'a> View<'a> {
         if let Some(address) =
             self.reports_to.filter(|_| !core::mem::replace(&mut self.has_told_nobody, true))
         {
+            let how = match self.kept_rate {
+                Some(rate) => format!("at the rate of the start, {rate}, which --base-rate sets"),
+                None => "all the same".to_owned(),
+            };
             self.screen.say(&format!(
-                "no receiver has reported: nobody receives, or UDP to {address} does not come through; the files are sent all the same"
+                "no receiver has reported: nobody receives, or UDP to {address} does not come through; the files are sent {how}"
             ));
         }
     }

@@ -40,7 +40,7 @@ fn the_contract_is_in_the_help() {
         "--group <ADDR:PORT>",
         "--interface <IF>",
         "--ttl <N>",
-        "--rate <RATE>",
+        "--rate <RATE|auto>",
         "--congestion-control <NAME>",
         "--fec <CODE>",
         "--tsi <N>",

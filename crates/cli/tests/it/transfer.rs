@@ -329,6 +329,32 @@ fn files_at_a_rate_by_naks_tell_why() {
     assert!(sent["worst"].as_str().is_some() && sent["rtt"].as_f64() > Some(0.0), "{sent}");
 }
 
+/// A sender finds its rate by the reports of a receiver that is told nothing, in a session that is signed as
+/// by default.
+#[test]
+fn files_at_a_rate_that_the_sender_finds() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("content.bin");
+    fs::write(&file, noise(6_000_000)).unwrap();
+    let (group, out) = (group(), folder.path().join("out"));
+    let receiving = receiver(&group, &out, &["--timeout", "20s"]);
+    let mut sending = headwater();
+    sending.args(["send", "--interface", "lo", "--json", "--rate", "auto", "--group", &group]);
+    sending.args(["--base-rate", "2M", "--max-rate", "20M"]);
+    let sending = Running::start(sending.arg(&file));
+    let received = receiving.end();
+    sending.interrupt();
+    let sent = sending.end();
+    assert_eq!(received.code, Some(0), "{}{}", received.stdout, received.stderr);
+    assert_eq!(fs::read(out.join("content.bin")).unwrap(), fs::read(&file).unwrap());
+    let (received, sent) = (received.json(), sent.json());
+    assert_eq!(received.last().unwrap()["control"], "fixed", "to receivers");
+    let rates: Vec<u64> = sent.iter().filter_map(|event| event["target_rate"].as_u64()).collect();
+    assert_eq!(rates.first(), Some(&2_000_000), "the rate of the start");
+    assert!(rates.iter().any(|rate| *rate >= 8_000_000), "{rates:?}");
+    assert!(rates.iter().all(|rate| (200_000..=20_000_000).contains(rate)), "{rates:?}");
+}
+
 /// A file that somebody writes to while it is sent does not end the session for the others, under any
 /// control.
 #[test]

@@ -144,6 +144,13 @@ fn rates_that_a_control_finds_by_itself_are_bounded_not_said() {
         &["--base-rate", "1M", "--max-rate", "500k"],
         &["is above --max-rate", "500 kbit/s"],
     );
+    let auto = |more: &[&str], hints: &[&str]| {
+        fails(&[&["send", "--interface", "lo", path, "--rate", "auto"], more].concat(), 2, hints);
+    };
+    auto(&["--no-roster"], &["--rate auto follows the reports", "--no-roster"]);
+    auto(&["--congestion-control", "m2c"], &["--rate auto is the control dedicated, and not m2c"]);
+    auto(&["--base-rate", "20M", "--max-rate", "10M"], &["is above --max-rate"]);
+    le_sbcc("dedicated", &["--rate", "1M"], &["the sender finds the rate", "--max-rate"]);
 }
 
 #[test]

@@ -183,12 +183,13 @@ impl RosterWatch {
         }
     }
 
-    /// Creates the machine's roster.
+    /// Creates the machine's roster; `is_quick` if the rate follows the reports.
     ///
     /// # Errors
     /// If the system gives no random numbers.
-    pub(super) fn sender(&self) -> Result<RosterSender, SendError> {
+    pub(super) fn sender(&self, is_quick: bool) -> Result<RosterSender, SendError> {
         let config = RosterConfig::new()
+            .with_quick(is_quick)
             .with_budget(self.options.report_rate)
             .with_awaiting(self.options.until.is_some() || self.options.records_ends);
         let keys = self.options.keys.as_ref().map(GroupKeys::report_keys).unwrap_or_default();

@@ -11,7 +11,7 @@ use headwater_proto::delivery::{
     DeliverySender, DeliverySenderConfig, Digest, Encoding, PlanConfig, RepairServers, SenderEvent,
     SessionPlan, Source, SourceError, Start,
 };
-use headwater_proto::{Instant, Seed, fixed};
+use headwater_proto::{Instant, Seed};
 use headwater_wire::fdt::PEERS_MAX;
 use headwater_wire::sdp::{Groups, RequestSource, SessionDescription};
 
@@ -36,7 +36,7 @@ use super::update::{
     progress,
 };
 use crate::clock::{Clock, Progress, ntp_now, used_channels};
-use crate::congestion_control::{CongestionControl, Path};
+use crate::congestion_control::Path;
 use crate::driver::{Application, Port};
 use crate::keys::SenderKey;
 use crate::net::{BufferSize, LinkChange};
@@ -49,9 +49,6 @@ use crate::threads::{StopHandle, worker_count};
 const HASHING_BEFORE: Duration = Duration::from_millis(500);
 /// Maximum number of blocks whose digests are added in one turn of the driver.
 const DIGESTS_PER_TURN: usize = 256;
-/// Fixed rate in bit/s from which a session begins with the source symbols: decoding 100 MB takes 0.4 s of a
-/// processor, which is 5 % of the time that 100 MB take at this rate.
-const SOURCE_FIRST_RATE: u64 = 100_000_000;
 /// Session that sends files to their end, or until the session is stopped.
 ///
 /// Content is hashed for at most half a second before the first packet, and further while it is being sent.
@@ -255,10 +252,10 @@ impl SendSession {
     /// session of the same content get other symbols. At high fixed rates the session begins with the source
     /// symbols; otherwise receivers with little loss would have to decode all blocks at the end.
     fn start(&self) -> Result<Start, SendError> {
-        match self.options.congestion_control {
-            CongestionControl::Fixed { rate } if rate.as_bits() >= SOURCE_FIRST_RATE => Ok(Start::First),
-            _ => Ok(Start::Drawn(Seed(u64::from_ne_bytes(system::random_bytes()?)))),
+        if self.options.congestion_control.begins_with_source() {
+            return Ok(Start::First);
         }
+        Ok(Start::Drawn(Seed(u64::from_ne_bytes(system::random_bytes()?))))
     }
 
     fn send<C: SenderControl>(
@@ -291,7 +288,8 @@ impl SendSession {
             options
         };
         let roster = self.options.roster.clone().filter(|_| !is_on_request).map(named).map(RosterWatch::new);
-        let kept = roster.as_ref().map(RosterWatch::sender).transpose()?;
+        let is_quick = self.options.congestion_control.follows_roster();
+        let kept = roster.as_ref().map(|roster| roster.sender(is_quick)).transpose()?;
         let plan = feed.as_ref().map_or(&self.plan, InputFeed::plan);
         let mut machine = DeliverySender::new(config, plan, &digests, control, source)?
             .with_signing(signing)
@@ -423,20 +421,14 @@ impl SendSession {
         observer: &mut dyn FnMut(SendUpdate),
     ) -> Result<SendSummary, SendError> {
         observer(SendUpdate::Started(Box::new(self.started())));
-        match self.options.congestion_control {
-            // At the highest rates the cost of the control counts for each packet.
-            CongestionControl::Fixed { rate } => {
-                self.send(fixed::FixedSender::new(rate, Instant::ZERO), source, known, observer)
-            }
-            control => {
-                let path = Path {
-                    sender: self.started().source.ip(),
-                    group: self.options.link.group.ip(),
-                    tsi: self.tsi,
-                };
-                self.send(control.sender(self.packet_bytes, path)?, source, known, observer)
-            }
+        let control = self.options.congestion_control;
+        // At the highest rates the cost of the control counts for each packet.
+        if let Some(single) = control.single_rate() {
+            return self.send(single, source, known, observer);
         }
+        let path =
+            Path { sender: self.started().source.ip(), group: self.options.link.group.ip(), tsi: self.tsi };
+        self.send(control.sender(self.packet_bytes, path)?, source, known, observer)
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{flid, m2c, pgm, rainbow, sim, webrc};
 
 /// All controls, in the order of the command's help.
 pub const CONTROLS: &[Control] =
-    &[M2C, WEBRC, FLID_DL, LE_SBCC, LE_SBCC_TFRC, LE_SBCC_SQRT, LE_SBCC_IIAD, RAINBOW, SIM, FIXED];
+    &[M2C, WEBRC, FLID_DL, LE_SBCC, LE_SBCC_TFRC, LE_SBCC_SQRT, LE_SBCC_IIAD, RAINBOW, SIM, FIXED, DEDICATED];
 
 /// The control of a sender that is given neither a control nor a rate.
 pub const DEFAULT: Control = M2C;
@@ -130,6 +130,13 @@ pub const SIM: Control = Control {
 
 /// One channel at the operator's rate. A session without the FDT attribute has this control.
 pub const FIXED: Control = Control { name: "fixed", help: "The rate of --rate, whatever happens", ..COMMON };
+
+/// One channel at the highest rate that receivers sustain; to receivers, a fixed rate.
+pub const DEDICATED: Control = Control {
+    name: "dedicated",
+    help: "The highest rate that the slowest receiver's path carries, by receivers' reports; for dedicated networks, not fair to TCP",
+    ..COMMON
+};
 
 const COMMON: Control = Control {
     name: "",

@@ -670,7 +670,7 @@ impl<C: SenderControl, S: Source> Machine for DeliverySender<C, S> {
                 }
                 self.control.timeout(now);
             }
-            Input::Datagram(datagram) if self.on_report(real, &datagram) => {}
+            Input::Datagram(datagram) if self.on_report(real, now, &datagram) => {}
             Input::Datagram(datagram) => self.control.feedback(now, &datagram),
             Input::Routed(..) => {}
         }

@@ -1,15 +1,17 @@
-//! The simplest control: a single channel at a rate chosen by the operator. Not fair to other traffic; for
-//! private networks.
+//! The simplest control: a single channel at a rate chosen by the operator, or at the highest rate that
+//! receivers sustain by their reports. Not fair to other traffic; for dedicated networks.
 
+mod search;
 #[cfg(test)]
 mod tests;
 
 use headwater_wire::Cci;
 use headwater_wire::cci::WebrcCci;
 
-use crate::auth::lead;
+use crate::auth::{DEMAND_LEAD_MAX, lead};
 use crate::control::{
-    Arrival, Departure, Membership, Overload, ReceiverControl, Reception, SenderControl, Wishes,
+    Arrival, Departure, Membership, Overload, ReceiverControl, Reception, ReceptionReport, SenderControl,
+    Value, Wishes,
 };
 use crate::machine::{ChannelId, Ecn};
 use crate::measure::SequenceTracker;
@@ -17,13 +19,17 @@ use crate::pacing::{BURST, Pacer, RateCap};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
+use self::search::RateSearch;
+pub use self::search::RateSearchConfig;
+
 /// Bits of a full packet.
 const PACKET_BITS: f64 = 11_520.0;
 
-/// Sends at a fixed rate on the base channel.
+/// Sends at one rate on the base channel: a constant rate, or a rate that the sender finds.
 ///
-/// If the driver cannot sustain the rate, the sender settles at an even rate somewhat below the driver's, and
-/// probes a higher rate from time to time.
+/// If the driver cannot sustain a constant rate, the sender settles at an even rate somewhat below the
+/// driver's, and probes a higher rate from time to time. A rate that is found is the highest rate that
+/// receivers and driver sustain; receivers report to the roster ([`crate::roster`]).
 ///
 /// CCI: slot 0, channel 0 and a packet sequence number that counts every packet, modulo 2^16, so that
 /// receivers detect losses.
@@ -31,13 +37,40 @@ const PACKET_BITS: f64 = 11_520.0;
 pub struct FixedSender {
     pacer: Pacer,
     sequence: u16,
-    cap: RateCap,
+    limit: RateLimit,
+}
+
+/// Choice of the rate.
+#[derive(Clone, Debug)]
+enum RateLimit {
+    /// The constant rate, up to the rate that the driver sends.
+    Driver(RateCap),
+    Search(Box<RateSearch>),
 }
 
 impl FixedSender {
     /// Returns a sender at `rate`, counted over UDP payload, whose first packet leaves at `start`.
     pub fn new(rate: Rate, start: Instant) -> Self {
-        Self { pacer: Pacer::new(rate, BURST, start), sequence: 0, cap: RateCap::new(rate) }
+        Self::limited(rate, RateLimit::Driver(RateCap::new(rate)), start)
+    }
+
+    /// Returns a sender that finds its rate, whose first packet leaves at `start`.
+    pub fn searching(config: RateSearchConfig, start: Instant) -> Self {
+        let search = RateSearch::new(config);
+        Self::limited(search.rate(), RateLimit::Search(Box::new(search)), start)
+    }
+
+    fn limited(rate: Rate, limit: RateLimit, start: Instant) -> Self {
+        Self { pacer: Pacer::new(rate, BURST, start), sequence: 0, limit }
+    }
+
+    /// Follows the rate of the search.
+    fn follow(&mut self, now: Instant) {
+        if let RateLimit::Search(search) = &self.limit
+            && search.rate() != self.pacer.rate()
+        {
+            self.pacer.set_rate(now, search.rate());
+        }
     }
 
     fn cci(&self) -> Cci {
@@ -72,15 +105,27 @@ impl SenderControl for FixedSender {
 
     fn lead(&self) -> Duration {
         #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
-        let bits = self.pacer.rate().as_bits() as f64;
-        lead(bits / PACKET_BITS, 1)
+        let packets = |rate: Rate| rate.as_bits() as f64 / PACKET_BITS;
+        match &self.limit {
+            RateLimit::Driver(_) => lead(packets(self.pacer.rate()), 1),
+            // As of many channels: there is room for the waiting packets at any rate.
+            RateLimit::Search(search) => lead(packets(search.config().most), 2).min(DEMAND_LEAD_MAX),
+        }
     }
 
     fn departed(&mut self, now: Instant, bytes: usize) {
         let given_up = self.pacer.sent(now, bytes);
         self.sequence = self.sequence.wrapping_add(1);
-        if self.cap.departed(now, self.pacer.rate(), given_up) {
-            self.pacer.set_rate(now, self.cap.rate());
+        match &mut self.limit {
+            RateLimit::Driver(cap) => {
+                if cap.departed(now, self.pacer.rate(), given_up) {
+                    self.pacer.set_rate(now, cap.rate());
+                }
+            }
+            RateLimit::Search(search) => {
+                search.departed(now, given_up);
+                self.follow(now);
+            }
         }
     }
 
@@ -89,7 +134,25 @@ impl SenderControl for FixedSender {
     }
 
     fn overload(&self) -> Option<Overload> {
-        self.cap.overload()
+        match &self.limit {
+            RateLimit::Driver(cap) => cap.overload(),
+            RateLimit::Search(_) => None,
+        }
+    }
+
+    fn reported(&mut self, now: Instant, report: &ReceptionReport) {
+        if let RateLimit::Search(search) = &mut self.limit {
+            search.report(now, report);
+            self.follow(now);
+        }
+    }
+
+    fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
+        if let RateLimit::Search(search) = &self.limit {
+            visit("target_rate", Value::Rate(search.rate()));
+            visit("counted_receivers", Value::Count(search.receivers() as u64));
+            visit("reductions", Value::Count(search.reductions()));
+        }
     }
 }
 

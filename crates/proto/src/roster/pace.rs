@@ -24,6 +24,7 @@ const STEP_DOWN: Duration = Duration::from_secs(60);
 pub(super) struct Pace {
     /// Reports a second.
     budget: f64,
+    is_quick: bool,
     exponent: u8,
     changed: Instant,
     /// Exponentially smoothed rates by [`SMOOTHING`], and the time of their last update.
@@ -32,9 +33,10 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(budget: u32) -> Self {
+    pub(super) fn new(budget: u32, is_quick: bool) -> Self {
         Self {
             budget: f64::from(budget.max(1)),
+            is_quick,
             exponent: 0,
             changed: Instant::ZERO,
             rates: [0.0; 2],
@@ -44,6 +46,10 @@ impl Pace {
 
     pub(super) fn exponent(&self) -> u8 {
         self.exponent
+    }
+
+    pub(super) fn interval(&self) -> Duration {
+        interval(self.exponent, self.is_quick)
     }
 
     /// Counts a report with a cookie, perhaps the first of its receiver. If reports exceed the budget, the
@@ -72,7 +78,7 @@ impl Pace {
         let need = self.need(receivers);
         if need > self.exponent {
             self.set(now, need);
-        } else if need < self.exponent && now >= self.changed + interval(self.exponent).min(STEP_DOWN) {
+        } else if need < self.exponent && now >= self.changed + self.interval().min(STEP_DOWN) {
             self.set(now, self.exponent - 1);
         }
     }
@@ -81,7 +87,7 @@ impl Pace {
     /// with half of the budget).
     fn need(&self, receivers: f64) -> u8 {
         let seconds = 2.0 * receivers / self.budget;
-        let fits = |exponent: &u8| interval(*exponent).as_secs_f64() >= seconds;
+        let fits = |exponent: &u8| interval(*exponent, self.is_quick).as_secs_f64() >= seconds;
         (0..EXPONENT_MAX).find(fits).unwrap_or(EXPONENT_MAX)
     }
 
@@ -99,7 +105,7 @@ mod tests {
 
     #[test]
     fn strangers_with_many_cookies_cannot_stop_the_reports_of_others() {
-        let mut pace = Pace::new(500);
+        let mut pace = Pace::new(500, false);
         // 17 rows of one address, whatever the number of its cookies, and 5 000 reports a second.
         let at = |report: u64| Instant::ZERO + Duration::from_micros(200 * report);
         for report in 0..=300_000 {
@@ -116,10 +122,10 @@ mod tests {
 
     #[test]
     fn the_interval_falls_by_a_step_a_minute() {
-        let mut pace = Pace::new(500);
+        let mut pace = Pace::new(500, false);
         pace.estimate(Instant::ZERO, 1e6);
         let (longest, minute) = (pace.exponent(), Duration::from_secs(60));
-        assert_eq!(interval(longest), Duration::from_secs(4_096));
+        assert_eq!(interval(longest, false), Duration::from_secs(4_096));
         for step in 1..5 {
             pace.estimate(Instant::ZERO + minute.saturating_mul(step), 10.0);
             assert_eq!(u64::from(longest - pace.exponent()), step);

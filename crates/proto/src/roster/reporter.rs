@@ -15,6 +15,8 @@ use crate::time::{Duration, Instant};
 const COMPENSATION: f64 = 1.218_28;
 /// Window of the random wait after the first hello without a reply; it doubles with each further one.
 const RETRY: Duration = Duration::from_secs(4);
+/// The same to a sender whose rate follows reports: the path may be overloaded until the receiver is heard.
+const RETRY_QUICK: Duration = Duration::from_secs(1);
 /// Shortest wait for a reply to a hello.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Hellos in a row without a reply after which hellos become rare.
@@ -25,6 +27,9 @@ const RARE: Duration = Duration::from_secs(300);
 const HELLOS_HOPEFUL: u32 = 3;
 /// Progress reports in a row without a reply after which the receiver begins with a hello again.
 const UNANSWERED_MAX: u32 = 4;
+/// The same to a sender whose rate follows reports, after about the same time: an overloaded path loses most
+/// replies.
+const UNANSWERED_MAX_QUICK: u32 = 16;
 /// Waits for the reply to the report of an end.
 const REPEATS: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(2)];
@@ -121,6 +126,7 @@ pub struct RosterReporter {
     stream: Stream,
     sender: Option<SocketAddr>,
     is_awaited: bool,
+    is_quick: bool,
     exponent: u8,
     /// Cookie of the sender; 0 for none.
     cookie: u64,
@@ -145,6 +151,7 @@ impl RosterReporter {
             stream,
             sender: None,
             is_awaited: false,
+            is_quick: false,
             exponent: 0,
             cookie: 0,
             sequence,
@@ -158,7 +165,8 @@ impl RosterReporter {
 
     /// Handles the announcement of a packet of the session from `sender`. A new sender gets a hello first.
     pub fn heard(&mut self, now: Instant, sender: SocketAddr, members: Members) {
-        (self.exponent, self.is_awaited) = (members.exponent, members.is_awaiting);
+        let Members { exponent, is_awaiting, is_quick, .. } = members;
+        (self.exponent, self.is_awaited, self.is_quick) = (exponent, is_awaiting, is_quick);
         if self.sender.replace(sender) != Some(sender) {
             (self.cookie, self.unanswered) = (0, 0);
             self.set(now, Wait::First);
@@ -263,6 +271,11 @@ impl RosterReporter {
         true
     }
 
+    /// Whether the rate of the session follows the reports.
+    pub fn is_quick(&self) -> bool {
+        self.is_quick
+    }
+
     /// Returns when [`RosterReporter::is_due`] may change.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timer.map(|timer| timer.at)
@@ -330,12 +343,15 @@ impl RosterReporter {
                 self.set_fixed(now, Duration::from_secs_f64(wait));
             }
             ReportKind::Hello => {
-                let window = RETRY.max(interval(self.exponent)).saturating_mul(1 << self.unanswered);
+                let least = if self.is_quick { RETRY_QUICK } else { RETRY };
+                let window =
+                    least.max(interval(self.exponent, self.is_quick)).saturating_mul(1 << self.unanswered);
                 let wait = window.as_secs_f64() * unit(&mut self.stream);
                 self.set_fixed(now, Duration::from_secs_f64(wait).max(PATIENCE));
             }
             _ => {
-                if self.unanswered >= UNANSWERED_MAX {
+                let most = if self.is_quick { UNANSWERED_MAX_QUICK } else { UNANSWERED_MAX };
+                if self.unanswered >= most {
                     (self.cookie, self.unanswered) = (0, 0);
                 }
                 if self.exponent < Members::NO_PROGRESS {
@@ -363,6 +379,6 @@ impl RosterReporter {
             Wait::End => 0.5 * unit(&mut self.stream),
             Wait::Fixed => 0.0,
         };
-        Duration::from_secs_f64(interval(self.exponent).as_secs_f64() * part)
+        Duration::from_secs_f64(interval(self.exponent, self.is_quick).as_secs_f64() * part)
     }
 }

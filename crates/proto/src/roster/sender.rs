@@ -5,9 +5,9 @@ use core::net::SocketAddr;
 use headwater_wire::extensions::Members;
 use headwater_wire::roster::{self as wire, Reply, Report, ReportKind, RosterHeader};
 
+use super::ReportKey;
 use super::pace::Pace;
 use super::table::{News, RosterCounts, RosterRow, RowState, Table};
-use super::{ReportKey, interval};
 use crate::admission::{AdmissionKey, Limit, ReplyQueue, WordAge, Words};
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::time::{Duration, Instant};
@@ -28,6 +28,7 @@ const REVIEW: Duration = Duration::from_millis(500);
 pub struct RosterConfig {
     budget: u32,
     is_awaiting: bool,
+    is_quick: bool,
 }
 
 impl Default for RosterConfig {
@@ -39,7 +40,7 @@ impl Default for RosterConfig {
 impl RosterConfig {
     /// Defaults: 500 reports a second, and no wait for the ends of receivers.
     pub const fn new() -> Self {
-        Self { budget: BUDGET_DEFAULT, is_awaiting: false }
+        Self { budget: BUDGET_DEFAULT, is_awaiting: false, is_quick: false }
     }
 
     /// Sets the reports a second of all receivers together that the sender aims to stay below, at least 1.
@@ -54,6 +55,14 @@ impl RosterConfig {
     #[must_use]
     pub const fn with_awaiting(mut self, is_awaiting: bool) -> Self {
         self.is_awaiting = is_awaiting;
+        self
+    }
+
+    /// Sets whether the rate follows the reports ([`crate::fixed`]): receivers report four times as often,
+    /// within the same budget, and count their packets. Default: no.
+    #[must_use]
+    pub const fn with_quick(mut self, is_quick: bool) -> Self {
+        self.is_quick = is_quick;
         self
     }
 }
@@ -113,7 +122,7 @@ impl RosterSender {
             words: Words::lasting(key, COOKIE_TIME),
             queue: ReplyQueue::new(key, CHALLENGES),
             table: Table::new(hash_key, config.budget),
-            pace: Pace::new(config.budget),
+            pace: Pace::new(config.budget, config.is_quick),
             content: None,
             announce_due: Instant::ZERO,
             review_due: Instant::ZERO,
@@ -157,8 +166,8 @@ impl RosterSender {
             self.reply(source, header, false);
             return None;
         }
-        let exponent = self.pace.exponent();
-        let Some((row, news)) = self.table.report(now, exponent, source, &header, (&state, name)) else {
+        let interval = self.pace.interval();
+        let Some((row, news)) = self.table.report(now, interval, source, &header, (&state, name)) else {
             self.counters.dropped += 1;
             return None;
         };
@@ -216,11 +225,10 @@ impl RosterSender {
             return;
         }
         self.review_due = now + REVIEW;
-        self.table.prune(now, self.content, interval(self.pace.exponent()));
-        self.counts = self.table.counts(now, self.content, interval(self.pace.exponent()));
+        self.table.prune(now, self.content, self.pace.interval());
+        self.counts = self.table.counts(now, self.content, self.pace.interval());
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let receivers =
-            (self.counts.under_way + self.table.serving(now, interval(self.pace.exponent()))) as f64;
+        let receivers = (self.counts.under_way + self.table.serving(now, self.pace.interval())) as f64;
         self.pace.estimate(now, receivers);
     }
 
@@ -232,7 +240,8 @@ impl RosterSender {
         }
         self.announce_due = time + ANNOUNCED;
         let count = Members::rounded(self.counts.under_way);
-        Some(Members { exponent: self.pace.exponent(), is_awaiting: self.config.is_awaiting, count })
+        let RosterConfig { is_awaiting, is_quick, .. } = self.config;
+        Some(Members { exponent: self.pace.exponent(), is_awaiting, is_quick, count })
     }
 
     /// Returns the rows, in no useful order.
@@ -242,7 +251,7 @@ impl RosterSender {
 
     /// Returns the state of a row.
     pub fn state(&self, now: Instant, row: &RosterRow) -> RowState {
-        row.state_at(now, self.content, interval(self.pace.exponent()))
+        row.state_at(now, self.content, self.pace.interval())
     }
 
     /// Returns the addresses at which receivers with everything answer HTTP repair, one of a host (an IPv4
@@ -253,12 +262,12 @@ impl RosterSender {
 
     /// Returns the number of receivers by state.
     pub fn counts(&self, now: Instant) -> RosterCounts {
-        self.table.counts(now, self.content, interval(self.pace.exponent()))
+        self.table.counts(now, self.content, self.pace.interval())
     }
 
     /// Returns the interval that is announced.
     pub fn interval(&self) -> Duration {
-        interval(self.pace.exponent())
+        self.pace.interval()
     }
 
     /// Returns the time of the last report that counts.

@@ -11,7 +11,6 @@ use headwater_wire::roster::{ReceiverState, ReportKind, RosterHeader};
 
 use serde::Serialize;
 
-use super::interval;
 use crate::admission::{AdmissionKey, Limit};
 use crate::time::{Duration, Instant};
 
@@ -187,12 +186,12 @@ impl Table {
         self.rows.values()
     }
 
-    /// Takes a report from an address that has proven to receive, at an exponent of the interval. Returns the
+    /// Takes a report from an address that has proven to receive, at an interval of reports. Returns the
     /// row, and what is new; `None` for a report that is late or too frequent.
     pub(super) fn report(
         &mut self,
         now: Instant,
-        exponent: u8,
+        interval: Duration,
         address: SocketAddr,
         header: &RosterHeader,
         (state, name): (&ReceiverState, Option<&str>),
@@ -218,7 +217,7 @@ impl Table {
             kind: header.kind,
             state: *state,
             sequence: header.sequence,
-            interval: interval(exponent),
+            interval,
             due,
         };
         let identity = |row: &RosterRow| (row.kind, row.state.result, row.state.content);

@@ -53,7 +53,7 @@ impl Rows {
         let sequence = u16::try_from(now.as_nanos() / 1_000_000 * 16 % 65_521).expect("below 2^16");
         let header = RosterHeader { kind, receiver, cookie: 1, sequence };
         let state = ReceiverState { content: CONTENT, useful_bytes, ..ReceiverState::default() };
-        let reported = self.0.report(now, 0, SocketAddr::new(ip, 9), &header, (&state, name));
+        let reported = self.0.report(now, INTERVAL_MIN, SocketAddr::new(ip, 9), &header, (&state, name));
         reported.map(|(_, news)| news)
     }
 
@@ -191,7 +191,7 @@ fn receivers_of_one_host_that_are_done_count_each() {
 /// A receiver with a cookie, at an exponent.
 fn reporter(exponent: u8, is_awaiting: bool, seed: u64) -> (RosterReporter, Instant) {
     let mut reporter = RosterReporter::new(ReporterConfig::new(9, Seed(seed)));
-    let members = Members { exponent, is_awaiting, count: 0 };
+    let members = Members { exponent, is_awaiting, is_quick: false, count: 0 };
     reporter.heard(at(0), SENDER.into(), members);
     let due = reporter.poll_timeout().expect("a hello");
     let hello = transmit(&mut reporter, due).expect("a hello");
@@ -330,7 +330,11 @@ fn a_server_of_repair_is_a_whole_receiver_at_the_address_of_its_reports() {
 #[test]
 fn a_sender_that_never_replies_gets_a_hello_each_five_minutes() {
     let mut reporter = RosterReporter::new(ReporterConfig::new(9, Seed(1)));
-    reporter.heard(at(0), SENDER.into(), Members { exponent: 0, is_awaiting: false, count: 0 });
+    reporter.heard(
+        at(0),
+        SENDER.into(),
+        Members { exponent: 0, is_awaiting: false, is_quick: false, count: 0 },
+    );
     let mut hellos = 0;
     while let Some(now) = reporter.poll_timeout().filter(|now| *now < at(3_600_000)) {
         hellos += u32::from(transmit(&mut reporter, now).is_some());
@@ -377,7 +381,11 @@ fn a_sender_that_does_not_wait_gets_the_end_twice_within_a_second() {
 #[test]
 fn a_hello_computes_no_state() {
     let mut reporter = RosterReporter::new(ReporterConfig::new(9, Seed(1)));
-    reporter.heard(at(0), SENDER.into(), Members { exponent: 0, is_awaiting: false, count: 0 });
+    reporter.heard(
+        at(0),
+        SENDER.into(),
+        Members { exponent: 0, is_awaiting: false, is_quick: false, count: 0 },
+    );
     let due = reporter.poll_timeout().expect("a hello");
     assert!(reporter.is_due(due));
     let state = || unreachable!("a hello has no state");

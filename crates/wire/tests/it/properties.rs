@@ -91,7 +91,7 @@ prop_compose! {
         content_encoding in of(any::<u8>()),
         seq in of(any::<(u16, u32)>()),
         levels in of((any::<u8>(), of((1..=DemandEcho::ROUND_MAX, any::<bool>(), any::<u8>(), any::<u8>())))),
-        members in of((0..=Members::NO_PROGRESS, any::<bool>(), any::<u64>())),
+        members in of((0..=Members::NO_PROGRESS, any::<bool>(), any::<bool>(), any::<u64>())),
     ) -> Extensions {
         Extensions {
             auth: false,
@@ -108,9 +108,10 @@ prop_compose! {
                     DemandEcho { round, is_open, level, loss }
                 }),
             }),
-            members: members.map(|(exponent, is_awaiting, count)| Members {
+            members: members.map(|(exponent, is_awaiting, is_quick, count)| Members {
                 exponent,
                 is_awaiting,
+                is_quick,
                 count: Members::rounded(count),
             }),
         }

@@ -1,7 +1,7 @@
 //! Reports and replies of the roster: literal packets.
 use headwater_wire::extensions::{Extensions, Members};
 use headwater_wire::roster::{
-    ExchangeError, ReceiverState, Reply, Report, ReportKind, RosterHeader, is_roster,
+    ExchangeError, PacketCounts, ReceiverState, Reply, Report, ReportKind, RosterHeader, is_roster,
 };
 
 use crate::hex::hex;
@@ -26,6 +26,7 @@ fn progress() -> Report<'static> {
         files_whole: 3,
         files: 4,
         repair_port: Some(8_080),
+        packets: None,
     };
     Report { header: HEADER, state: Some(state), name: Some("hall-7") }
 }
@@ -41,6 +42,17 @@ fn a_report_is_read_and_written() {
     assert!(is_roster(&bytes));
     let mut buffer = [0; 256];
     let written = progress().emit(&mut buffer);
+    assert_eq!(buffer[..written], bytes);
+}
+
+#[test]
+fn a_report_may_count_packets() {
+    let packets = Some(PacketCounts { received: 0x0102_0304, lost: 5 });
+    let state = progress().state.map(|state| ReceiverState { packets, ..state });
+    let bytes = hex(&format!("{PROGRESS} 04 08 01020304 00000005"));
+    assert_eq!(Report::parse(&bytes), Ok(Report { state, ..progress() }));
+    let mut buffer = [0; 256];
+    let written = Report { state, ..progress() }.emit(&mut buffer);
     assert_eq!(buffer[..written], bytes);
 }
 
@@ -119,9 +131,12 @@ fn the_extension_tells_the_interval_and_about_how_many_receivers() {
         assert_eq!(Members::rounded(count), told, "{count}");
     }
     assert_eq!(Members::rounded(u64::MAX), 2_047 << 31);
-    let members = Members { exponent: 9, is_awaiting: true, count: 100_032 };
+    let members = Members { exponent: 9, is_awaiting: true, is_quick: false, count: 100_032 };
     let bytes = members.emit();
     assert_eq!(bytes, hex("e1 98 36 1b")[..]);
     assert_eq!(Members::parse(&bytes[1..]), Some(members));
+    let quick = Members { is_quick: true, ..members };
+    assert_eq!(quick.emit(), hex("e1 9c 36 1b")[..]);
+    assert_eq!(Members::parse(&quick.emit()[1..]), Some(quick));
     assert_eq!(Extensions { members: Some(members), ..Extensions::default() }.buffer_len(), 4);
 }

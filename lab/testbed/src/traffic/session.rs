@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headwater_netsim::plan::flow::{Flow, LeSbcc, Member, Receivers, Session, Transfer};
 use headwater_netsim::plan::run::{Criteria, EndResults, FlowOutcome, MemberOutcome, SessionOutcome};
-use headwater_proto::controls::{Control, Network};
+use headwater_proto::controls::{self, Control, Network};
 use headwater_proto::le_sbcc::{Epoch, LeSbccConfig, Samples, Stages};
 use headwater_proto::pgm::Mode;
 
@@ -121,7 +121,7 @@ impl SessionFlow {
     /// Creates a file transfer by a control of the sender, with defaults otherwise.
     pub fn of_transfer(number: usize, flow: &Flow, transfer: Transfer) -> Self {
         let network = Control::of(transfer.by).map(|control| control.network);
-        let rate = if network == Some(Network::Group) { "--rate" } else { "--max-rate" };
+        let rate = if transfer.by == controls::FIXED.name { "--rate" } else { "--max-rate" };
         let options = ["--congestion-control", transfer.by, rate].map(str::to_owned);
         let options = [&options[..], &[transfer.max_rate.as_bits().to_string()]].concat();
         let way = if network == Some(Network::Requests) { Way::Asked } else { Way::Groups };

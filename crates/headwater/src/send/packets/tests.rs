@@ -24,7 +24,7 @@ fn symbols_fit_the_mtu() {
 #[test]
 fn the_longest_header_of_a_file_fits_its_room() {
     let levels = Levels { ceiling: 3, demand: None };
-    let members = Members { exponent: 3, is_awaiting: true, count: 40 };
+    let members = Members { exponent: 3, is_awaiting: true, is_quick: false, count: 40 };
     let header = alc::Repr {
         tsi: u32::MAX.into(),
         toi: Some(u32::MAX.into()),

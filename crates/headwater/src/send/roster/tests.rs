@@ -172,7 +172,7 @@ fn an_expected_receiver_whose_row_has_expired_is_silent_not_forgotten() {
 #[test]
 fn receivers_stay_at_their_end_where_ends_count_or_are_recorded() {
     let awaits = |options: RosterOptions| {
-        let mut sender = RosterWatch::new(options).sender().expect("random numbers");
+        let mut sender = RosterWatch::new(options).sender(false).expect("random numbers");
         sender.announcement(Instant::ZERO).expect("the first announcement").is_awaiting
     };
     assert!(!awaits(RosterOptions::default()));

@@ -3,11 +3,11 @@
 use core::net::SocketAddr;
 
 use headwater_wire::extensions::Members;
-use headwater_wire::roster::ReceiverState;
+use headwater_wire::roster::{PacketCounts, ReceiverState};
 
 use super::DeliveryReceiver;
 use super::catalogue::{Catalogue, FileOutcome};
-use crate::control::ReceiverControl;
+use crate::control::{ReceiverControl, Reception};
 use crate::delivery::object::content_digest;
 use crate::delivery::sender::roster::content_id;
 use crate::delivery::store::Store;
@@ -116,6 +116,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         let Self { reporter, front, catalogue, stats, .. } = self;
         let SessionReporter { reporter, last, path, known } = &mut **reporter.as_mut()?;
         let (is_verified, control) = (front.is_verified(), &mut front.control);
+        let is_quick = reporter.is_quick();
         let state = || {
             let reception = control.reception();
             let files = catalogue.files.iter();
@@ -136,6 +137,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 files_whole: saturated(whole.count() as u64),
                 files: saturated(catalogue.files.len() as u64),
                 repair_port: None,
+                packets: is_quick.then(|| packet_counts(&reception)),
             }
         };
         reporter.transmit(now, state, is_verified, buffer)
@@ -152,6 +154,11 @@ impl LastReport {
         }
         self.rate_kbits
     }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
+const fn packet_counts(reception: &Reception) -> PacketCounts {
+    PacketCounts { received: reception.packets as u32, lost: reception.lost as u32 }
 }
 
 /// Returns the first 32 bits of the digest of the announced content; 0 while a digest is to follow.

@@ -2,11 +2,11 @@
 //! for receivers before the content is sent.
 
 use headwater_wire::extensions::Levels;
-use headwater_wire::roster::is_roster;
+use headwater_wire::roster::{ReportKind, is_roster};
 
 use super::header::SessionHeader;
 use super::{DeliverySender, SenderEvent};
-use crate::control::{Departure, SenderControl};
+use crate::control::{Departure, ReceptionReport, SenderControl};
 use crate::delivery::name::RelativePath;
 use crate::delivery::object::{Digest, content_digest};
 use crate::delivery::plan::SessionPlan;
@@ -78,13 +78,21 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         roster.sender.set_content(roster.digest.as_ref().map(content_id));
     }
 
-    /// Takes a datagram for the roster. Returns whether the datagram is for the roster.
-    pub(super) fn on_report(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
+    /// Takes a datagram for the roster at `now`, which the control calls `control_time`. Returns whether the
+    /// datagram is for the roster.
+    pub(super) fn on_report(&mut self, now: Instant, control_time: Instant, datagram: &Datagram<'_>) -> bool {
         let Some(roster) = &mut self.roster else { return false };
         if !is_roster(datagram.payload) {
             return false;
         }
         if let Some(update) = roster.sender.on_datagram(now, datagram) {
+            let is_under_way = update.row.kind == ReportKind::Progress;
+            let report = ReceptionReport {
+                receiver: update.row.receiver,
+                packets: update.row.state.packets.filter(|_| is_under_way),
+                interval: roster.sender.interval(),
+            };
+            self.control.reported(control_time, &report);
             self.events.push_back(SenderEvent::Reported(Box::new(update)));
         }
         true

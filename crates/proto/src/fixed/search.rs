@@ -1,0 +1,277 @@
+//! Search for the highest rate that receivers sustain, from their reports of packets received and lost.
+//!
+//! For dedicated networks: the rate takes what is left of the path, and does not give way to TCP.
+//!
+//! The rate rises by factors of [`STEP_FIRST`] until receivers or the driver miss packets. Then the rate
+//! falls to [`SETTLED`] of the rate that arrives, which is the rate of the bottleneck. Later the search
+//! probes by [`STEP_PROBE`], and by the square of each step that succeeds, so that capacity that comes back
+//! is found within seconds. A failed probe doubles the time until the next one.
+//!
+//! A receiver's report counts the packets since the receiver's report before. Only intervals that begin after
+//! a change of the rate has taken effect are judged. A share of losses that a fall of the rate does not cure
+//! is chance, and is no reason to fall again, up to [`CHANCE_MAX`].
+//!
+//! The rate follows the slowest receiver, without a tenth of the receivers ([`SPARED`]): of fewer than ten,
+//! all count. No receiver takes the rate below the least rate of the configuration.
+
+use std::collections::BTreeMap;
+
+use headwater_wire::roster::PacketCounts;
+
+use crate::control::ReceptionReport;
+use crate::pacing::{DriverLoad, ROOMY, scaled};
+use crate::rate::Rate;
+use crate::roster::ROWS_MAX;
+use crate::time::{Duration, Instant};
+
+/// Factor of rate of each step before the first fall.
+const STEP_FIRST: f64 = 4.0;
+/// Factor of the first step after a fall: from [`SETTLED`] to just below the bottleneck.
+const STEP_PROBE: f64 = 1.04;
+/// Part of the rate that arrives to which the rate falls.
+const SETTLED: f64 = 0.95;
+/// Part of the packets, in excess of losses by chance, from which a receiver misses packets.
+const MARGIN: f64 = 0.02;
+/// Largest part of losses that counts as chance.
+const CHANCE_MAX: f64 = 0.1;
+/// Weight of a new share of losses in the share by chance.
+const CHANCE_GAIN: f64 = 0.125;
+/// Fewest packets of a share: with 1 % lost by chance, [`MARGIN`] is then three standard deviations.
+const PACKETS_MIN: u32 = 250;
+/// One of so many receivers does not count.
+const SPARED: usize = 10;
+/// Time from a change of the rate until reports show the change alone: planned packets of a signed session
+/// ([`DEMAND_LEAD_MAX`](crate::auth)), and a round trip.
+const SETTLING: Duration = Duration::from_millis(200);
+/// Time from the first report to the first step: a receiver whose path the step overloads gets no cookie.
+const GATHERING: Duration = Duration::from_secs(1);
+/// First and longest time from a fall to the next probe.
+const WAIT: Duration = Duration::from_secs(2);
+const WAIT_MAX: Duration = Duration::from_secs(64);
+/// Steps in a row that succeed, from which the capacity has changed: the next fall does not double the wait.
+const PROVEN: u32 = 4;
+/// Intervals, and time in addition, without a report after which a receiver does not count.
+const SILENT_INTERVALS: u64 = 3;
+const SILENT_MARGIN: Duration = Duration::from_secs(2);
+
+/// Bounds of a [`RateSearch`], in bit/s of UDP payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateSearchConfig {
+    /// Rate at the start, and while no receiver reports.
+    pub start: Rate,
+    /// Rate below which no receiver takes the session.
+    pub least: Rate,
+    /// Rate above which the session is never sent.
+    pub most: Rate,
+}
+
+/// Receiver that reports.
+#[derive(Clone, Copy, Debug)]
+struct ReportingReceiver {
+    last: Instant,
+    /// Time without a report after which the receiver does not count.
+    patience: Duration,
+    /// Beginning of the interval under way, and the counts then.
+    from: Instant,
+    base: PacketCounts,
+    /// Part of the packets lost at the current rate, once judged.
+    share: Option<f64>,
+    /// Part lost before the last fall, if the receiver missed packets.
+    before: Option<f64>,
+    /// Part lost by chance.
+    chance: f64,
+}
+
+impl ReportingReceiver {
+    fn new(now: Instant, base: PacketCounts) -> Self {
+        let patience = Duration::ZERO;
+        Self { last: now, patience, from: now, base, share: None, before: None, chance: 0.0 }
+    }
+
+    /// Records the counts of a report. Intervals from before `settled` are not judged.
+    fn record(&mut self, now: Instant, settled: Instant, counts: PacketCounts) {
+        self.last = now;
+        let since = |count: u32, base: u32| count.wrapping_sub(base).cast_signed();
+        let received = since(counts.received, self.base.received);
+        // Packets that overtook each other were lost in the interval before.
+        let lost = since(counts.lost, self.base.lost).max(0).cast_unsigned();
+        let Ok(received) = u32::try_from(received) else {
+            // The receiver has started again.
+            return self.begin(now, counts);
+        };
+        if self.from < settled {
+            return self.begin(now, counts);
+        }
+        let sent = received.saturating_add(lost);
+        if sent < PACKETS_MIN {
+            return;
+        }
+        self.begin(now, counts);
+        self.judge(f64::from(lost) / f64::from(sent));
+    }
+
+    fn begin(&mut self, now: Instant, counts: PacketCounts) {
+        (self.from, self.base) = (now, counts);
+    }
+
+    fn judge(&mut self, share: f64) {
+        let is_uncured = self.before.take().is_some_and(|before| share >= before / 2.0);
+        if is_uncured && share <= CHANCE_MAX {
+            self.chance = share;
+        } else if share <= self.chance + MARGIN {
+            self.chance += CHANCE_GAIN * (share - self.chance);
+        }
+        self.share = Some(share);
+    }
+
+    /// Returns the part of the rate that the receiver's path carries, if the receiver misses packets.
+    fn carried(&self) -> Option<f64> {
+        let share = self.share.filter(|share| *share > self.chance + MARGIN)?;
+        Some((1.0 - share) / (1.0 - self.chance))
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        now.since(self.last) > self.patience
+    }
+}
+
+/// Search for the rate of a session. Memory: [`ROWS_MAX`] receivers of a hundred bytes.
+#[derive(Clone, Debug)]
+pub(super) struct RateSearch {
+    config: RateSearchConfig,
+    rate: Rate,
+    load: DriverLoad,
+    /// Share of the rate that the driver sent in the last window, if too low.
+    late: Option<f64>,
+    receivers: BTreeMap<u64, ReportingReceiver>,
+    /// Time from which intervals show the current rate.
+    settled: Instant,
+    /// Factor of the next step.
+    step: f64,
+    /// Steps since the last fall.
+    steps: u32,
+    /// Time from the last fall to the probe after the fall; `None` before the first fall.
+    wait: Option<Duration>,
+    /// Time of the next step at the earliest; `None` before the first report.
+    step_due: Option<Instant>,
+    reductions: u64,
+}
+
+impl RateSearch {
+    pub(super) fn new(config: RateSearchConfig) -> Self {
+        let RateSearchConfig { start, least, most } = config;
+        let rate = start.min(most);
+        Self {
+            config: RateSearchConfig { start, least: least.min(rate), most },
+            rate,
+            load: DriverLoad::default(),
+            late: None,
+            receivers: BTreeMap::new(),
+            settled: Instant::ZERO,
+            step: STEP_FIRST,
+            steps: 0,
+            wait: None,
+            step_due: None,
+            reductions: 0,
+        }
+    }
+
+    pub(super) const fn config(&self) -> RateSearchConfig {
+        self.config
+    }
+
+    pub(super) const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Number of receivers whose reports count.
+    pub(super) fn receivers(&self) -> usize {
+        self.receivers.len()
+    }
+
+    /// Number of falls of the rate.
+    pub(super) const fn reductions(&self) -> u64 {
+        self.reductions
+    }
+
+    /// Handles a receiver's report.
+    pub(super) fn report(&mut self, now: Instant, report: &ReceptionReport) {
+        self.receivers.retain(|_, receiver| !receiver.is_silent(now));
+        match report.packets {
+            Some(packets) => self.record(now, report, packets),
+            None => _ = self.receivers.remove(&report.receiver),
+        }
+        self.decide(now);
+    }
+
+    fn record(&mut self, now: Instant, report: &ReceptionReport, packets: PacketCounts) {
+        if self.receivers.len() >= ROWS_MAX && !self.receivers.contains_key(&report.receiver) {
+            return;
+        }
+        self.step_due.get_or_insert(now + GATHERING);
+        let new = || ReportingReceiver::new(now, packets);
+        let receiver = self.receivers.entry(report.receiver).or_insert_with(new);
+        receiver.patience = report.interval.saturating_mul(SILENT_INTERVALS) + SILENT_MARGIN;
+        receiver.record(now, self.settled, packets);
+    }
+
+    /// Records a packet that left at `now`, and the time given up for the packet.
+    pub(super) fn departed(&mut self, now: Instant, given_up: Duration) {
+        let Some(sample) = self.load.record(now, given_up) else { return };
+        if sample.share >= ROOMY {
+            self.late = None;
+        } else if let Some(first) = self.late.replace(sample.share) {
+            // A single late window may be a pause of the host.
+            self.fall(now, f64::midpoint(first, sample.share));
+        }
+    }
+
+    /// Changes the rate if the receivers' reports call for it.
+    fn decide(&mut self, now: Instant) {
+        let spared = self.receivers.len() / SPARED;
+        let mut carried: Vec<f64> = self.receivers.values().filter_map(ReportingReceiver::carried).collect();
+        carried.sort_unstable_by(f64::total_cmp);
+        if let Some(carried) = carried.get(spared) {
+            return self.fall(now, *carried);
+        }
+        let judged = self.receivers.values().filter(|receiver| receiver.share.is_some()).count();
+        let are_content = judged > 0 && judged + spared >= self.receivers.len();
+        if are_content && self.step_due.is_some_and(|due| due <= now) && self.rate < self.config.most {
+            self.rise(now);
+        }
+    }
+
+    fn rise(&mut self, now: Instant) {
+        self.rate = scaled(self.rate, self.step).min(self.config.most);
+        self.step = (self.step * self.step).min(STEP_FIRST);
+        self.steps += 1;
+        self.settle(now);
+    }
+
+    /// Reduces the rate, of which the slowest path or the driver carries a part.
+    fn fall(&mut self, now: Instant, carried: f64) {
+        for receiver in self.receivers.values_mut() {
+            receiver.before = receiver.carried().and(receiver.share);
+        }
+        self.late = None;
+        self.rate = scaled(self.rate, SETTLED * carried).max(self.config.least);
+        let wait = match (self.wait, self.steps) {
+            (Some(wait), 0) => wait,
+            (Some(wait), steps) if steps < PROVEN => wait.saturating_mul(2).min(WAIT_MAX),
+            _ => WAIT,
+        };
+        (self.wait, self.step_due) = (Some(wait), Some(now + wait));
+        (self.step, self.steps) = (STEP_PROBE, 0);
+        self.reductions += 1;
+        self.settle(now);
+    }
+
+    fn settle(&mut self, now: Instant) {
+        self.settled = now + SETTLING;
+        self.receivers.values_mut().for_each(|receiver| receiver.share = None);
+    }
+}
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;

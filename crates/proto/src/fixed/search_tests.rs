@@ -1,0 +1,170 @@
+use super::*;
+
+const START: Rate = Rate::from_kilobits(10_000);
+
+fn search(most: Rate) -> RateSearch {
+    RateSearch::new(RateSearchConfig { start: START, least: Rate::from_kilobits(1_000), most })
+}
+
+/// Paths of receivers that report each half second, without delay.
+struct Bed {
+    search: RateSearch,
+    now: Instant,
+    /// Capacity of each path in bit/s, and the part lost by chance.
+    paths: Vec<(f64, f64)>,
+    counts: Vec<(f64, f64)>,
+    sent: f64,
+    lost: Vec<f64>,
+}
+
+impl Bed {
+    fn new(most: Rate, paths: &[(f64, f64)]) -> Self {
+        let none = vec![(0.0, 0.0); paths.len()];
+        let lost = vec![0.0; paths.len()];
+        Self {
+            search: search(most),
+            now: Instant::ZERO,
+            paths: paths.to_vec(),
+            counts: none,
+            sent: 0.0,
+            lost,
+        }
+    }
+
+    fn run(&mut self, seconds: u64) {
+        const INTERVAL: Duration = Duration::from_millis(500);
+        for _ in 0..2 * seconds {
+            self.now += INTERVAL;
+            #[expect(clippy::cast_precision_loss, reason = "a rate")]
+            let rate = self.search.rate().as_bits() as f64;
+            let packets = 0.5 * rate / 11_520.0;
+            self.sent += packets;
+            for (index, (capacity, chance)) in self.paths.iter().enumerate() {
+                let arrived = packets * (capacity / rate).min(1.0) * (1.0 - chance);
+                let (received, lost) = &mut self.counts[index];
+                *received += arrived;
+                *lost += packets - arrived;
+                self.lost[index] += packets - arrived;
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
+                let packets = PacketCounts { received: *received as u32, lost: *lost as u32 };
+                let report = ReceptionReport {
+                    receiver: index as u64,
+                    packets: Some(packets),
+                    interval: Duration::from_millis(500),
+                };
+                self.search.report(self.now, &report);
+            }
+        }
+    }
+
+    /// Returns the rate as a part of `capacity`.
+    fn share(&self, capacity: f64) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a rate")]
+        let rate = self.search.rate().as_bits() as f64;
+        rate / capacity
+    }
+}
+
+const MOST: Rate = Rate::from_kilobits(10_000_000);
+
+#[test]
+fn the_slowest_path_is_filled_within_seconds_and_little_is_lost() {
+    for capacity in [3e6, 50e6, 200e6, 5e9] {
+        let mut bed = Bed::new(MOST, &[(capacity, 0.0), (4.0 * capacity, 0.01)]);
+        bed.run(10);
+        let (sent, lost) = (bed.sent, bed.lost[0]);
+        let mut least = f64::INFINITY;
+        for _ in 0..60 {
+            bed.run(1);
+            least = least.min(bed.share(capacity));
+        }
+        assert!(least > 0.9, "{least} of {capacity}");
+        let part = (bed.lost[0] - lost) / (bed.sent - sent);
+        assert!(part < 0.02, "{part} lost of {capacity}");
+    }
+}
+
+#[test]
+fn losses_by_chance_are_no_reason_to_fall() {
+    for chance in [0.01, 0.05, 0.09] {
+        let mut bed = Bed::new(MOST, &[(100e6, chance), (300e6, 0.0)]);
+        bed.run(60);
+        let share = bed.share(100e6);
+        assert!((0.85..1.15).contains(&share), "{share} with {chance}");
+    }
+}
+
+#[test]
+fn capacity_that_falls_is_followed_and_capacity_that_returns_is_found() {
+    let mut bed = Bed::new(MOST, &[(100e6, 0.0)]);
+    bed.run(120);
+    bed.paths[0].0 = 10e6;
+    bed.run(4);
+    assert!(bed.share(10e6) < 1.0, "{}", bed.share(10e6));
+    bed.run(60);
+    assert!(bed.share(10e6) > 0.9, "{}", bed.share(10e6));
+    bed.paths[0].0 = 100e6;
+    // The time to the next probe may have grown to a minute.
+    bed.run(90);
+    assert!(bed.share(100e6) > 0.9, "{}", bed.share(100e6));
+}
+
+#[test]
+fn a_tenth_of_the_receivers_does_not_hold_the_others() {
+    let paths = |count: usize| -> Vec<_> {
+        (0..count).map(|index| if index == 0 { (2e6, 0.0) } else { (100e6, 0.0) }).collect()
+    };
+    let mut bed = Bed::new(MOST, &paths(20));
+    bed.run(30);
+    assert!(bed.share(100e6) > 0.9, "{}", bed.share(100e6));
+    let mut bed = Bed::new(MOST, &paths(9));
+    bed.run(30);
+    assert!((0.9..1.1).contains(&bed.share(2e6)), "of fewer than ten, all count");
+}
+
+#[test]
+fn no_receiver_takes_the_rate_below_the_least_and_none_raises_it_above_the_most() {
+    let mut bed = Bed::new(Rate::from_kilobits(40_000), &[(1e3, 0.0)]);
+    bed.run(30);
+    assert_eq!(bed.search.rate(), Rate::from_kilobits(1_000));
+    let mut bed = Bed::new(Rate::from_kilobits(33_000), &[(1e12, 0.0)]);
+    bed.run(30);
+    assert_eq!(bed.search.rate(), Rate::from_kilobits(33_000));
+}
+
+#[test]
+fn a_receiver_that_is_silent_or_ends_counts_no_more() {
+    let mut bed = Bed::new(MOST, &[(100e6, 0.0), (2e6, 0.0)]);
+    bed.run(20);
+    assert!(bed.share(2e6) < 1.1);
+    bed.paths.truncate(1);
+    bed.run(60);
+    assert_eq!(bed.search.receivers(), 1);
+    assert!(bed.share(100e6) > 0.9, "{}", bed.share(100e6));
+    let ended = ReceptionReport { receiver: 0, packets: None, interval: Duration::ZERO };
+    bed.search.report(bed.now, &ended);
+    assert_eq!(bed.search.receivers(), 0);
+}
+
+#[test]
+fn a_receiver_that_starts_again_is_judged_by_its_new_packets() {
+    let mut bed = Bed::new(MOST, &[(100e6, 0.0)]);
+    bed.run(20);
+    let rate = bed.search.rate();
+    bed.counts[0] = (0.0, 0.0);
+    bed.run(1);
+    assert!(bed.search.rate() >= rate);
+}
+
+#[test]
+fn a_late_driver_takes_the_rate_down() {
+    let mut search = search(MOST);
+    let mut now = Instant::ZERO;
+    // Half of the time is given up.
+    for _ in 0..2_000 {
+        now += Duration::from_millis(1);
+        search.departed(now, Duration::from_micros(500));
+    }
+    assert!(search.rate() < START, "{:?}", search.rate());
+    assert!(search.reductions() > 0);
+}
