@@ -55,8 +55,8 @@ pub(crate) trait Port {
     /// Sends runs on an interface. Returns the number of datagrams that the kernel refused.
     fn send(&mut self, egress: InterfaceId, runs: &[Run<'_>]) -> Result<u64, SendError>;
 
-    /// Takes the datagrams per second that the end's own link carried while full, if full since the last call.
-    /// Default: unknown.
+    /// Takes the datagrams per second that the end's own link carried while it was full, if it was since the
+    /// last call. Default: unknown.
     fn take_full_link(&mut self) -> Option<f64> {
         None
     }
