@@ -75,8 +75,8 @@ mod tests {
             now += 5 * MS / 2;
             link.on_room(now, 5 * MS / 2, false);
             now += away;
-            let left = 10 + (4.0 * away.as_secs_f64() * 1e3) as u64;
-            taken += left.min(20);
+            let left = 10 + away.as_micros() * 4 / 1_000;
+            taken += u64::try_from(left.min(20)).unwrap();
         }
         link.take()
     }
