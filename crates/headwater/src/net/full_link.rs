@@ -30,7 +30,8 @@ impl FullLink {
         if time >= MEASURED_TIME {
             #[expect(clippy::cast_precision_loss, reason = "below 2^53 datagrams")]
             let count = datagrams.saturating_sub(before) as f64;
-            self.packets_per_second = Some(count / time.as_secs_f64());
+            // A link that takes nothing pauses.
+            self.packets_per_second = (count > 0.0).then(|| count / time.as_secs_f64());
             self.since = Some((now, datagrams));
         }
     }
@@ -108,6 +109,15 @@ mod tests {
             now += 10 * MS;
             link.on_room(now, 10 * MS, false);
             link.on_resized();
+        }
+        assert_eq!(link.take(), None);
+    }
+
+    #[test]
+    fn a_link_that_pauses_tells_nothing() {
+        let (mut link, began) = (FullLink::default(), Instant::now());
+        for refusal in 0..50 {
+            link.on_refusal(began + refusal * MS, 100);
         }
         assert_eq!(link.take(), None);
     }

@@ -325,7 +325,9 @@ impl SenderSocket {
     /// continues. Sending also continues while an interface that has sent before may come back. Any other
     /// error ends sending.
     fn give_up(&mut self, piece: &Piece<'_>, error: io::Error) -> Result<(), SendError> {
-        if !self.given_up && !is_shortage(&error) {
+        if is_shortage(&error) {
+            self.full_link.on_refusal(Instant::now(), self.counters.datagrams);
+        } else if !self.given_up {
             let bytes = piece.segment_bytes.min(piece.contents.len());
             let refusal = SendError::new(piece.destination, bytes, &self.interface, error);
             if self.counters.datagrams == 0 {
@@ -334,7 +336,6 @@ impl SenderSocket {
             self.outage.refused(refusal, &self.interface.name, (self.link.state(), self.local_addr.ip()))?;
         }
         self.counters.unsent += piece.datagrams();
-        self.full_link.on_refusal(Instant::now(), self.counters.datagrams);
         Ok(())
     }
 

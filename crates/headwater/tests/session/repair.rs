@@ -83,7 +83,7 @@ fn long_blocks_are_cut_where_memory_is_short() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     write(&file, &content(40_000_000, 5), 0o644);
-    for (limit, blocks, is_in_memory) in [(40 << 20, 6, false), (64 << 20, 2, true)] {
+    for (limit, blocks, is_in_memory) in [(40 << 20, 6, false), (64 << 20, 6, true), (96 << 20, 2, true)] {
         let options = send_options(group(), "10M").with(|options| options.memory_limit = Some(limit));
         let session = SendSession::open(prepare([&file]).unwrap(), options).unwrap();
         assert_eq!(session.plan().objects()[0].partition.blocks(), blocks, "{limit}");

@@ -168,7 +168,7 @@ impl Demand {
     /// while the rates fall within a slot.
     pub fn bound_starts(&mut self, rate: f64) {
         if let Some(starts) = &mut self.starts {
-            starts.most = starts.most.min(rate);
+            starts.most = rate;
             self.is_changed = true;
         }
     }
