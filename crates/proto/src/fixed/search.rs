@@ -30,13 +30,15 @@ const STEP_FIRST: f64 = 4.0;
 const STEP_PROBE: f64 = 1.04;
 /// Part of the rate that arrives to which the rate falls.
 const SETTLED: f64 = 0.95;
-/// Part of the packets, in excess of losses by chance, from which a receiver misses packets.
+/// Least part of the packets, in excess of losses by chance, from which a receiver misses packets.
 const MARGIN: f64 = 0.02;
+/// Standard deviations of a share of losses that chance explains, of thousands of shares.
+const DEVIATIONS: f64 = 4.0;
 /// Largest part of losses that counts as chance.
 const CHANCE_MAX: f64 = 0.1;
 /// Weight of a new share of losses in the share by chance.
 const CHANCE_GAIN: f64 = 0.125;
-/// Fewest packets of a share: with 1 % lost by chance, [`MARGIN`] is then three standard deviations.
+/// Fewest packets of a share.
 const PACKETS_MIN: u32 = 250;
 /// One of so many receivers does not count.
 const SPARED: usize = 10;
@@ -65,6 +67,33 @@ pub struct RateSearchConfig {
     pub most: Rate,
 }
 
+/// Packets lost of the packets sent in an interval.
+#[derive(Clone, Copy, Debug)]
+struct Losses {
+    lost: u32,
+    sent: u32,
+}
+
+impl Losses {
+    fn share(self) -> f64 {
+        f64::from(self.lost) / f64::from(self.sent)
+    }
+
+    /// Part of the packets by which the share differs from its mean by chance.
+    fn margin(self) -> f64 {
+        let share = self.share();
+        MARGIN.max(DEVIATIONS * libm::sqrt(share * (1.0 - share) / f64::from(self.sent)))
+    }
+}
+
+/// Last change of the rate.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    /// Time from which intervals show the rate alone.
+    settled: Instant,
+    is_fall: bool,
+}
+
 /// Receiver that reports.
 #[derive(Clone, Copy, Debug)]
 struct ReportingReceiver {
@@ -74,8 +103,8 @@ struct ReportingReceiver {
     /// Beginning of the interval under way, and the counts then.
     from: Instant,
     base: PacketCounts,
-    /// Part of the packets lost at the current rate, once judged.
-    share: Option<f64>,
+    /// Losses at the current rate, once judged.
+    judged: Option<Losses>,
     /// Part lost before the last fall, if the receiver missed packets.
     before: Option<f64>,
     /// Part lost by chance.
@@ -85,11 +114,11 @@ struct ReportingReceiver {
 impl ReportingReceiver {
     fn new(now: Instant, base: PacketCounts) -> Self {
         let patience = Duration::ZERO;
-        Self { last: now, patience, from: now, base, share: None, before: None, chance: 0.0 }
+        Self { last: now, patience, from: now, base, judged: None, before: None, chance: 0.0 }
     }
 
-    /// Records the counts of a report. Intervals from before `settled` are not judged.
-    fn record(&mut self, now: Instant, settled: Instant, counts: PacketCounts) {
+    /// Records the counts of a report. Intervals from before the change has settled are not judged.
+    fn record(&mut self, now: Instant, change: Change, counts: PacketCounts) {
         self.last = now;
         let since = |count: u32, base: u32| count.wrapping_sub(base).cast_signed();
         let received = since(counts.received, self.base.received);
@@ -99,35 +128,44 @@ impl ReportingReceiver {
             // The receiver has started again.
             return self.begin(now, counts);
         };
-        if self.from < settled {
+        let losses = Losses { lost, sent: received.saturating_add(lost) };
+        if self.from < change.settled {
+            if change.is_fall && self.misses(losses) {
+                self.before.get_or_insert(losses.share());
+            }
             return self.begin(now, counts);
         }
-        let sent = received.saturating_add(lost);
-        if sent < PACKETS_MIN {
+        if losses.sent < PACKETS_MIN {
             return;
         }
         self.begin(now, counts);
-        self.judge(f64::from(lost) / f64::from(sent));
+        self.judge(losses);
+    }
+
+    /// Whether chance does not explain losses.
+    fn misses(&self, losses: Losses) -> bool {
+        losses.sent >= PACKETS_MIN && losses.share() > self.chance + losses.margin()
     }
 
     fn begin(&mut self, now: Instant, counts: PacketCounts) {
         (self.from, self.base) = (now, counts);
     }
 
-    fn judge(&mut self, share: f64) {
+    fn judge(&mut self, losses: Losses) {
+        let share = losses.share();
         let is_uncured = self.before.take().is_some_and(|before| share >= before / 2.0);
-        if is_uncured && share <= CHANCE_MAX {
-            self.chance = share;
-        } else if share <= self.chance + MARGIN {
-            self.chance += CHANCE_GAIN * (share - self.chance);
+        if is_uncured && share <= CHANCE_MAX + losses.margin() {
+            self.chance = share.min(CHANCE_MAX);
+        } else if !self.misses(losses) {
+            self.chance = (self.chance + CHANCE_GAIN * (share - self.chance)).min(CHANCE_MAX);
         }
-        self.share = Some(share);
+        self.judged = Some(losses);
     }
 
     /// Returns the part of the rate that the receiver's path carries, if the receiver misses packets.
     fn carried(&self) -> Option<f64> {
-        let share = self.share.filter(|share| *share > self.chance + MARGIN)?;
-        Some((1.0 - share) / (1.0 - self.chance))
+        let losses = self.judged.filter(|losses| self.misses(*losses))?;
+        Some((1.0 - losses.share()) / (1.0 - self.chance))
     }
 
     fn is_silent(&self, now: Instant) -> bool {
@@ -144,8 +182,7 @@ pub(super) struct RateSearch {
     /// Share of the rate that the driver sent in the last window, if too low.
     late: Option<f64>,
     receivers: BTreeMap<u64, ReportingReceiver>,
-    /// Time from which intervals show the current rate.
-    settled: Instant,
+    change: Change,
     /// Factor of the next step.
     step: f64,
     /// Steps since the last fall.
@@ -167,7 +204,7 @@ impl RateSearch {
             load: DriverLoad::default(),
             late: None,
             receivers: BTreeMap::new(),
-            settled: Instant::ZERO,
+            change: Change { settled: Instant::ZERO, is_fall: false },
             step: STEP_FIRST,
             steps: 0,
             wait: None,
@@ -212,7 +249,7 @@ impl RateSearch {
         let new = || ReportingReceiver::new(now, packets);
         let receiver = self.receivers.entry(report.receiver).or_insert_with(new);
         receiver.patience = report.interval.saturating_mul(SILENT_INTERVALS) + SILENT_MARGIN;
-        receiver.record(now, self.settled, packets);
+        receiver.record(now, self.change, packets);
     }
 
     /// Records a packet that left at `now`, and the time given up for the packet.
@@ -234,7 +271,7 @@ impl RateSearch {
         if let Some(carried) = carried.get(spared) {
             return self.fall(now, *carried);
         }
-        let judged = self.receivers.values().filter(|receiver| receiver.share.is_some()).count();
+        let judged = self.receivers.values().filter(|receiver| receiver.judged.is_some()).count();
         let are_content = judged > 0 && judged + spared >= self.receivers.len();
         if are_content && self.step_due.is_some_and(|due| due <= now) && self.rate < self.config.most {
             self.rise(now);
@@ -245,13 +282,13 @@ impl RateSearch {
         self.rate = scaled(self.rate, self.step).min(self.config.most);
         self.step = (self.step * self.step).min(STEP_FIRST);
         self.steps += 1;
-        self.settle(now);
+        self.settle(now, false);
     }
 
     /// Reduces the rate, of which the slowest path or the driver carries a part.
     fn fall(&mut self, now: Instant, carried: f64) {
         for receiver in self.receivers.values_mut() {
-            receiver.before = receiver.carried().and(receiver.share);
+            receiver.before = receiver.carried().and(receiver.judged).map(Losses::share);
         }
         self.late = None;
         self.rate = scaled(self.rate, SETTLED * carried).max(self.config.least);
@@ -263,12 +300,12 @@ impl RateSearch {
         (self.wait, self.step_due) = (Some(wait), Some(now + wait));
         (self.step, self.steps) = (STEP_PROBE, 0);
         self.reductions += 1;
-        self.settle(now);
+        self.settle(now, true);
     }
 
-    fn settle(&mut self, now: Instant) {
-        self.settled = now + SETTLING;
-        self.receivers.values_mut().for_each(|receiver| receiver.share = None);
+    fn settle(&mut self, now: Instant, is_fall: bool) {
+        self.change = Change { settled: now + SETTLING, is_fall };
+        self.receivers.values_mut().for_each(|receiver| receiver.judged = None);
     }
 }
 
