@@ -120,9 +120,10 @@ impl DedicatedOptions {
         self
     }
 
-    /// Returns the rate at the start.
+    /// Returns the rate at the start, at most the maximum rate.
     pub const fn start(&self) -> Rate {
-        self.start
+        let max = self.max_rate();
+        if self.start.as_bits() < max.as_bits() { self.start } else { max }
     }
 
     const fn max_rate(&self) -> Rate {
@@ -489,7 +490,7 @@ impl CongestionControl {
     pub const fn rate_base(&self) -> Option<Rate> {
         match self {
             Self::Fixed { rate } => Some(*rate),
-            Self::Dedicated(options) => Some(options.start),
+            Self::Dedicated(options) => Some(options.start()),
             Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => Some(layers.base_rate),
             Self::LeSbcc(_) | Self::Rainbow(_) => None,
             Self::Sim(options) => Some(options.initial_rate),
@@ -606,6 +607,13 @@ mod tests {
 
     fn rate(bits: u64) -> Rate {
         Rate::from_bits(bits).unwrap()
+    }
+
+    #[test]
+    fn the_rate_at_the_start_is_at_most_the_maximum() {
+        let max = Rate::from_kilobits(1_000);
+        let control = CongestionControl::from(DedicatedOptions::new().with_max_rate(Some(max)));
+        assert_eq!(control.rate_base(), Some(max));
     }
 
     #[test]

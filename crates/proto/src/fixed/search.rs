@@ -197,10 +197,10 @@ pub(super) struct RateSearch {
 impl RateSearch {
     pub(super) fn new(config: RateSearchConfig) -> Self {
         let RateSearchConfig { start, least, most } = config;
-        let rate = start.min(most);
+        let start = start.min(most);
         Self {
-            config: RateSearchConfig { start, least: least.min(rate), most },
-            rate,
+            config: RateSearchConfig { start, least: least.min(start), most },
+            rate: start,
             load: DriverLoad::default(),
             late: None,
             receivers: BTreeMap::new(),
@@ -233,12 +233,25 @@ impl RateSearch {
 
     /// Handles a receiver's report.
     pub(super) fn report(&mut self, now: Instant, report: &ReceptionReport) {
-        self.receivers.retain(|_, receiver| !receiver.is_silent(now));
         match report.packets {
             Some(packets) => self.record(now, report, packets),
-            None => _ = self.receivers.remove(&report.receiver),
+            None => self.retain(now, |receiver, _| *receiver != report.receiver),
         }
+        self.retain(now, |_, receiver| !receiver.is_silent(now));
         self.decide(now);
+    }
+
+    /// Keeps the receivers of a kind. If none is left, the search begins anew at the rate of the start.
+    fn retain(&mut self, now: Instant, is_kept: impl Fn(&u64, &ReportingReceiver) -> bool) {
+        if self.receivers.is_empty() {
+            return;
+        }
+        self.receivers.retain(|id, receiver| is_kept(id, receiver));
+        if self.receivers.is_empty() {
+            let (load, reductions) = (self.load, self.reductions);
+            *self = Self { load, reductions, ..Self::new(self.config) };
+            self.settle(now, false);
+        }
     }
 
     fn record(&mut self, now: Instant, report: &ReceptionReport, packets: PacketCounts) {
@@ -255,8 +268,13 @@ impl RateSearch {
     /// Records a packet that left at `now`, and the time given up for the packet.
     pub(super) fn departed(&mut self, now: Instant, given_up: Duration) {
         let Some(sample) = self.load.record(now, given_up) else { return };
+        self.retain(now, |_, receiver| !receiver.is_silent(now));
         if sample.share >= ROOMY {
             self.late = None;
+            let is_reduced = self.rate < self.config.start;
+            if self.receivers.is_empty() && is_reduced && self.is_step_due(now) {
+                self.rise(now, self.config.start);
+            }
         } else if let Some(first) = self.late.replace(sample.share) {
             // A single late window may be a pause of the host.
             self.fall(now, f64::midpoint(first, sample.share));
@@ -273,13 +291,17 @@ impl RateSearch {
         }
         let judged = self.receivers.values().filter(|receiver| receiver.judged.is_some()).count();
         let are_content = judged > 0 && judged + spared >= self.receivers.len();
-        if are_content && self.step_due.is_some_and(|due| due <= now) && self.rate < self.config.most {
-            self.rise(now);
+        if are_content && self.is_step_due(now) && self.rate < self.config.most {
+            self.rise(now, self.config.most);
         }
     }
 
-    fn rise(&mut self, now: Instant) {
-        self.rate = scaled(self.rate, self.step).min(self.config.most);
+    fn is_step_due(&self, now: Instant) -> bool {
+        self.step_due.is_some_and(|due| due <= now)
+    }
+
+    fn rise(&mut self, now: Instant, most: Rate) {
+        self.rate = scaled(self.rate, self.step).min(most);
         self.step = (self.step * self.step).min(STEP_FIRST);
         self.steps += 1;
         self.settle(now, false);

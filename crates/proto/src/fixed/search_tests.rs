@@ -159,6 +159,7 @@ fn a_receiver_that_is_silent_or_ends_counts_no_more() {
     assert!(bed.share(100e6) > 0.9, "{}", bed.share(100e6));
     bed.search.report(bed.now, &report(0, None));
     assert_eq!(bed.search.receivers(), 0);
+    assert_eq!(bed.search.rate(), START, "without receivers");
 }
 
 #[test]
@@ -182,4 +183,26 @@ fn a_late_driver_takes_the_rate_down() {
     }
     assert!(search.rate() < START, "{:?}", search.rate());
     assert!(search.reductions() > 0);
+}
+
+/// Sends for `seconds`, where the driver gives up a part of the time.
+fn send(search: &mut RateSearch, now: &mut Instant, seconds: u64, part: f64) {
+    for _ in 0..1_000 * seconds {
+        *now += Duration::from_millis(1);
+        search.departed(*now, Duration::from_secs_f64(part / 1e3));
+    }
+}
+
+#[test]
+fn without_reports_the_rate_returns_to_the_start() {
+    let mut bed = Bed::new(MOST, &[(1e9, 0.0)]);
+    bed.run(30);
+    assert!(bed.search.rate() > START);
+    let Bed { mut search, mut now, .. } = bed;
+    send(&mut search, &mut now, 10, 0.0);
+    assert_eq!(search.rate(), START, "feedback is lost");
+    send(&mut search, &mut now, 2, 0.5);
+    assert!(search.rate() < START);
+    send(&mut search, &mut now, 60, 0.0);
+    assert_eq!(search.rate(), START, "the driver was late once");
 }
