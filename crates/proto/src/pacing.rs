@@ -288,7 +288,7 @@ pub(crate) fn scaled(rate: Rate, factor: f64) -> Rate {
     let bits = rate.as_bits() as f64 * factor;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
     let bits = bits as u64;
-    Rate::from_bits(bits).unwrap_or(rate)
+    Rate::from_bits(bits.max(1)).unwrap_or(rate)
 }
 
 #[cfg(test)]

@@ -34,10 +34,10 @@ fn megabits(rate: u64) -> Rate {
     Rate::from_kilobits(1_000 * rate)
 }
 
-/// Link whose queue holds 20 ms.
+/// Link of a path with a round-trip time of 100 ms, whose queue holds 100 ms.
 fn link(rate: Rate) -> LinkConfig {
-    let packets = u32::try_from(rate.as_bits() / 8 / 50 / 1_452).unwrap();
-    LinkConfig::new(rate, Duration::from_millis(5)).with_queue(QueueConfig::drop_tail(packets.max(20)))
+    let packets = u32::try_from(rate.as_bits() / 8 / 10 / 1_452).unwrap();
+    LinkConfig::new(rate, Duration::from_millis(49)).with_queue(QueueConfig::drop_tail(packets))
 }
 
 struct Bed {
@@ -76,7 +76,8 @@ impl Bed {
         let (mut receivers, mut links) = (Vec::new(), Vec::new());
         for (index, last) in (1..).zip(lasts) {
             let node = network.node(&format!("leaf{index}"));
-            links.push(network.link(&format!("last{index}"), hub, node, last.clone(), first.clone()));
+            let back = LinkConfig::new(megabits(10_000), Duration::from_millis(49));
+            links.push(network.link(&format!("last{index}"), hub, node, last.clone(), back));
             let store = KnownStore::new(&Originals::zeros(NAME, bytes));
             let reporter = RosterReporter::new(ReporterConfig::new(index, Seed(index)));
             let config = DeliveryReceiverConfig::default();
@@ -139,8 +140,8 @@ fn the_slower_of_two_receivers_sets_the_rate_on_links_of_any_size() {
         let slow = megabits(rate);
         let lasts = [link(megabits(3 * rate)), link(slow)];
         let mut built = Bed::new(megabits(4 * rate), &lasts).build(1);
-        built.run.run_until(seconds(10));
-        let (share, lost) = built.run(10, 20, slow, 1);
+        built.run.run_until(seconds(15));
+        let (share, lost) = built.run(15, 25, slow, 1);
         assert!((0.9..1.0).contains(&share), "{share} of {rate} Mbit/s");
         assert!(lost < 0.03, "{lost} lost at {rate} Mbit/s");
     }
@@ -148,13 +149,13 @@ fn the_slower_of_two_receivers_sets_the_rate_on_links_of_any_size() {
 
 #[test]
 fn losses_by_chance_do_not_take_the_rate_down() {
-    for (seed, chance) in [(1, 0.01), (2, 0.01), (3, 0.05)] {
-        let last = link(megabits(100)).with_loss(LossConfig::Bernoulli(chance));
-        let mut built = Bed::new(megabits(1_000), &[last, link(megabits(300))]).build(seed);
-        built.run.run_until(seconds(15));
-        let (share, lost) = built.run(15, 30, megabits(100), 0);
-        assert!((0.85..1.05).contains(&share), "{share} with {chance}");
-        assert!(lost < chance + 0.03, "{lost} lost with {chance}");
+    for (seed, count, chance) in [(1, 2, 0.01), (2, 9, 0.01), (3, 9, 0.05)] {
+        let last = link(megabits(50)).with_loss(LossConfig::Bernoulli(chance));
+        let mut built = Bed::new(megabits(500), &vec![last; count]).build(seed);
+        built.run.run_until(seconds(25));
+        let (share, lost) = built.run(25, 45, megabits(50), 0);
+        assert!((0.8..1.1).contains(&share), "{share} of {count} receivers with {chance}");
+        assert!(lost < chance + 0.04, "{lost} lost of {count} receivers with {chance}");
     }
 }
 

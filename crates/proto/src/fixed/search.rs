@@ -43,8 +43,8 @@ const PACKETS_MIN: u32 = 250;
 /// One of so many receivers does not count.
 const SPARED: usize = 10;
 /// Time from a change of the rate until reports show the change alone: planned packets of a signed session
-/// ([`DEMAND_LEAD_MAX`](crate::auth)), and a round trip.
-const SETTLING: Duration = Duration::from_millis(200);
+/// ([`DEMAND_LEAD_MAX`](crate::auth)), a round trip, and the queues of the path.
+const SETTLING: Duration = Duration::from_secs(1);
 /// Time from the first report to the first step: a receiver whose path the step overloads gets no cookie.
 const GATHERING: Duration = Duration::from_secs(1);
 /// First and longest time from a fall to the next probe.

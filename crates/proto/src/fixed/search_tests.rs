@@ -206,3 +206,15 @@ fn without_reports_the_rate_returns_to_the_start() {
     send(&mut search, &mut now, 60, 0.0);
     assert_eq!(search.rate(), START, "the driver was late once");
 }
+
+#[test]
+fn a_receiver_that_reports_nothing_received_holds_no_rate_up() {
+    let mut bed = Bed::new(MOST, &[(100e6, 0.0)]);
+    bed.run(20);
+    for second in 1..60 {
+        let lost = PacketCounts { received: 0, lost: second * 100_000 };
+        bed.run(1);
+        bed.search.report(bed.now, &report(7, Some(lost)));
+    }
+    assert_eq!(bed.search.rate(), Rate::from_kilobits(1_000));
+}
