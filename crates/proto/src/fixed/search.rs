@@ -40,6 +40,12 @@ const CHANCE_MAX: f64 = 0.1;
 const CHANCE_GAIN: f64 = 0.125;
 /// Fewest packets of a share.
 const PACKETS_MIN: u32 = 250;
+/// Time after which an interval is judged by fewer packets, if the rate makes [`PACKETS_MIN`] in this time.
+const INTERVAL_MAX: Duration = Duration::from_secs(3);
+/// Bytes of a full packet.
+const PACKET_BYTES: u64 = 1_440;
+/// Intervals of [`INTERVAL_MAX`] without a packet after which a receiver does not count.
+const IDLE_MAX: u32 = 2;
 /// One of so many receivers does not count.
 const SPARED: usize = 10;
 /// Time from a change of the rate until reports show the change alone: planned packets of a signed session
@@ -92,6 +98,15 @@ struct Change {
     /// Time from which intervals show the rate alone.
     settled: Instant,
     is_fall: bool,
+    /// Time after which an interval is judged by fewer packets than [`PACKETS_MIN`].
+    interval_max: Duration,
+}
+
+impl Change {
+    fn new(settled: Instant, is_fall: bool, rate: Rate) -> Self {
+        let packets = rate.time_of(u64::from(PACKETS_MIN) * PACKET_BYTES);
+        Self { settled, is_fall, interval_max: packets.max(INTERVAL_MAX) }
+    }
 }
 
 /// Receiver that reports.
@@ -109,12 +124,14 @@ struct ReportingReceiver {
     before: Option<f64>,
     /// Part lost by chance.
     chance: f64,
+    /// Intervals in a row without a packet.
+    idle: u32,
 }
 
 impl ReportingReceiver {
     fn new(now: Instant, base: PacketCounts) -> Self {
         let patience = Duration::ZERO;
-        Self { last: now, patience, from: now, base, judged: None, before: None, chance: 0.0 }
+        Self { last: now, patience, from: now, base, judged: None, before: None, chance: 0.0, idle: 0 }
     }
 
     /// Records the counts of a report. Intervals from before the change has settled are not judged.
@@ -130,21 +147,30 @@ impl ReportingReceiver {
         };
         let losses = Losses { lost, sent: received.saturating_add(lost) };
         if self.from < change.settled {
-            if change.is_fall && self.misses(losses) {
+            if change.is_fall && losses.sent >= PACKETS_MIN && self.misses(losses) {
                 self.before.get_or_insert(losses.share());
             }
             return self.begin(now, counts);
         }
-        if losses.sent < PACKETS_MIN {
+        if losses.sent < PACKETS_MIN && now.since(self.from) < change.interval_max {
             return;
         }
         self.begin(now, counts);
-        self.judge(losses);
+        if losses.sent == 0 {
+            self.idle = self.idle.saturating_add(1);
+        } else {
+            self.idle = 0;
+            self.judge(losses);
+        }
+    }
+
+    const fn counts(&self) -> bool {
+        self.idle < IDLE_MAX
     }
 
     /// Whether chance does not explain losses.
     fn misses(&self, losses: Losses) -> bool {
-        losses.sent >= PACKETS_MIN && losses.share() > self.chance + losses.margin()
+        losses.share() > self.chance + losses.margin()
     }
 
     fn begin(&mut self, now: Instant, counts: PacketCounts) {
@@ -204,7 +230,7 @@ impl RateSearch {
             load: DriverLoad::default(),
             late: None,
             receivers: BTreeMap::new(),
-            change: Change { settled: Instant::ZERO, is_fall: false },
+            change: Change::new(Instant::ZERO, false, start),
             step: STEP_FIRST,
             steps: 0,
             wait: None,
@@ -283,14 +309,15 @@ impl RateSearch {
 
     /// Changes the rate if the receivers' reports call for it.
     fn decide(&mut self, now: Instant) {
-        let spared = self.receivers.len() / SPARED;
-        let mut carried: Vec<f64> = self.receivers.values().filter_map(ReportingReceiver::carried).collect();
+        let counted = || self.receivers.values().filter(|receiver| receiver.counts());
+        let spared = counted().count() / SPARED;
+        let mut carried: Vec<f64> = counted().filter_map(ReportingReceiver::carried).collect();
         carried.sort_unstable_by(f64::total_cmp);
         if let Some(carried) = carried.get(spared) {
             return self.fall(now, *carried);
         }
-        let judged = self.receivers.values().filter(|receiver| receiver.judged.is_some()).count();
-        let are_content = judged > 0 && judged + spared >= self.receivers.len();
+        let judged = counted().filter(|receiver| receiver.judged.is_some()).count();
+        let are_content = judged > 0 && judged + spared >= counted().count();
         if are_content && self.is_step_due(now) && self.rate < self.config.most {
             self.rise(now, self.config.most);
         }
@@ -326,7 +353,7 @@ impl RateSearch {
     }
 
     fn settle(&mut self, now: Instant, is_fall: bool) {
-        self.change = Change { settled: now + SETTLING, is_fall };
+        self.change = Change::new(now + SETTLING, is_fall, self.rate);
         self.receivers.values_mut().for_each(|receiver| receiver.judged = None);
     }
 }

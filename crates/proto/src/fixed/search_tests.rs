@@ -218,3 +218,13 @@ fn a_receiver_that_reports_nothing_received_holds_no_rate_up() {
     }
     assert_eq!(bed.search.rate(), Rate::from_kilobits(1_000));
 }
+
+#[test]
+fn a_receiver_without_packets_does_not_hold_the_others() {
+    let mut bed = Bed::new(MOST, &[(100e6, 0.0)]);
+    for _ in 0..120 {
+        bed.run(1);
+        bed.search.report(bed.now, &report(7, Some(PacketCounts { received: 0, lost: 0 })));
+    }
+    assert!(bed.share(100e6) > 0.9, "{}", bed.share(100e6));
+}
