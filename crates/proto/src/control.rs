@@ -330,6 +330,8 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
 pub struct ReceptionReport {
     /// Identifier of the receiver, whose address has proven to receive.
     pub receiver: u64,
+    /// Whether the receiver has not ended.
+    pub is_under_way: bool,
     /// Packets since the receiver's start; `None` if the receiver has ended, or counts none.
     pub packets: Option<PacketCounts>,
     /// Interval of reports.

@@ -14,6 +14,7 @@
 //! The rate follows the slowest receiver, without a tenth of the receivers ([`SPARED`]): of fewer than ten,
 //! all count. No receiver takes the rate below the least rate of the configuration.
 
+use core::mem;
 use std::collections::BTreeMap;
 
 use headwater_wire::roster::PacketCounts;
@@ -67,7 +68,7 @@ const SILENT_MARGIN: Duration = Duration::from_secs(2);
 pub struct RateSearchConfig {
     /// Rate at the start, and while no receiver reports.
     pub start: Rate,
-    /// Rate below which no receiver takes the session.
+    /// Rate below which no receiver takes the session. At least 960 kbit/s, unless the start is below.
     pub least: Rate,
     /// Rate above which the session is never sent.
     pub most: Rate,
@@ -199,6 +200,11 @@ impl ReportingReceiver {
     }
 }
 
+/// Returns the time without a report after which a receiver does not count.
+fn patience(interval: Duration) -> Duration {
+    interval.saturating_mul(SILENT_INTERVALS) + SILENT_MARGIN
+}
+
 /// Search for the rate of a session. Memory: [`ROWS_MAX`] receivers of a hundred bytes.
 #[derive(Clone, Debug)]
 pub(super) struct RateSearch {
@@ -208,6 +214,8 @@ pub(super) struct RateSearch {
     /// Share of the rate that the driver sent in the last window, if too low.
     late: Option<f64>,
     receivers: BTreeMap<u64, ReportingReceiver>,
+    /// Receivers that count no packets, and the time until which they are under way without a report.
+    uncounted: BTreeMap<u64, Instant>,
     change: Change,
     /// Factor of the next step.
     step: f64,
@@ -224,12 +232,15 @@ impl RateSearch {
     pub(super) fn new(config: RateSearchConfig) -> Self {
         let RateSearchConfig { start, least, most } = config;
         let start = start.min(most);
+        let shown = u64::from(PACKETS_MIN) * PACKET_BYTES * 8 / (INTERVAL_MAX.as_millis() / 1_000);
+        let least = Rate::from_bits(shown).map_or(least, |shown| least.max(shown));
         Self {
             config: RateSearchConfig { start, least: least.min(start), most },
             rate: start,
             load: DriverLoad::default(),
             late: None,
             receivers: BTreeMap::new(),
+            uncounted: BTreeMap::new(),
             change: Change::new(Instant::ZERO, false, start),
             step: STEP_FIRST,
             steps: 0,
@@ -261,9 +272,13 @@ impl RateSearch {
     pub(super) fn report(&mut self, now: Instant, report: &ReceptionReport) {
         match report.packets {
             Some(packets) => self.record(now, report, packets),
-            None => self.retain(now, |receiver, _| *receiver != report.receiver),
+            None => {
+                self.retain(now, |receiver, _| *receiver != report.receiver);
+                self.record_uncounted(now, report);
+            }
         }
         self.retain(now, |_, receiver| !receiver.is_silent(now));
+        self.uncounted.retain(|_, until| *until > now);
         self.decide(now);
     }
 
@@ -274,10 +289,24 @@ impl RateSearch {
         }
         self.receivers.retain(|id, receiver| is_kept(id, receiver));
         if self.receivers.is_empty() {
-            let (load, reductions) = (self.load, self.reductions);
-            *self = Self { load, reductions, ..Self::new(self.config) };
+            let (load, reductions, uncounted) = (self.load, self.reductions, mem::take(&mut self.uncounted));
+            *self = Self { load, reductions, uncounted, ..Self::new(self.config) };
             self.settle(now, false);
         }
+    }
+
+    /// Records a receiver without counts, as of an earlier version, or the receiver's end.
+    fn record_uncounted(&mut self, now: Instant, report: &ReceptionReport) {
+        if !report.is_under_way {
+            self.uncounted.remove(&report.receiver);
+        } else if self.uncounted.len() < ROWS_MAX || self.uncounted.contains_key(&report.receiver) {
+            self.uncounted.insert(report.receiver, now + patience(report.interval));
+        }
+    }
+
+    /// Highest rate: with a receiver under way that does not count its packets, the rate of the start.
+    fn most(&self) -> Rate {
+        if self.uncounted.is_empty() { self.config.most } else { self.config.start }
     }
 
     fn record(&mut self, now: Instant, report: &ReceptionReport, packets: PacketCounts) {
@@ -287,7 +316,7 @@ impl RateSearch {
         self.step_due.get_or_insert(now + GATHERING);
         let new = || ReportingReceiver::new(now, packets);
         let receiver = self.receivers.entry(report.receiver).or_insert_with(new);
-        receiver.patience = report.interval.saturating_mul(SILENT_INTERVALS) + SILENT_MARGIN;
+        receiver.patience = patience(report.interval);
         receiver.record(now, self.change, packets);
     }
 
@@ -316,10 +345,15 @@ impl RateSearch {
         if let Some(carried) = carried.get(spared) {
             return self.fall(now, *carried);
         }
+        let most = self.most();
+        if self.rate > most {
+            self.rate = most;
+            return self.settle(now, true);
+        }
         let judged = counted().filter(|receiver| receiver.judged.is_some()).count();
         let are_content = judged > 0 && judged + spared >= counted().count();
-        if are_content && self.is_step_due(now) && self.rate < self.config.most {
-            self.rise(now, self.config.most);
+        if are_content && self.is_step_due(now) && self.rate < most {
+            self.rise(now, most);
         }
     }
 

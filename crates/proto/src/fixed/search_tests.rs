@@ -21,7 +21,12 @@ struct Bed {
 }
 
 fn report(receiver: u64, packets: Option<PacketCounts>) -> ReceptionReport {
-    ReceptionReport { receiver, packets, interval: Duration::from_millis(500) }
+    ReceptionReport {
+        receiver,
+        is_under_way: packets.is_some(),
+        packets,
+        interval: Duration::from_millis(500),
+    }
 }
 
 /// Draws a number of mean 0 and variance 1, nearly normal.
@@ -226,5 +231,28 @@ fn a_receiver_without_packets_does_not_hold_the_others() {
         bed.run(1);
         bed.search.report(bed.now, &report(7, Some(PacketCounts { received: 0, lost: 0 })));
     }
+    assert!(bed.share(100e6) > 0.9, "{}", bed.share(100e6));
+}
+
+#[test]
+fn the_least_rate_shows_losses() {
+    let [start, least] = [2_000, 200].map(Rate::from_kilobits);
+    let mut bed = Bed::new(MOST, &[(1e3, 0.0)]);
+    bed.search = RateSearch::new(RateSearchConfig { start, least, most: MOST });
+    bed.run(60);
+    assert_eq!(bed.search.rate(), Rate::from_kilobits(960));
+}
+
+#[test]
+fn the_rate_stays_at_the_start_while_a_receiver_does_not_count_its_packets() {
+    let mut bed = Bed::new(MOST, &[(100e6, 0.0)]);
+    bed.run(20);
+    for _ in 0..20 {
+        bed.search.report(bed.now, &ReceptionReport { is_under_way: true, ..report(7, None) });
+        assert_eq!(bed.search.rate(), START);
+        bed.run(1);
+    }
+    bed.search.report(bed.now, &report(7, None));
+    bed.run(30);
     assert!(bed.share(100e6) > 0.9, "{}", bed.share(100e6));
 }

@@ -39,6 +39,8 @@ const OUTSIDE_PER_BUDGET: u32 = 4;
 pub struct RosterRow {
     /// Identifier of the receiver.
     pub receiver: u64,
+    /// Whether the row is that of all further receivers of a host ([`IDS_OF_HOST`]).
+    pub is_shared: bool,
     /// Address of the last report.
     pub address: SocketAddr,
     /// Name that the receiver gives itself, printable. Untrusted.
@@ -209,6 +211,7 @@ impl Table {
         }
         let mut row = RosterRow {
             receiver: header.receiver,
+            is_shared: place != self.hash(&header.receiver.to_be_bytes()),
             address,
             name: name.map(str::to_owned),
             first: before.map_or(now, |row| row.first),

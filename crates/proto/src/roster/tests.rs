@@ -89,6 +89,7 @@ fn addresses_of_one_ipv6_network_share_the_rows_of_a_host() {
         rows.report(at(receiver), ip.into(), receiver, ReportKind::Progress);
     }
     assert_eq!(rows.0.rows().count(), usize::from(IDS_OF_HOST) + 1);
+    assert_eq!(rows.0.rows().filter(|row| row.is_shared).count(), 1);
 }
 
 #[test]

@@ -89,10 +89,14 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
             let is_under_way = update.row.kind == ReportKind::Progress;
             let report = ReceptionReport {
                 receiver: update.row.receiver,
+                is_under_way,
                 packets: update.row.state.packets.filter(|_| is_under_way),
                 interval: roster.sender.interval(),
             };
-            self.control.reported(control_time, &report);
+            // Of receivers that share a row, some reports are lost to the limit of the row.
+            if !update.row.is_shared {
+                self.control.reported(control_time, &report);
+            }
             self.events.push_back(SenderEvent::Reported(Box::new(update)));
         }
         true
