@@ -146,7 +146,7 @@ fn a_session_of_many_rates_is_described_and_closed_for_those_on_the_base_alone()
     assert_eq!(summary.outcome, ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed));
     // Packets of 2 s at 1 Mbit/s, and those of the end: no other channel's.
     let packets = summary.progress.stats.packets;
-    assert!((100..400).contains(&packets), "{packets} packets");
+    assert!((40..400).contains(&packets), "{packets} packets");
 }
 
 #[test]
