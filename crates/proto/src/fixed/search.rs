@@ -63,7 +63,7 @@ const PROVEN: u32 = 4;
 const SILENT_INTERVALS: u64 = 3;
 const SILENT_MARGIN: Duration = Duration::from_secs(2);
 
-/// Bounds of a [`RateSearch`], in bit/s of UDP payload.
+/// Bounds of the search for a rate, in bit/s of UDP payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateSearchConfig {
     /// Rate at the start, and while no receiver reports.
