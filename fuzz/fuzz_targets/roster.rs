@@ -48,7 +48,11 @@ fn reporter(bytes: &[u8]) {
     let source = ([192, 0, 2, 1], 4_242).into();
     let mut reporter = RosterReporter::new(ReporterConfig::new(9, Seed(1)));
     reporter.serve(7_280);
-    reporter.heard(Instant::ZERO, source, Members { exponent: 0, is_awaiting: true, is_quick: true, count: 0 });
+    reporter.heard(
+        Instant::ZERO,
+        source,
+        Members { exponent: 0, is_awaiting: true, is_quick: true, count: 0 },
+    );
     let mut now = Instant::ZERO;
     for turn in 0..16 {
         let Some(due) = reporter.poll_timeout() else { break };
