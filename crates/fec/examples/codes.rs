@@ -1,7 +1,8 @@
 //! Encoding and decoding times of RaptorQ, for `tests/speed/codes.sh`, which runs the drivers of other
 //! libraries with the same arguments.
 //!
-//! Usage: `codes K SYMBOL_BYTES LOST SEED REPEATS`. Prints the median seconds of processor time of encoding and of decoding.
+//! Usage: `codes K SYMBOL_BYTES LOST SEED REPEATS`. Prints the median seconds of processor time of encoding
+//! and of decoding.
 
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "arguments of the command line")]

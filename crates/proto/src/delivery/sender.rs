@@ -11,7 +11,6 @@ pub(in crate::delivery) mod roster;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use headwater_fec::BlockCodec;
 use headwater_wire::PayloadId;
 use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
 use headwater_wire::fdt::{PEERS_MAX, Withdrawal};
@@ -21,9 +20,9 @@ use self::farewell::{Farewell, Word};
 use self::header::{Header, ObjectHeader, SessionHeader, write_fdt};
 use self::inventory::Content;
 use self::inventory::Inventory;
-use self::parts::StreamParts;
+use self::parts::{StreamParts, carousel_block};
 use self::roster::SessionRoster;
-use super::carousel::{CarouselBlock, Start, Visit};
+use super::carousel::{Start, Visit};
 use super::fdt::FdtTooLarge;
 use super::object::Digest;
 use super::plan::Orders;
@@ -661,17 +660,16 @@ impl<C: SenderControl, S: Source> Machine for DeliverySender<C, S> {
     type Event = SenderEvent;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
-        let real = now;
-        let now = self.control_time(now);
+        let time = self.control_time(now);
         match input {
             Input::Timeout => {
                 if let Some(roster) = &mut self.roster {
-                    roster.sender.on_timeout(real);
+                    roster.sender.on_timeout(now);
                 }
-                self.control.timeout(now);
+                self.control.timeout(time);
             }
-            Input::Datagram(datagram) if self.on_report(real, now, &datagram) => {}
-            Input::Datagram(datagram) => self.control.feedback(now, &datagram),
+            Input::Datagram(datagram) if self.on_report(now, time, &datagram) => {}
+            Input::Datagram(datagram) => self.control.feedback(time, &datagram),
             Input::Routed(..) => {}
         }
     }
@@ -686,16 +684,5 @@ impl<C: SenderControl, S: Source> Machine for DeliverySender<C, S> {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.real_timeout(self.control_timeout())
-    }
-}
-
-/// Returns the block of k source symbols. `limit` is the number of encoding symbols that the source provides,
-/// `None` for all symbols of the code.
-fn carousel_block(codec: &dyn BlockCodec, k: u32, limit: Option<u32>) -> CarouselBlock {
-    let n = codec.encoding_symbols(k);
-    CarouselBlock {
-        symbols: k,
-        encoding_symbols: limit.map_or(n, |limit| limit.clamp(k, n)),
-        rateless: codec.is_rateless() && limit.is_none(),
     }
 }

@@ -8,7 +8,9 @@
 use core::ops::Range;
 use std::collections::VecDeque;
 
-use super::{DeliverySender, End, ObjectHeader, carousel_block};
+use headwater_fec::BlockCodec;
+
+use super::{DeliverySender, End, ObjectHeader};
 use crate::control::SenderControl;
 use crate::delivery::carousel::CarouselBlock;
 use crate::delivery::fdt::FdtTooLarge;
@@ -248,5 +250,16 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         }
         let blocks = parts.begin(announced);
         self.content.select(|block| blocks.iter().any(|range| range.contains(&block)));
+    }
+}
+
+/// Returns the block of k source symbols. `limit` is the number of encoding symbols that the source provides,
+/// `None` for all symbols of the code.
+pub(super) fn carousel_block(codec: &dyn BlockCodec, k: u32, limit: Option<u32>) -> CarouselBlock {
+    let n = codec.encoding_symbols(k);
+    CarouselBlock {
+        symbols: k,
+        encoding_symbols: limit.map_or(n, |limit| limit.clamp(k, n)),
+        rateless: codec.is_rateless() && limit.is_none(),
     }
 }
