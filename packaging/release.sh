@@ -38,7 +38,7 @@ build() {
         packaging/deb.sh --binary "$CARGO_TARGET_DIR/release/headwater" "$out"
         packaging/wheel.sh --binaries "$CARGO_TARGET_DIR/release" "$out"
         packaging/oci.sh "$out"
-        cargo package --quiet --locked --no-verify -p headwater-wire -p headwater-fec -p headwater-proto -p headwater -p headwater-web -p headwater-cli
+        cargo package --quiet --locked --no-verify -p headwater-wire -p headwater-fec -p headwater-media -p headwater-proto -p headwater -p headwater-web -p headwater-cli
         cp "$CARGO_TARGET_DIR"/package/*.crate "$out"
         cargo cyclonedx --quiet --manifest-path crates/cli/Cargo.toml --format json --override-filename "headwater-$version.cdx"
         # Identifiers of the clone's packages have its path.

@@ -141,7 +141,7 @@ class Bed:
     def compare(self, out, files=None, also=()):
         files = files or self.files
         said = subprocess.run(
-            ["rsync", "-naci", "--omit-dir-times", "--delete", *also, f"{files}/", f"{out}/{files.name}/"],
+            ["rsync", "-naci", "--delete", *also, f"{files}/", f"{out}/{files.name}/"],
             capture_output=True, text=True, check=True,
         ).stdout
         check(not said, f"rsync sees differences: {said[:300]}")
