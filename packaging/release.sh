@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds everything of a release: sources, Debian package, OCI image, wheel, packages for cargo, a bill of materials (CycloneDX), and
-# SHA256SUMS. The same commit gives the same bytes; --check builds all of it twice, in two clones, and compares.
+# SHA256SUMS. The same commit gives the same bytes; --check builds all of it twice, in two clones, compares, and tries
+# the packages by packaging/check.sh.
 #
 #   packaging/release.sh [--check] [FOLDER]
 #
@@ -59,5 +60,6 @@ if [ -n "$is_check" ]; then
         exit 1
     }
     echo "release: two builds of one commit are equal"
+    packaging/check.sh "$out"
 fi
 ls -l "$out"
