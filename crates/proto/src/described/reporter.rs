@@ -4,7 +4,9 @@
 //! Receivers wait for a random time before a report, and stay silent if the base channel meanwhile shows that
 //! another receiver has reported as much. The exponential distribution of the times keeps the reports few
 //! whatever the number of receivers (Nonnenmacher and Biersack 1999). A receiver that has reported its start
-//! does not wait during the rest of the start, unless the base channel shows that many receivers start.
+//! does not wait during the rest of the start, unless the base channel shows that many receivers start. Nor
+//! does a receiver wait whose own report is the highest that the sender knows: few receivers have reported
+//! that level.
 
 use core::net::SocketAddr;
 
@@ -86,6 +88,8 @@ pub(super) struct Reporter {
     echoed: Echoed,
     /// Whether this receiver has reported its start, and the sender has not echoed its level since.
     leads: bool,
+    /// Level of this receiver's last report.
+    told: u16,
     /// Whether the sender knows the level held, and does not send it.
     is_bounded: bool,
     /// Longest wait, and time, of the next report.
@@ -107,6 +111,7 @@ impl Reporter {
             ceiling: 0,
             echoed: Echoed::default(),
             leads: false,
+            told: 0,
             is_bounded: false,
             due: None,
             sent: None,
@@ -130,6 +135,7 @@ impl Reporter {
             // What another sender has echoed, and the loss of its packets, tell nothing of this one.
             self.reset();
             (self.echoed, self.leads, self.is_bounded) = (Echoed::default(), false, false);
+            self.told = 0;
             (self.before, self.loss) = (reception, LossClass::default());
         }
         self.need = need;
@@ -171,7 +177,8 @@ impl Reporter {
         let LevelNeed { level, next, is_starting } = self.need;
         self.leads &= !is_open;
         let exceeds = next > ceiling.into();
-        let urgent = match (self.leads, is_open) {
+        let is_highest = self.told > 0 && self.told == u16::from(self.echoed.sound);
+        let urgent = match (self.leads || (is_highest && !is_open), is_open) {
             (true, _) => Duration::ZERO,
             (false, true) => AMONG_MANY,
             (false, false) => SOON,
@@ -231,6 +238,7 @@ impl Reporter {
         let (round, need, ceiling) = (self.echoed.round, self.need, self.ceiling);
         self.sent = Some(Sent { round, need, ceiling, until: now + retry });
         self.leads |= is_starting;
+        self.told = level;
         let level = u8::try_from(level).unwrap_or(u8::MAX);
         let report = Message::Report(Demand { level, is_starting, loss: self.loss }).emit();
         buffer[..report.len()].copy_from_slice(&report);

@@ -83,6 +83,37 @@ fn a_sender_that_does_not_react_is_told_again_and_then_named() {
     assert_eq!(reporter.unheard(), None);
 }
 
+/// Time in milliseconds until the sender echoes the level of a receiver that joins a level as soon as the
+/// sender sends the level, from level 9 to level 29.
+fn climb(told_by_another: bool) -> u64 {
+    let (mut reporter, mut echo, mut level) = (reporter(5), 9_u8, 9_u8);
+    for ms in 0..60_000 {
+        if ms % 100 == 0 {
+            let ceiling = echo + 2;
+            level = level.max(ceiling);
+            let heard = levels(ceiling, false, echo);
+            reporter.heard(at(ms), sender(), heard, holding(level.into()), Reception::default());
+        }
+        if reporter.poll_timeout().is_some_and(|due| due <= at(ms))
+            && reporter.poll_transmit(at(ms), &mut [0; 64]).is_some()
+        {
+            // Of two reports of a level, the sender knows one.
+            echo = level + u8::from(told_by_another);
+        }
+        if echo >= 29 {
+            return ms;
+        }
+    }
+    60_000
+}
+
+#[test]
+fn a_receiver_whose_report_is_the_highest_does_not_wait() {
+    let (own, of_others) = (climb(false), climb(true));
+    assert!(own <= 1_300, "{own} ms");
+    assert!(of_others > own + 300, "{of_others} ms, alone {own}");
+}
+
 #[test]
 fn a_sender_that_makes_room_hears() {
     let mut reporter = reporter(3);
