@@ -395,6 +395,29 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         ReceiveUpdate::SessionReplaced { tsi, source } => {
             Event::SessionReplaced { tsi: *tsi, source: source.to_string() }
         }
+        ReceiveUpdate::SessionCompleted { refused } => Event::SessionCompleted { refused: *refused },
+        ReceiveUpdate::SessionClosed => Event::SessionClosed {},
+        ReceiveUpdate::Progress(received) => Event::SessionProgress(progress(received)),
+        ReceiveUpdate::Serving { port, time } => {
+            Event::RepairServing { port: *port, seconds: time.as_secs_f64() }
+        }
+        ReceiveUpdate::PathChanged(path) => Event::PathChanged { path: path.name() },
+        ReceiveUpdate::DescribedByHttp { key } => {
+            Event::SessionDescribed { key: key.as_ref().map(fingerprint) }
+        }
+        ReceiveUpdate::ControlRefused { reason } => Event::SessionFailed { reason },
+        ReceiveUpdate::StoreFailed(error) => Event::SessionFailed { reason: &error.0 },
+        update => match file_event(update) {
+            Some(event) => event,
+            None => return,
+        },
+    };
+    events.emit(end, &event);
+}
+
+/// Returns the event of an update about a file or a stream.
+fn file_event(update: &ReceiveUpdate) -> Option<Event<'_>> {
+    Some(match update {
         ReceiveUpdate::FileAnnounced { path, bytes, encoding, .. } => Event::ObjectAnnounced {
             file: path.as_str(),
             bytes: *bytes,
@@ -413,26 +436,9 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
             Event::StreamCompleted { file: stream.as_str(), bytes: *bytes, missed: *missed }
         }
         ReceiveUpdate::FileMismatch { path, .. } => Event::ObjectMismatch { file: path.as_str() },
-        ReceiveUpdate::SessionCompleted { refused } => Event::SessionCompleted { refused: *refused },
-        ReceiveUpdate::SessionClosed => Event::SessionClosed {},
-        ReceiveUpdate::Progress(received) => Event::SessionProgress(progress(received)),
         ReceiveUpdate::Repair(update) => repair_event(update),
-        ReceiveUpdate::Serving { port, time } => {
-            Event::RepairServing { port: *port, seconds: time.as_secs_f64() }
-        }
-        ReceiveUpdate::PathChanged(path) => Event::PathChanged { path: path.name() },
-        ReceiveUpdate::DescribedByHttp { key } => {
-            Event::SessionDescribed { key: key.as_ref().map(fingerprint) }
-        }
-        ReceiveUpdate::ControlRefused { reason } => {
-            return events.emit(end, &Event::SessionFailed { reason });
-        }
-        ReceiveUpdate::StoreFailed(error) => {
-            return events.emit(end, &Event::SessionFailed { reason: &error.0 });
-        }
-        _ => return,
-    };
-    events.emit(end, &event);
+        _ => return None,
+    })
 }
 
 /// Shows on the page what events do not contain.

@@ -95,15 +95,7 @@ impl<'a> View<'a> {
                 "{sender} does not hear the reports of this receiver, and sends little until then: let UDP to {sender} through, or send \
                  with --demand off"
             ),
-            ReceiveUpdate::Silent { lasted, is_found: true } => tracing::warn!(
-                "nothing has arrived from the sender for {}; waiting for the sender",
-                time(*lasted)
-            ),
-            ReceiveUpdate::Silent { lasted, is_found: false } => tracing::warn!(
-                "nothing has arrived for {}; waiting for a session to begin{}; `headwater doctor` looks for the reason",
-                time(*lasted),
-                self.wanted
-            ),
+            ReceiveUpdate::Silent { lasted, is_found } => self.show_silence(*lasted, *is_found),
             ReceiveUpdate::HeardAgain { lasted } => {
                 tracing::warn!("packets of the sender arrive again after {}", time(*lasted));
             }
@@ -126,6 +118,47 @@ impl<'a> View<'a> {
                 self.parts.clear();
                 self.bars.drain(..).for_each(|bar| bar.finish_and_clear());
             }
+            ReceiveUpdate::SymbolSizeDiffers { before, now } => tracing::warn!(
+                "symbols on this path have {now} bytes, and those before {before}: unfinished blocks begin anew; send with the same \
+                 --symbol-size on both paths"
+            ),
+            ReceiveUpdate::Repair(update) => self.repair(update),
+            ReceiveUpdate::Serving { port, time: left } => self.screen.say(&format!(
+                "everything is here; other receivers are served at port {port} for {}, ^C ends it",
+                time(*left)
+            )),
+            ReceiveUpdate::PathChanged(path) => {
+                self.screen.say(&format!("content comes by {}", path_name(*path)));
+            }
+            ReceiveUpdate::DescribedByHttp { key: Some(key) } => {
+                self.screen.say(&format!("files as described by HTTP, signed by {}", fingerprint(key)));
+            }
+            ReceiveUpdate::DescribedByHttp { key: None } => tracing::warn!(
+                "the files are described by HTTP, and no trusted key has signed the description; --trust takes signed ones only"
+            ),
+            ReceiveUpdate::Progress(progress) => self.progress(progress),
+            update => self.show_file(update),
+        }
+    }
+
+    fn show_silence(&self, lasted: Duration, is_found: bool) {
+        if is_found {
+            tracing::warn!(
+                "nothing has arrived from the sender for {}; waiting for the sender",
+                time(lasted)
+            );
+        } else {
+            tracing::warn!(
+                "nothing has arrived for {}; waiting for a session to begin{}; `headwater doctor` looks for the reason",
+                time(lasted),
+                self.wanted
+            );
+        }
+    }
+
+    /// Shows an update about a file or a stream.
+    fn show_file(&mut self, update: &ReceiveUpdate) {
+        match update {
             ReceiveUpdate::PartAnnounced { file, stream } => {
                 if self.parts.is_empty() {
                     self.screen.say(&format!("{stream}: a stream, whose length is not known before its end"));
@@ -163,25 +196,6 @@ impl<'a> View<'a> {
             ReceiveUpdate::FileMismatch { path, .. } => {
                 tracing::error!("{path}: differs from the sender's digest, discarded");
             }
-            ReceiveUpdate::SymbolSizeDiffers { before, now } => tracing::warn!(
-                "symbols on this path have {now} bytes, and those before {before}: unfinished blocks begin anew; send with the same \
-                 --symbol-size on both paths"
-            ),
-            ReceiveUpdate::Repair(update) => self.repair(update),
-            ReceiveUpdate::Serving { port, time: left } => self.screen.say(&format!(
-                "everything is here; other receivers are served at port {port} for {}, ^C ends it",
-                time(*left)
-            )),
-            ReceiveUpdate::PathChanged(path) => {
-                self.screen.say(&format!("content comes by {}", path_name(*path)));
-            }
-            ReceiveUpdate::DescribedByHttp { key: Some(key) } => {
-                self.screen.say(&format!("files as described by HTTP, signed by {}", fingerprint(key)));
-            }
-            ReceiveUpdate::DescribedByHttp { key: None } => tracing::warn!(
-                "the files are described by HTTP, and no trusted key has signed the description; --trust takes signed ones only"
-            ),
-            ReceiveUpdate::Progress(progress) => self.progress(progress),
             _ => {}
         }
     }

@@ -9,7 +9,7 @@ use headwater_proto::auth::PublicKey;
 use headwater_proto::control::{Membership, ReceiverControl};
 use headwater_proto::crypt::Unopened;
 use headwater_proto::delivery::{
-    DeliveryReceiver, Digest, Drops, ReceiverEvent, RelativePath, SessionEvent, StoreError,
+    DeliveryReceiver, Digest, Drops, FileIndex, ReceiverEvent, RelativePath, SessionEvent, StoreError,
 };
 use headwater_proto::{Instant, Machine};
 
@@ -457,6 +457,66 @@ impl<'a> Watch<'a> {
         }
     }
 
+    fn session_event(&mut self, event: SessionEvent) -> ReceiveUpdate {
+        match event {
+            SessionEvent::Found { tsi, source } => {
+                self.session_found = true;
+                ReceiveUpdate::SessionFound { tsi, source }
+            }
+            SessionEvent::Other { tsi, source } => {
+                self.add_other(HeardSession { tsi, source });
+                ReceiveUpdate::OtherSession { tsi, source }
+            }
+            SessionEvent::Verified { tsi, key, is_ephemeral, started } => {
+                self.repairer.iter_mut().for_each(|repairer| repairer.set_verified(true));
+                // Later sessions of an ephemeral key's holder have another key.
+                self.set_sender(if is_ephemeral { Vec::new() } else { vec![key] });
+                self.verified = (!is_ephemeral).then_some((key, started));
+                ReceiveUpdate::SessionVerified { tsi, key, is_ephemeral, started }
+            }
+            SessionEvent::NextKey { key } => {
+                if let [sender, ..] = self.sender[..] {
+                    self.set_sender(vec![sender, key]);
+                }
+                ReceiveUpdate::NextKeyAnnounced { key }
+            }
+            SessionEvent::Unsigned { tsi } => {
+                self.set_sender(Vec::new());
+                ReceiveUpdate::SessionUnsigned { tsi }
+            }
+            SessionEvent::Unopened { tsi, reason } => {
+                self.unopened = Some(reason);
+                ReceiveUpdate::SessionUnopened { tsi, reason }
+            }
+            SessionEvent::Untrusted { tsi, source } => ReceiveUpdate::SessionUntrusted { tsi, source },
+            SessionEvent::Superseded { tsi, source } => {
+                self.end = Some(EndReason::Superseded);
+                ReceiveUpdate::SessionReplaced { tsi, source }
+            }
+        }
+    }
+
+    /// Reports a file, or the members of a bundle.
+    fn object_completed(&mut self, file: FileIndex, digest: Option<Digest>, is_present: bool) {
+        // Other receivers need the encoded content, which is gone.
+        let served = digest.filter(|_| !self.encoded.contains(&file.0));
+        if let Some(UnpackedBundle { members, directory }) = self.unpacked.take(file) {
+            if let Some(serving) = &mut self.serving
+                && let Some((name, _)) = self.announced.get(&file.0)
+                && members.len() == directory.layout.members().len()
+            {
+                serving.add_bundle(name, directory, served);
+            }
+            for UnpackedMember { path, bytes, is_present } in members {
+                self.file_completed(file.0, (path, bytes), (None, true), is_present);
+            }
+        } else if let Some(completed) = self.announced.get(&file.0).cloned() {
+            let (path, bytes) = &completed;
+            self.serving.iter().for_each(|serving| serving.add(path, *bytes, served));
+            self.file_completed(file.0, completed, (digest, digest.is_some()), is_present);
+        }
+    }
+
     /// Counts and reports a file that is in place.
     fn file_completed(
         &mut self,
@@ -510,42 +570,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
 
     fn event(&mut self, event: ReceiverEvent) {
         let update = match event {
-            ReceiverEvent::Session(SessionEvent::Found { tsi, source }) => {
-                self.session_found = true;
-                ReceiveUpdate::SessionFound { tsi, source }
-            }
-            ReceiverEvent::Session(SessionEvent::Other { tsi, source }) => {
-                self.add_other(HeardSession { tsi, source });
-                ReceiveUpdate::OtherSession { tsi, source }
-            }
-            ReceiverEvent::Session(SessionEvent::Verified { tsi, key, is_ephemeral, started }) => {
-                self.repairer.iter_mut().for_each(|repairer| repairer.set_verified(true));
-                // Later sessions of an ephemeral key's holder have another key.
-                self.set_sender(if is_ephemeral { Vec::new() } else { vec![key] });
-                self.verified = (!is_ephemeral).then_some((key, started));
-                ReceiveUpdate::SessionVerified { tsi, key, is_ephemeral, started }
-            }
-            ReceiverEvent::Session(SessionEvent::NextKey { key }) => {
-                if let [sender, ..] = self.sender[..] {
-                    self.set_sender(vec![sender, key]);
-                }
-                ReceiveUpdate::NextKeyAnnounced { key }
-            }
-            ReceiverEvent::Session(SessionEvent::Unsigned { tsi }) => {
-                self.set_sender(Vec::new());
-                ReceiveUpdate::SessionUnsigned { tsi }
-            }
-            ReceiverEvent::Session(SessionEvent::Unopened { tsi, reason }) => {
-                self.unopened = Some(reason);
-                ReceiveUpdate::SessionUnopened { tsi, reason }
-            }
-            ReceiverEvent::Session(SessionEvent::Untrusted { tsi, source }) => {
-                ReceiveUpdate::SessionUntrusted { tsi, source }
-            }
-            ReceiverEvent::Session(SessionEvent::Superseded { tsi, source }) => {
-                self.end = Some(EndReason::Superseded);
-                ReceiveUpdate::SessionReplaced { tsi, source }
-            }
+            ReceiverEvent::Session(event) => self.session_event(event),
             ReceiverEvent::FileAnnounced { file, path, bytes, encoding } => {
                 self.announced.insert(file.0, (path.clone(), bytes));
                 self.encoded.extend(encoding.map(|_| file.0));
@@ -567,24 +592,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 ReceiveUpdate::StreamCompleted { stream, bytes, missed }
             }
             ReceiverEvent::FileCompleted { file, digest, is_present } => {
-                // Other receivers need the encoded content, which is gone.
-                let served = digest.filter(|_| !self.encoded.contains(&file.0));
-                if let Some(UnpackedBundle { members, directory }) = self.unpacked.take(file) {
-                    if let Some(serving) = &mut self.serving
-                        && let Some((name, _)) = self.announced.get(&file.0)
-                        && members.len() == directory.layout.members().len()
-                    {
-                        serving.add_bundle(name, directory, served);
-                    }
-                    for UnpackedMember { path, bytes, is_present } in members {
-                        self.file_completed(file.0, (path, bytes), (None, true), is_present);
-                    }
-                } else if let Some(completed) = self.announced.get(&file.0).cloned() {
-                    let (path, bytes) = &completed;
-                    self.serving.iter().for_each(|serving| serving.add(path, *bytes, served));
-                    self.file_completed(file.0, completed, (digest, digest.is_some()), is_present);
-                }
-                return;
+                return self.object_completed(file, digest, is_present);
             }
             ReceiverEvent::FileUnwanted { file } => {
                 let Some((path, _)) = self.announced.remove(&file.0) else { return };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_fec::{Order, SLOWEST_RATE};
+use headwater_proto::auth::Signing;
 use headwater_proto::control::{Counters, SenderControl};
 use headwater_proto::delivery::{
     DeliverySender, DeliverySenderConfig, Digest, Encoding, PlanConfig, RepairServers, SenderEvent,
@@ -28,7 +29,7 @@ use super::options::{self, SendOptions, SendOrder};
 use super::packets::{Headers, PacketOptions, PacketPlan};
 use super::published::{FdtPublisher, PublishedFiles};
 use super::repair_store::store_file;
-use super::roster::{RosterOptions, RosterWatch};
+use super::roster::RosterWatch;
 use super::source::FileSource;
 use super::spool::{SendInput, Spool, SpoolConfig};
 use super::update::{
@@ -258,6 +259,21 @@ impl SendSession {
         Ok(Start::Drawn(Seed(u64::from_ne_bytes(system::random_bytes()?))))
     }
 
+    fn signing(&self) -> Result<Option<Signing>, SendError> {
+        let control = &self.options.congestion_control;
+        let signing = self.options.signing.as_ref().map(|key| key.signing(self.tsi, control.is_on_request()));
+        Ok(signing.transpose()?.map(|signing| signing.with_trees(control.has_trees())))
+    }
+
+    /// Returns the roster of receivers, if receivers report to this session.
+    fn roster(&self) -> Option<RosterWatch> {
+        // Receivers take servers from verified sessions alone, and encrypted content is served by nobody.
+        let may_name_peers = self.options.signing.is_some() && self.options.group_key.is_none();
+        let mut options = self.options.roster.clone()?;
+        options.peers.most = if may_name_peers { options.peers.most.min(PEERS_MAX) } else { 0 };
+        (!self.options.congestion_control.is_on_request()).then(|| RosterWatch::new(options))
+    }
+
     fn send<C: SenderControl>(
         &mut self,
         control: C,
@@ -271,23 +287,13 @@ impl SendSession {
             .with_start(if known.feed.is_some() { Start::First } else { self.start()? })
             .with_next_key(self.options.next_key);
         let ContentCheck { digests, lost, hashing, watching, feed } = known;
-        let is_on_request = self.options.congestion_control.is_on_request();
-        let signing =
-            self.options.signing.as_ref().map(|key| key.signing(self.tsi, is_on_request)).transpose();
-        let has_trees = self.options.congestion_control.has_trees();
-        let signing = signing?.map(|signing| signing.with_trees(has_trees));
+        let signing = self.signing()?;
         let started = signing.as_ref().map(|signing| signing.started());
         let signed = self.options.signing.clone().zip(started);
         let signed = signed.map(|(key, started)| (key, u64::from(self.tsi), started));
         let group = self.options.group_key.as_ref();
         let encryption = group.map(|keys| keys.encryption(self.options.signing.as_ref())).transpose();
-        // Receivers take servers from verified sessions alone, and encrypted content is served by nobody.
-        let may_name_peers = self.options.signing.is_some() && group.is_none();
-        let named = |mut options: RosterOptions| {
-            options.peers.most = if may_name_peers { options.peers.most.min(PEERS_MAX) } else { 0 };
-            options
-        };
-        let roster = self.options.roster.clone().filter(|_| !is_on_request).map(named).map(RosterWatch::new);
+        let roster = self.roster();
         let is_quick = self.options.congestion_control.follows_roster();
         let kept = roster.as_ref().map(|roster| roster.sender(is_quick)).transpose()?;
         let plan = feed.as_ref().map_or(&self.plan, InputFeed::plan);
