@@ -13,7 +13,7 @@ use headwater_proto::delivery::{
     RelativePath, SessionPlan, Store, StoreReport,
 };
 
-use super::report::{Report, size, speed};
+use super::report::{BenchReport, size, speed};
 use super::{ROUNDS, median_by};
 use crate::args::MeasureArgs;
 use crate::exit::{Exit, Failure, OrExit};
@@ -35,7 +35,7 @@ struct Round {
 }
 
 /// Measures the store and the plain write in turns, both into the page cache.
-pub fn run(args: &MeasureArgs, report: &Report) -> Result<(), Failure> {
+pub fn run(args: &MeasureArgs, report: &BenchReport) -> Result<(), Failure> {
     let parent = args.dir.clone().unwrap_or_else(|| ".".into());
     let folder = tempfile::Builder::new().prefix("headwater-bench-").tempdir_in(&parent);
     let folder =

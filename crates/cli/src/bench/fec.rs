@@ -8,7 +8,7 @@ use headwater_fec::{
     BlockCodec, Kernel, LdpcParameters, Parameters, Repair, SYMBOL_SIZE_DEFAULT, Scheme, codec, sending_order,
 };
 
-use super::report::{Report, speed};
+use super::report::{BenchReport, speed};
 use super::{take_turns, timed};
 use crate::args::MeasureArgs;
 use crate::exit::{Exit, Failure, OrExit};
@@ -35,7 +35,7 @@ const RS_SYMBOLS_MAX: u32 = 255;
 const EXTRA_SYMBOLS: u32 = 1;
 
 /// Measures every code, beside the hash of the same block.
-pub fn run(args: &MeasureArgs, report: &Report) -> Result<(), Failure> {
+pub fn run(args: &MeasureArgs, report: &BenchReport) -> Result<(), Failure> {
     report.title(&format!(
         "symbols of {SYMBOL_SIZE_DEFAULT} bytes, one core, kernel {}",
         Kernel::chosen().name()
@@ -62,7 +62,7 @@ fn measure(
     k: u32,
     codec: &Arc<dyn BlockCodec>,
     time: Duration,
-    report: &Report,
+    report: &BenchReport,
 ) -> Result<(), headwater_fec::DecodeError> {
     let source: Vec<u8> = (0..=u8::MAX).cycle().take(k as usize * codec.symbol_size()).collect();
     let encoder = codec.encoder(k, &source)?;

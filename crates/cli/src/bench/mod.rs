@@ -16,7 +16,7 @@ mod session;
 
 use std::time::{Duration, Instant};
 
-use self::report::Report;
+use self::report::BenchReport;
 use crate::args::{BenchArgs, BenchPart, MeasureArgs};
 use crate::exit::{Exit, Failure};
 use crate::system::process_cpu;
@@ -26,7 +26,7 @@ pub use crate::system::thread_cpu;
 const ROUNDS: usize = 3;
 
 /// Function that measures a part.
-type Measure = fn(&MeasureArgs, &Report) -> Result<(), Failure>;
+type Measure = fn(&MeasureArgs, &BenchReport) -> Result<(), Failure>;
 
 /// Measures a part and prints the rows of the part.
 pub(crate) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
             "cannot measure without content; give a --size of at least 1 byte",
         ));
     }
-    measure(args, &Report::new(args.json))?;
+    measure(args, &BenchReport::new(args.json))?;
     Ok(Exit::Ok)
 }
 

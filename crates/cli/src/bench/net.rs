@@ -7,7 +7,7 @@ use headwater::Scheme;
 use headwater::net::Interface;
 
 use super::bare::{self, Calls};
-use super::report::{Report, Speed, size};
+use super::report::{BenchReport, Speed, size};
 use super::session::{Bed, PACKET_BYTES, Transfer};
 use super::{ROUNDS, median_by};
 use crate::args::MeasureArgs;
@@ -39,7 +39,7 @@ const SENDERS: [(&str, Scheme); 2] =
     [("sender alone, no code", Scheme::NoCode), ("sender alone, RaptorQ", Scheme::RaptorQ)];
 
 /// Measures pairs of a sender and a receiver, then lone senders.
-pub fn run(args: &MeasureArgs, report: &Report) -> Result<(), Failure> {
+pub fn run(args: &MeasureArgs, report: &BenchReport) -> Result<(), Failure> {
     let parent = args.dir.clone().unwrap_or_else(default_folder);
     let folder = tempfile::Builder::new().prefix("headwater-bench-").tempdir_in(&parent);
     let folder =
@@ -78,7 +78,7 @@ impl Bare {
     }
 }
 
-fn pairs(bed: &Bed<'_>, bare: &Bare, report: &Report) -> Result<(), Failure> {
+fn pairs(bed: &Bed<'_>, bare: &Bare, report: &BenchReport) -> Result<(), Failure> {
     let carried = bits(bare.run(Calls::Single, true)?);
     let mut rates = Vec::new();
     for (_, transfer) in TRANSFERS {
@@ -103,7 +103,7 @@ fn pairs(bed: &Bed<'_>, bare: &Bare, report: &Report) -> Result<(), Failure> {
 }
 
 /// Measures a signed session and an unsigned one in turns, with packets of equal content.
-fn authentication(bed: &Bed<'_>, report: &Report) -> Result<(), Failure> {
+fn authentication(bed: &Bed<'_>, report: &BenchReport) -> Result<(), Failure> {
     let mut sessions = [const { Vec::new() }; SIGNED.len()];
     for _ in 0..ROUNDS {
         for ((_, transfer), speeds) in SIGNED.iter().zip(&mut sessions) {
@@ -132,7 +132,7 @@ fn best_rate(bed: &Bed<'_>, transfer: Transfer, carried: u64) -> Result<u64, Fai
     Ok(best.1)
 }
 
-fn senders(bed: &Bed<'_>, bare: &Bare, report: &Report) -> Result<(), Failure> {
+fn senders(bed: &Bed<'_>, bare: &Bare, report: &BenchReport) -> Result<(), Failure> {
     let mut runs = Vec::new();
     let mut sessions = [const { Vec::new() }; SENDERS.len()];
     for _ in 0..ROUNDS {

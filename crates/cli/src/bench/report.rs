@@ -42,11 +42,11 @@ struct Row<'a> {
 }
 
 /// Prints rows of results.
-pub struct Report {
+pub struct BenchReport {
     json: bool,
 }
 
-impl Report {
+impl BenchReport {
     pub fn new(json: bool) -> Self {
         Self { json }
     }

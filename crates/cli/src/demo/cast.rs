@@ -101,7 +101,7 @@ const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 72, 87);
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Report of a thread.
-pub enum Report {
+pub enum StageReport {
     /// Update of the sender.
     Sender(SendUpdate),
     /// End of the sender.
@@ -175,7 +175,7 @@ impl Stage {
         out: PathBuf,
         tsi: u32,
         seed: u64,
-        reports: Sender<Report>,
+        reports: Sender<StageReport>,
         shutdown: &Shutdown,
     ) -> Result<JoinHandle<()>, Failure> {
         let loss = (receiver == LOSSY).then_some(Loss { probability: self.cast.loss, seed });
@@ -196,8 +196,9 @@ impl Stage {
         shutdown.watch(session.stop_handle());
         spawn(name, move || {
             // The main thread no longer receives reports only if the demo has failed.
-            let result = session.run(&mut |update| drop(reports.send(Report::Receiver(receiver, update))));
-            drop(reports.send(Report::ReceiverEnded(receiver, result.map(Box::new))));
+            let result =
+                session.run(&mut |update| drop(reports.send(StageReport::Receiver(receiver, update))));
+            drop(reports.send(StageReport::ReceiverEnded(receiver, result.map(Box::new))));
         })
     }
 }
@@ -205,13 +206,13 @@ impl Stage {
 /// Starts the sender.
 pub fn send(
     mut session: SendSession,
-    reports: Sender<Report>,
+    reports: Sender<StageReport>,
     shutdown: &Shutdown,
 ) -> Result<JoinHandle<()>, Failure> {
     shutdown.watch(session.stop_handle());
     spawn("sender", move || {
-        let result = session.run(&mut |update| drop(reports.send(Report::Sender(update))));
-        drop(reports.send(Report::SenderEnded(result.map(Box::new))));
+        let result = session.run(&mut |update| drop(reports.send(StageReport::Sender(update))));
+        drop(reports.send(StageReport::SenderEnded(result.map(Box::new))));
     })
 }
 

@@ -26,7 +26,7 @@ use crate::live::Live;
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use crate::{receive, send};
-use cast::{LATE, MANY_RATES, ONE_RATE, RECEIVERS, Report, Stage};
+use cast::{LATE, MANY_RATES, ONE_RATE, RECEIVERS, Stage, StageReport};
 use table::{Row, Table};
 use view::View;
 
@@ -114,7 +114,7 @@ struct Play<'a> {
     stage: Stage,
     tsi: u32,
     facts: send::Facts,
-    reports: Sender<Report>,
+    reports: Sender<StageReport>,
     shutdown: &'a Shutdown,
     events: &'a mut Events,
     view: View<'a>,
@@ -187,7 +187,7 @@ impl Play<'_> {
     }
 
     /// Runs until the end of the sender.
-    fn watch(&mut self, inbox: &Receiver<Report>) -> Result<(), Failure> {
+    fn watch(&mut self, inbox: &Receiver<StageReport>) -> Result<(), Failure> {
         while self.sent.is_none() {
             // The main thread holds a sending end, so that the channel never closes.
             let report = inbox.recv().or_exit(Exit::Other, "the threads of the demo have ended")?;
@@ -202,10 +202,10 @@ impl Play<'_> {
         Ok(())
     }
 
-    fn report(&mut self, report: Report) -> Result<(), Failure> {
+    fn report(&mut self, report: StageReport) -> Result<(), Failure> {
         match report {
-            Report::Sender(update) => self.sender(&update),
-            Report::SenderEnded(result) => {
+            StageReport::Sender(update) => self.sender(&update),
+            StageReport::SenderEnded(result) => {
                 let summary = result.map_err(|error| send::failure("cannot send over loopback", error))?;
                 let progress = send::progress(&summary.progress, self.facts.symbols);
                 let event = Event::SessionEnded { role: Role::Sender, outcome: "completed", progress };
@@ -213,7 +213,7 @@ impl Play<'_> {
                 self.sent = Some(*summary);
                 Ok(())
             }
-            Report::Receiver(receiver, update) => {
+            StageReport::Receiver(receiver, update) => {
                 receive::log(&update, self.stage.group, Some(self.stage.cast.names[receiver]), self.events);
                 self.view.receiver(receiver, &update);
                 if matches!(update, headwater::ReceiveUpdate::Joined(_)) {
@@ -221,7 +221,7 @@ impl Play<'_> {
                 }
                 Ok(())
             }
-            Report::ReceiverEnded(receiver, result) => {
+            StageReport::ReceiverEnded(receiver, result) => {
                 let summary =
                     result.map_err(|error| receive::error_failure("cannot receive over loopback", error))?;
                 self.received(receiver, *summary)

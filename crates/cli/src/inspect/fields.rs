@@ -7,10 +7,10 @@
 use headwater_wire::extensions::{HET_CENC, HET_FDT, HET_FTI};
 use headwater_wire::{Extensions, Fti};
 
-use super::packet::{Extension, Packet, hex};
+use super::packet::{AlcPacket, Extension, hex};
 
 /// Column: name, and value for a packet; empty if the packet has no such field.
-type Column = (&'static str, fn(&Packet<'_>) -> String);
+type Column = (&'static str, fn(&AlcPacket<'_>) -> String);
 
 const COLUMNS: [Column; 33] = [
     ("rmt-lct.version", |_| headwater_wire::lct::VERSION.to_string()),
@@ -74,7 +74,7 @@ pub fn header() -> String {
 }
 
 /// Returns the line of a frame; only the number for a frame without a UDP datagram or LCT packet.
-pub fn row(frame: u64, udp_length: Option<u16>, packet: Option<&Packet<'_>>) -> String {
+pub fn row(frame: u64, udp_length: Option<u16>, packet: Option<&AlcPacket<'_>>) -> String {
     let mut cells = vec![frame.to_string(), shown(udp_length)];
     cells.extend(COLUMNS.iter().map(|(_, cell)| packet.map(cell).unwrap_or_default()));
     cells.join("\t")
@@ -94,15 +94,15 @@ fn is_opaque(extension: &Extension<'_>) -> bool {
     !matches!(extension.het, HET_FTI | HET_FDT | HET_CENC)
 }
 
-fn extension<T: ToString>(packet: &Packet<'_>, field: impl Fn(&Extensions) -> Option<T>) -> String {
+fn extension<T: ToString>(packet: &AlcPacket<'_>, field: impl Fn(&Extensions) -> Option<T>) -> String {
     shown(packet.alc.as_ref().ok().and_then(|alc| field(&alc.extensions)))
 }
 
-fn payload_id(packet: &Packet<'_>) -> Option<headwater_wire::PayloadId> {
+fn payload_id(packet: &AlcPacket<'_>) -> Option<headwater_wire::PayloadId> {
     packet.alc.as_ref().ok().and_then(|alc| alc.payload_id)
 }
 
-fn fti<T: ToString>(packet: &Packet<'_>, field: impl Fn(Fti) -> Option<T>) -> String {
+fn fti<T: ToString>(packet: &AlcPacket<'_>, field: impl Fn(Fti) -> Option<T>) -> String {
     extension(packet, |found| found.fti.and_then(&field))
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::packet::{CciFields, Packet, hex};
+use super::packet::{AlcPacket, CciFields, hex};
 use super::pgm::Fields;
 
 /// Line of `headwater inspect --json`.
@@ -129,7 +129,7 @@ impl<'a> Line<'a> {
     }
 
     /// Adds the packet, and the FDT that the packet completes.
-    pub fn with_packet(mut self, packet: &Packet<'_>, is_flid: bool, fdt: Option<&'a str>) -> Self {
+    pub fn with_packet(mut self, packet: &AlcPacket<'_>, is_flid: bool, fdt: Option<&'a str>) -> Self {
         self.lct = Some(lct(packet, is_flid));
         self.extensions = extensions(packet);
         self.fec = packet.alc.as_ref().ok().and_then(|alc| alc.payload_id).map(|id| Fec {
@@ -144,7 +144,7 @@ impl<'a> Line<'a> {
     }
 }
 
-fn lct(packet: &Packet<'_>, is_flid: bool) -> Lct {
+fn lct(packet: &AlcPacket<'_>, is_flid: bool) -> Lct {
     let lct = &packet.lct;
     Lct {
         version: headwater_wire::lct::VERSION,
@@ -159,7 +159,7 @@ fn lct(packet: &Packet<'_>, is_flid: bool) -> Lct {
     }
 }
 
-fn extensions(packet: &Packet<'_>) -> Vec<Extension> {
+fn extensions(packet: &AlcPacket<'_>) -> Vec<Extension> {
     let seq = packet.alc.as_ref().ok().and_then(|alc| alc.extensions.seq);
     let is_seq = |het| het == headwater_wire::extensions::HET_SEQ;
     let json = |extension: super::packet::Extension<'_>| Extension {

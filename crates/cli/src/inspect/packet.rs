@@ -20,7 +20,7 @@ pub struct Content<'a> {
     /// PGM packet.
     pub envelope: Option<pgm::Fields>,
     /// LCT packet.
-    pub packet: Option<Packet<'a>>,
+    pub packet: Option<AlcPacket<'a>>,
 }
 
 impl<'a> Content<'a> {
@@ -42,7 +42,7 @@ impl<'a> Content<'a> {
             }
             Err(error) => error,
         };
-        match Packet::new(datagram) {
+        match AlcPacket::new(datagram) {
             Ok(packet) => Ok(Self { envelope: None, packet: Some(packet) }),
             Err(error) => Err(format!("{error}; {not_pgm}")),
         }
@@ -50,7 +50,7 @@ impl<'a> Content<'a> {
 }
 
 /// Datagram with a valid LCT header.
-pub struct Packet<'a> {
+pub struct AlcPacket<'a> {
     datagram: &'a [u8],
     /// LCT header.
     pub lct: lct::Packet<&'a [u8]>,
@@ -88,7 +88,7 @@ pub struct Extension<'a> {
     pub content: &'a [u8],
 }
 
-impl<'a> Packet<'a> {
+impl<'a> AlcPacket<'a> {
     /// Parses a datagram.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ pub struct Envelope<'a> {
     /// PGM packet.
     pub pgm: Packet<'a>,
     /// ALC packet in the data of the PGM packet.
-    pub carried: Option<packet::Packet<'a>>,
+    pub carried: Option<packet::AlcPacket<'a>>,
 }
 
 impl<'a> Envelope<'a> {
@@ -32,7 +32,7 @@ impl<'a> Envelope<'a> {
         if !is_sure && !is_expected && !ports.iter().any(|port| PORTS.contains(port)) {
             return Err(PgmPacketError::Checksum);
         }
-        let carried = packet::Packet::new(pgm.body.data()).ok().filter(|alc| is_carried(&pgm, alc));
+        let carried = packet::AlcPacket::new(pgm.body.data()).ok().filter(|alc| is_carried(&pgm, alc));
         Ok(Self { pgm, carried })
     }
 
@@ -83,7 +83,7 @@ impl<'a> Envelope<'a> {
 }
 
 /// A session of files uses PGM ports that distinguish its datagrams from ALC packets without PGM.
-fn is_carried(pgm: &Packet<'_>, alc: &packet::Packet<'_>) -> bool {
+fn is_carried(pgm: &Packet<'_>, alc: &packet::AlcPacket<'_>) -> bool {
     let (Body::Odata { sequence, .. } | Body::Rdata { sequence, .. }) = pgm.body else { return false };
     let [high, low] = (sequence & 0xFFFF).to_be_bytes()[2..] else { return false };
     pgm.source_port >= CARRIER_PORT_MIN && alc.lct.cci() == [0, 0, high, low]

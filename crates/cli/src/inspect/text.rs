@@ -8,10 +8,10 @@ use headwater_wire::extensions::{
     HET_TIME,
 };
 
-use super::packet::{CciFields, Extension, Packet, hex};
+use super::packet::{AlcPacket, CciFields, Extension, hex};
 
 /// `version=1 flags=0x0010 hlen=12 codepoint=6 (RaptorQ) tsi=18519 toi=1 cci=... sbn=3 esi=70 payload=1408`.
-pub fn line(packet: &Packet<'_>, is_flid: bool) -> String {
+pub fn line(packet: &AlcPacket<'_>, is_flid: bool) -> String {
     let lct = &packet.lct;
     let mut line = format!(
         "version={} flags={:#06x} hlen={} codepoint={}",
@@ -53,7 +53,7 @@ pub fn line(packet: &Packet<'_>, is_flid: bool) -> String {
 }
 
 /// Formats the bytes and the meaning.
-fn cci(packet: &Packet<'_>, is_flid: bool) -> String {
+fn cci(packet: &AlcPacket<'_>, is_flid: bool) -> String {
     let raw = hex(packet.lct.cci());
     match packet.cci(is_flid) {
         Ok(CciFields::Webrc(cci)) => {
@@ -68,7 +68,7 @@ fn cci(packet: &Packet<'_>, is_flid: bool) -> String {
 }
 
 /// Formats `EXT_SEQ(buffer 7 offset 1000000)`, and an unknown extension as type and bytes.
-fn extension(packet: &Packet<'_>, extension: &Extension<'_>) -> String {
+fn extension(packet: &AlcPacket<'_>, extension: &Extension<'_>) -> String {
     let name = match extension.name() {
         "unknown" => format!("extension-{}", extension.het),
         name => name.to_owned(),
@@ -79,7 +79,7 @@ fn extension(packet: &Packet<'_>, extension: &Extension<'_>) -> String {
     }
 }
 
-fn described(packet: &Packet<'_>, het: u8) -> Option<String> {
+fn described(packet: &AlcPacket<'_>, het: u8) -> Option<String> {
     let found = &packet.alc.as_ref().ok()?.extensions;
     match het {
         HET_SEQ => found.seq.map(|seq| format!("buffer {} offset {}", seq.buffer, seq.offset)),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::probes::Peer;
-use super::sessions::Session;
+use super::sessions::FoundSession;
 
 /// Verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +30,7 @@ pub struct Check {
     /// Advice, if any.
     pub advice: Option<String>,
     /// Received sessions, in the check `sessions`.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<FoundSession>,
     /// Peers that answered, in the check `peers`.
     pub peers: Vec<Peer>,
 }

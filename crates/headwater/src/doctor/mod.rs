@@ -46,7 +46,7 @@ use crate::system::{self, InputLosses};
 pub use check::{Check, Report, Verdict};
 pub use headwater_wire::probe::{ProbeArrival, Request};
 pub use probes::{Answerer, EcnPath, Peer, ReceivedProbe};
-pub use sessions::Session;
+pub use sessions::FoundSession;
 
 /// Options of the checks.
 #[derive(Clone, Debug)]
@@ -260,7 +260,11 @@ impl Examination<'_> {
 
 /// Returns sessions of any sender on the base channel of `channels` until `deadline`; empty if listening is
 /// impossible.
-pub(crate) fn listen_to_all(channels: &Channels, interface: &Interface, deadline: Instant) -> Vec<Session> {
+pub(crate) fn listen_to_all(
+    channels: &Channels,
+    interface: &Interface,
+    deadline: Instant,
+) -> Vec<FoundSession> {
     let options = ReceiverOptions { interface: Some(interface.clone()), ..ReceiverOptions::default() };
     let Ok(mut socket) = ReceiverSocket::open(channels, &options) else { return Vec::new() };
     let heard = socket.join(ChannelId::BASE).ok().and_then(|()| sessions::listen(&mut socket, deadline).ok());

@@ -39,7 +39,7 @@ pub(super) struct SurveyPlace {
 
 /// Received session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct FoundSession {
     /// Address and port of the sender.
     pub source: SocketAddr,
     /// Transport session identifier, if packets carry an identifier.
@@ -56,7 +56,7 @@ pub struct Session {
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionSurvey {
     /// Sessions, at most [`SESSIONS_MAX`].
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<FoundSession>,
     /// Datagrams that are no ALC packets, and packets of further sessions.
     pub others: u64,
     /// Messages that the kernel dropped because the receive buffer was full.
@@ -66,7 +66,7 @@ pub(super) struct SessionSurvey {
     /// Packets of any kind that the interface and the reassembly of fragments lost meanwhile.
     pub losses: InputLosses,
     /// Sessions of other sources than the named source.
-    pub of_others: Vec<Session>,
+    pub of_others: Vec<FoundSession>,
     /// Waves of the first session that has waves.
     pub waves: Option<Waves>,
     /// Time of listening.
@@ -97,7 +97,7 @@ impl SessionSurvey {
             session.packets += 1;
             session.bytes += bytes;
         } else if self.sessions.len() < SESSIONS_MAX {
-            self.sessions.push(Session { source, tsi, packets: 1, bytes, rate_bits: 0 });
+            self.sessions.push(FoundSession { source, tsi, packets: 1, bytes, rate_bits: 0 });
         } else {
             self.others += 1;
         }
@@ -235,7 +235,7 @@ fn silence(place: &SurveyPlace, heard: &SessionSurvey, seconds: &str) -> Check {
 }
 
 /// Formats the first few sessions.
-fn named(sessions: &[Session]) -> String {
+fn named(sessions: &[FoundSession]) -> String {
     let mut named = sessions.iter().take(NAMED_MAX).map(described).collect::<Vec<_>>().join("; ");
     let more = sessions.len().saturating_sub(NAMED_MAX);
     if more > 0 {
@@ -244,7 +244,7 @@ fn named(sessions: &[Session]) -> String {
     named
 }
 
-fn described(session: &Session) -> String {
+fn described(session: &FoundSession) -> String {
     let rate =
         Rate::from_bits(session.rate_bits).map_or_else(|| "0 bit/s".to_owned(), |rate| rate.to_string());
     let tsi = session.tsi.map_or_else(|| "no TSI".to_owned(), |tsi| format!("TSI {tsi}"));

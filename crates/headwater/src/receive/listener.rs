@@ -14,7 +14,7 @@ use super::options::Loss;
 use super::session::{ContentPort, OTHERS_TIME, ReceiveError};
 use super::update::{HeardSession, ReceiveStarted};
 use crate::clock::Clock;
-use crate::doctor::{Session, listen_to_all};
+use crate::doctor::{FoundSession, listen_to_all};
 use crate::driver::TraceHook;
 use crate::driver::{Application, Hooks, Port, drive};
 use crate::keys::{GroupKey, GroupKeys, Trust};
@@ -304,7 +304,8 @@ impl ContentPort for ReceiverSocket {
         // and switch are still heard.
         let deadline = Instant::now() + OTHERS_TIME;
         let heard = listen_to_all(self.channels(), ReceiverSocket::interface(self), deadline).into_iter();
-        let session = |session: Session| Some(HeardSession { tsi: session.tsi?, source: session.source });
+        let session =
+            |session: FoundSession| Some(HeardSession { tsi: session.tsi?, source: session.source });
         heard.filter_map(session).collect()
     }
 

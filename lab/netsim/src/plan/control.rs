@@ -270,7 +270,7 @@ pub struct Limits {
 
 /// Values of a receiving control at an instant; `None` for a value that the control lacks, or lacks so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct View {
+pub struct ControlView {
     /// Subscribed levels above the base.
     pub level: u16,
     /// Fair share as estimated by the control, in packets per second.
@@ -284,18 +284,18 @@ pub struct View {
 /// A receiving control with values to show.
 pub trait ViewedControl: ReceiverControl {
     /// Returns the values at `now`, and changes nothing.
-    fn view(&self, _now: Instant) -> View {
-        View::default()
+    fn view(&self, _now: Instant) -> ControlView {
+        ControlView::default()
     }
 }
 
 impl ViewedControl for fixed::FixedReceiver {}
 
 impl ViewedControl for m2c::Receiver {
-    fn view(&self, now: Instant) -> View {
+    fn view(&self, now: Instant) -> ControlView {
         // Reading the meter changes the meter, so a copy is read.
-        let Some(status) = self.clone().status(now) else { return View::default() };
-        View {
+        let Some(status) = self.clone().status(now) else { return ControlView::default() };
+        ControlView {
             level: status.levels,
             fair_rate: Some(status.fair_rate),
             window: Some(status.fair_rate * status.rtt),
@@ -305,38 +305,38 @@ impl ViewedControl for m2c::Receiver {
 }
 
 impl ViewedControl for webrc::WebrcReceiver {
-    fn view(&self, _now: Instant) -> View {
-        let Some(status) = self.status() else { return View::default() };
+    fn view(&self, _now: Instant) -> ControlView {
+        let Some(status) = self.status() else { return ControlView::default() };
         let (fair_rate, rtt) = (status.target, status.rtt);
         // In start-up nothing bounds the target.
         let fair_rate = fair_rate.is_finite().then_some(fair_rate);
-        View { level: status.waves, fair_rate, window: None, rtt: Some(rtt) }
+        ControlView { level: status.waves, fair_rate, window: None, rtt: Some(rtt) }
     }
 }
 
 impl ViewedControl for flid::FlidReceiver {
-    fn view(&self, now: Instant) -> View {
-        let Some(status) = self.clone().status(now) else { return View::default() };
-        View { level: status.levels, ..View::default() }
+    fn view(&self, now: Instant) -> ControlView {
+        let Some(status) = self.clone().status(now) else { return ControlView::default() };
+        ControlView { level: status.levels, ..ControlView::default() }
     }
 }
 
 impl ViewedControl for rlc::RlcReceiver {
-    fn view(&self, _now: Instant) -> View {
-        View { level: self.level(), ..View::default() }
+    fn view(&self, _now: Instant) -> ControlView {
+        ControlView { level: self.level(), ..ControlView::default() }
     }
 }
 
 impl ViewedControl for rlm::RlmReceiver {
-    fn view(&self, _now: Instant) -> View {
+    fn view(&self, _now: Instant) -> ControlView {
         let level = u16::try_from(self.level().saturating_sub(1)).unwrap_or(u16::MAX);
-        View { level, ..View::default() }
+        ControlView { level, ..ControlView::default() }
     }
 }
 
 impl ViewedControl for sim::SimReceiver {
-    fn view(&self, _now: Instant) -> View {
-        View { level: self.held().saturating_sub(1), ..View::default() }
+    fn view(&self, _now: Instant) -> ControlView {
+        ControlView { level: self.held().saturating_sub(1), ..ControlView::default() }
     }
 }
 

@@ -34,7 +34,7 @@ pub use config::{
 };
 pub use counters::{SenderCounters, SinkCounters};
 pub use profile::{Profile, UnknownProfile};
-pub use segment::{Block, SACK_BLOCKS, SackBlocks, Segment, Transmit};
+pub use segment::{SACK_BLOCKS, SackBlock, SackBlocks, Segment, Transmit};
 pub use sender::Sender;
 pub use sink::Sink;
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use headwater_proto::{Duration, Instant};
 
-use super::{Block, DUP_THRESH, SackBlocks};
+use super::{DUP_THRESH, SackBlock, SackBlocks};
 
 /// An outstanding segment.
 #[derive(Clone, Copy, Debug)]
@@ -93,9 +93,9 @@ impl Scoreboard {
         let mut new = 0;
         for block in option.as_slice() {
             // The last option contained most of a block; only the growth is scanned.
-            let inside = |known: &&Block| block.start <= known.start && known.end <= block.end;
+            let inside = |known: &&SackBlock| block.start <= known.start && known.end <= block.end;
             let known = self.last_option.as_slice().iter().find(inside);
-            let known = known.copied().unwrap_or(Block { start: block.end, end: block.end });
+            let known = known.copied().unwrap_or(SackBlock { start: block.end, end: block.end });
             new += self.sack_range(block.start, known.start) + self.sack_range(known.end, block.end);
         }
         self.last_option = option;

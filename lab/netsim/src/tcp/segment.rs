@@ -8,7 +8,7 @@ pub const SACK_BLOCKS: usize = 3;
 
 /// Segments `start..end` that were received out of order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Block {
+pub struct SackBlock {
     /// First segment of the block.
     pub start: u32,
     /// Segment after the last segment of the block.
@@ -18,13 +18,13 @@ pub struct Block {
 /// The SACK option: up to [`SACK_BLOCKS`] blocks, the most recently changed block first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SackBlocks {
-    blocks: [Block; SACK_BLOCKS],
+    blocks: [SackBlock; SACK_BLOCKS],
     count: u8,
 }
 
 impl SackBlocks {
     /// The first [`SACK_BLOCKS`] of `blocks`.
-    pub fn first_of(blocks: &[Block]) -> Self {
+    pub fn first_of(blocks: &[SackBlock]) -> Self {
         let mut sack = Self::default();
         for (slot, block) in sack.blocks.iter_mut().zip(blocks) {
             *slot = *block;
@@ -34,7 +34,7 @@ impl SackBlocks {
     }
 
     /// The blocks, the most recently changed block first.
-    pub fn as_slice(&self) -> &[Block] {
+    pub fn as_slice(&self) -> &[SackBlock] {
         &self.blocks[..usize::from(self.count)]
     }
 }

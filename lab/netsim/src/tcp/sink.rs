@@ -2,7 +2,7 @@
 
 use headwater_proto::{Ecn, Instant};
 
-use super::{Block, Config, SackBlocks, Segment, SinkCounters, Transmit, Variant};
+use super::{Config, SackBlock, SackBlocks, Segment, SinkCounters, Transmit, Variant};
 
 /// A TCP sink.
 ///
@@ -13,7 +13,7 @@ pub struct Sink {
     /// The segment expected next.
     next: u32,
     /// Blocks received beyond `next`, the most recently changed block first.
-    blocks: Vec<Block>,
+    blocks: Vec<SackBlock>,
     /// Unacknowledged segments in order, and the deadline of their acknowledgement.
     unacknowledged: u32,
     deadline: Option<Instant>,
@@ -159,11 +159,11 @@ impl Sink {
             return;
         }
         self.note_short(segment);
-        let mut grown = Block { start: sequence, end: sequence + 1 };
+        let mut grown = SackBlock { start: sequence, end: sequence + 1 };
         self.blocks.retain(|block| {
             let touches = block.end == sequence || block.start == sequence + 1;
             if touches {
-                grown = Block { start: grown.start.min(block.start), end: grown.end.max(block.end) };
+                grown = SackBlock { start: grown.start.min(block.start), end: grown.end.max(block.end) };
             }
             !touches
         });

@@ -19,7 +19,7 @@ use headwater_netsim::plan::flow::is_by_unicast;
 use headwater_testbed::{GroupProtocol, Routing, Setting};
 use serde::Deserialize;
 
-use report::Report;
+use report::ArenaReport;
 use scene::Scene;
 
 use super::{failure, one};
@@ -99,7 +99,7 @@ pub fn run(args: &ArenaArgs) -> Result<Exit, Failure> {
             .extend(line.and_then(|line| Score::of(line, cell.by, cell.rate as f64 * 1e6, cell.bytes)));
     }
     let report =
-        Report { cells: &cells, contenders: &contenders(args), machine: &machine(&cells, jobs.len()) };
+        ArenaReport { cells: &cells, contenders: &contenders(args), machine: &machine(&cells, jobs.len()) };
     write(&args.out.join("arena.txt"), &report.text())?;
     write(&args.out.join("arena.html"), &report.html())?;
     screen.say(&format!("the report is in '{}': arena.txt, arena.html", args.out.display()));

@@ -10,7 +10,7 @@ use super::scene::Rival;
 use super::{COLUMNS, Column, JAIN, LOSS, RIVAL, Score, TIME};
 
 /// All cells, the contenders, and the machine.
-pub struct Report<'a> {
+pub struct ArenaReport<'a> {
     pub cells: &'a [Cell],
     pub contenders: &'a [&'static str],
     /// The machine and the build, in words.
@@ -25,7 +25,7 @@ struct Group<'a> {
     rows: Vec<&'a Cell>,
 }
 
-impl Report<'_> {
+impl ArenaReport<'_> {
     fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         for cell in self.cells {
@@ -172,7 +172,7 @@ const GLANCES: [Glance; 3] = [
     },
 ];
 
-impl Report<'_> {
+impl ArenaReport<'_> {
     pub fn html(&self) -> String {
         let groups = self.groups();
         let mut page = format!(
@@ -374,7 +374,7 @@ mod tests {
             cell("tcp", Some(18.0), Some(0.6)),
             cell("norm", None, None),
         ];
-        let report = Report { cells: &cells, contenders: &["m2c", "tcp", "norm"], machine: "a < b" };
+        let report = ArenaReport { cells: &cells, contenders: &["m2c", "tcp", "norm"], machine: "a < b" };
         let page = report.html();
         for part in [
             "class=ours>m2c<td class=good>1.10",

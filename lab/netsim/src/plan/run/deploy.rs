@@ -11,7 +11,7 @@ use crate::agent::{
 };
 use crate::engine::{Destination, Run};
 use crate::network::{AgentCounters, AgentId, FlowId, Session};
-use crate::plan::control::View;
+use crate::plan::control::ControlView;
 use crate::plan::flow::{self, Flow, FlowKind, Member, Receivers};
 use crate::tcp::Data;
 
@@ -207,7 +207,7 @@ pub(super) struct MemberCounted {
     /// Mean seconds from a join to the first packet.
     pub join_latency: Option<f64>,
     /// Values shown by the control.
-    pub view: View,
+    pub view: ControlView,
 }
 
 impl Deployed {

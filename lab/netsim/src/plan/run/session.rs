@@ -24,7 +24,7 @@ use crate::agent::{
 };
 use crate::engine::Run;
 use crate::network::{AgentId, NodeId};
-use crate::plan::control::{ChosenReceiver, ChosenSender, View};
+use crate::plan::control::{ChosenReceiver, ChosenSender, ControlView};
 use crate::plan::flow::{Code, Content, File, Flow, Member, Receivers, Session};
 
 /// Name of a session's only file.
@@ -53,7 +53,7 @@ struct ReceiverState {
     completed_at: Option<Instant>,
     reception: Reception,
     join_latency: Option<f64>,
-    view: View,
+    view: ControlView,
 }
 
 impl FlowEnds for SessionEnds {
