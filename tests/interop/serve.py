@@ -5,6 +5,7 @@ usage: serve.py BINARY [--full] [PART ...]; SERVE_FOLDER names a folder for all 
 
 import filecmp
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -64,10 +65,10 @@ class Bed:
         """The configuration of the follower's daemon."""
         receive = "".join(
             f'[[receive]]\nname = "{name}"\nout = "{room}/{name}"\ngroup = "239.255.74.{port % 200}:{7500 + number}"\ninterface = "eth0"\n'
-            f"delete = true\n{more}\n"
+            f'delete = true\nevents = "{room}/{name}.events"\n{more}\n'
             for number, name in enumerate(CAROUSELS[:2])
         )
-        get = f'[[get]]\nname = "described"\nurl = "http://{SENDER}:{port}/"\nout = "{room}/described"\ninterface = "eth0"\ndelete = true\n{more}\n'
+        get = f'[[get]]\nname = "described"\nurl = "http://{SENDER}:{port}/"\nout = "{room}/described"\ninterface = "eth0"\ndelete = true\nevents = "{room}/described.events"\n{more}\n'
         return receive + get
 
 
@@ -81,6 +82,12 @@ def is_equal(room, name):
     source, copy = room / "sources" / name, room / name / name
     files = names(source)
     return copy.is_dir() and names(copy) == files and all(filecmp.cmp(source / file, copy / file, shallow=False) for file in files)
+
+
+def symbols_kept(room, name):
+    """Symbols that a follower has kept in a session, at most. Each start of the follower begins a log."""
+    events = map(json.loads, (room / f"{name}.events").read_text().replace("\x1e", "").splitlines())
+    return max((event["data"]["useful"] for event in events if event.get("name") == "session:progress"), default=0)
 
 
 def wait_for(what, holds, seconds=60):
@@ -202,6 +209,8 @@ def crash(bed):
     wait_for("a change after the crash", lambda: all(is_equal(room, name) for name in CAROUSELS))
     after = {path: path.stat().st_ino for path in before}
     yield "no file that was there was received again", after == before
+    kept = [symbols_kept(room, name) for name in CAROUSELS]
+    yield f"after the crash followers kept {kept} symbols: those of the new file", kept == [1, 0, 0]
     yield "both daemons end with 0 at SIGTERM", end(sender, follower)
 
 
