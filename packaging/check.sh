@@ -29,9 +29,12 @@ deb=$(echo "$1"/headwater_*.deb)
 # Run as root, as the packages of root's folder are.
 lintian --allow-root --fail-on error "$deb" || fail "lintian finds errors in $deb"
 dpkg-deb -x "$deb" "$work/deb"
+mkdir "$work/units"
 for unit in "$work"/deb/lib/systemd/system/*.service; do
     name=$(basename "$unit")
-    complaints=$(systemd-analyze verify --man=no --root="$work/deb" "$unit" 2>&1 | grep -F "$name" || true)
+    # The program is where the package was unpacked.
+    sed "s#/usr/bin/headwater#$work/deb&#" "$unit" >"$work/units/$name"
+    complaints=$(systemd-analyze verify --man=no "$work/units/$name" 2>&1 | grep -F "${name%.service}" || true)
     [ -z "$complaints" ] || fail "$complaints"
     systemd-analyze security --offline=true --threshold=$EXPOSURE_MAX "$unit" >/dev/null || fail "$name exposes its service too much"
 done
