@@ -3,7 +3,8 @@
 All binaries take turns in each round, so that another load on the machine slows all alike; the median of the rounds counts. Columns: Gbit/s,
 microseconds for each packet of the session's thread and of all threads, packets a second; in brackets the second of all rounds. Part `whole`
 has seconds and lost packets in place of the session's thread. With --profile, perf records the first round of each binary, and a table of each
-recording is printed: the functions with most time of the session's thread.
+recording is printed, the functions with most time of the session's thread, and a flame graph is drawn beside it (flame.py). Stacks of
+functions need binaries that keep frame pointers: RUSTFLAGS="-C force-frame-pointers=yes" cargo build --release -p headwater-cli.
 
 usage: layers.sh [--rounds N] [--profile FOLDER] [--parts PART,...] [NAME=BINARY ...]
 """
@@ -21,6 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import flame
 from network import Failed, Network, check, require_root
 
 MB = 1_000_000
@@ -121,12 +123,13 @@ def measure(programs, seconds, profile=None, name=""):
 
 
 def show_profiles(folder):
-    """The functions with most time of each recording's session thread."""
+    """The functions with most time of each recording's session thread, and its flame graph."""
     for data in sorted(folder.glob("*.data")):
         words = ["perf", "report", "-i", data, "--no-children", "--sort", "symbol", "--stdio", "-g", "none", "--percentage", "relative"]
         report = subprocess.run(list(map(str, words)), capture_output=True, text=True)
         lines = [line.split("  - ")[0].rstrip() for line in report.stdout.splitlines() if re.match(r"\s+\d", line)]
         print(f"\n{data.name}\n" + "\n".join(line[:140] for line in lines[:SHOWN]), flush=True)
+        print(f"flame graph: {flame.draw(data)}", flush=True)
 
 
 def alone(megabytes, *options):
