@@ -126,7 +126,7 @@ impl Follower {
     }
 
     /// Deletes the files that are gone with a complete session, and entries that are in the way of a file of the
-    /// session: the next session brings the file.
+    /// session: the same session, received again, brings the file.
     pub fn on_summary(&mut self, summary: &ReceiveSummary, screen: &Screen) -> Result<(), Failure> {
         let (announced, links) = (std::mem::take(&mut self.announced), std::mem::take(&mut self.links));
         // A part of the FDT says nothing of files that it lacks.
@@ -134,6 +134,8 @@ impl Follower {
         let refused = std::mem::take(&mut self.refused);
         if let Some(brought) = &mut self.brought {
             let deleted = brought.clear_way(&refused)?;
+            // The session has what was refused.
+            self.is_over &= deleted.is_empty();
             let why = "deleted, the session has an entry of another kind there";
             deleted.iter().for_each(|path| screen.say(&format!("{path}: {why}")));
         }
