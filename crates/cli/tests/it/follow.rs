@@ -106,7 +106,7 @@ fn entries_that_change_their_kind_are_replaced() {
         make(is_first);
         let sender = send(&group, &files, &["--links", "keep"]);
         let [one, two, link] = ["one", "two", "link"].map(|name| out.join("files").join(name));
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(40);
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(90);
         let is_equal = || {
             let (shallow, deep) = if is_first { (&one, &two) } else { (&two, &one) };
             shallow.is_file()
