@@ -2,39 +2,33 @@
 
 import json
 
-from judge import claim_values, gather, has_criterion, instances, is_of, is_spoken_of, listed, matches, of_group, published_values, read, table_goals, table_name
+from judge import claim_values, gather, has_criterion, instances, is_of, is_spoken_of, listed, matches, not_complete, of_group, published_values, read, table_goals, table_name
 from plans import day_of, digest, expected_cells, name_cells, name_of, plan_of, results_in
 
 
 def check(folders, arguments):
     """Prints each fault with file and row; how many there are."""
-    faults, without, judged = [], [], 0
+    faults, with_results, without = [], {}, []
     for folder in folders:
         file, wanted = folder / "verdict.toml", read(folder)
         claims = list(instances(folder, wanted))
-        offline = unjudged(folder, wanted, claims) + undated(wanted, claims)
+        faults += [f"{file}: {fault}" for fault in unjudged(folder, wanted, claims) + undated(wanted, claims)]
         plan, text, _ = plan_of(folder, wanted, arguments.form, arguments.runs)
         results = results_in(arguments.out, arguments.form, name_of(folder), digest(text))
-        faults += [f"{file}: {fault}" for fault in offline]
+        world = "testbed" if folder.parent.name == "testbed" else "simulator"
         if results:
-            judged += 1
+            with_results[world] = with_results.get(world, 0) + 1
             faults += [f"{file}: {fault}" for fault in newer(wanted, claims, day_of(results)) + missing(folder, wanted, claims, plan, results)]
-        elif is_judged(wanted, claims):
-            without.append(name_of(folder))
-    for fault in faults:
-        print(fault)
-    print(f"{len(folders)} experiments: {len(faults)} faults")
-    if not judged:
-        print(f"no results of the {arguments.form} form in {arguments.out}: only whether every published value has a criterion, and every criterion a date, was judged")
-    elif without:
-        # The rows of experiments that were not run at all.
-        print(f"no result of the {arguments.form} form: {', '.join(without)}")
-        return len(faults) + len(without)
+        elif goals_of(wanted, claims):
+            without.append((world, file))
+    # Where nothing of a world was run, its rows have not been asked for.
+    faults += [f"{file}: no result of the {arguments.form} form" for world, file in without if world in with_results]
+    print("".join(f"{fault}\n" for fault in faults), end="")
+    print(f"{len(folders)} experiments, {sum(with_results.values())} with results of the {arguments.form} form in {arguments.out}: {len(faults)} faults")
+    for world in ("simulator", "testbed"):
+        if world not in with_results:
+            print(f"{world}: no results, so that only criteria of published values, and days and reasons of goals, were checked")
     return len(faults)
-
-
-def is_judged(wanted, claims):
-    return "table" in wanted or any(map(has_criterion, claims))
 
 
 def unjudged(folder, wanted, claims):
@@ -84,14 +78,15 @@ def missing(folder, wanted, claims, plan, results):
             if not matches(cell, claim.get("where", {})) or any(path in cell for path in claim.get("without", [])):
                 continue
             lines = known.get(json.dumps(cell, sort_keys=True))
-            if has_criterion(claim) and not (lines and claim_values(claim, cell, lines)):
+            # A transfer that is not complete is a miss, which its row tells.
+            has_value = lines and (claim_values(claim, cell, lines) or not_complete(claim, cell, lines, 0))
+            if has_criterion(claim) and not has_value:
                 words = [f"{' '.join(path.split('.')[-2:])} {value}" for path, value in cell.items() if path in claim.get("show", cell)]
                 rows.append(f"no result of '{', '.join([claim['name'], *words])}'")
     if "table" in wanted:
         table = wanted["table"]
         for row in published_values(folder / wanted.get("published", "published.csv")):
             cells = [cell for cell, _ in expected if is_of(row, table, cell)]
-            # The simulator's decoding takes no time; that a transfer is not complete is a miss, and told by its row.
             if cells and not any(json.dumps(cell, sort_keys=True) in known for cell in cells):
                 rows.append(f"no result of '{table_name(table, row, {})}'")
     return list(dict.fromkeys(rows))

@@ -16,6 +16,9 @@ import re
 import sys
 import tomllib
 
+from judge import read
+from plans import name_of
+
 HERE = pathlib.Path(__file__).resolve().parent
 HEAD = """# Evidence: what was published, and what came out
 
@@ -23,7 +26,10 @@ Made by `python3 lab/experiments/evidence.py` from the tables of `lab/experiment
 ([experiments](../experiments/README.md)); what was found out about the differences at length in [multirate](multirate.md), [single-rate](single-rate.md), [rainbow](rainbow.md) and [sim](sim.md).
 """
 PAPERS = {"m2c": "M2C and the sequencer (Lucas, Pansiot, Grad, Hilt 2010)", "le_sbcc": "LE-SBCC (Thapliyal, Sidhartha, Li, Kalyanaraman)",
-          "rainbow": "Rainbow (Yano, McCanne 1999)", "sim": "SIM (Gorinsky, Ramakrishnan, Vin)", "control": "M2C's control by goals of ours", "testbed": "The testbed's own"}
+          "rainbow": "Rainbow (Yano, McCanne 1999)", "sim": "SIM (Gorinsky, Ramakrishnan, Vin)", "control": "M2C's control by goals of ours", "groups": "M2C on fewer groups", "security": "Sessions with signatures", "testbed": "The testbed's own"}
+
+# In the names of rows that are judged by a goal that was replaced.
+FORMER = ", goal of "
 
 
 def main():
@@ -41,9 +47,11 @@ def main():
         missing += [f"{paper}/{folder.name}" for folder, one in found.items() if folder.parent.name == paper and not one.rows and one.judges and not one.is_new]
         text += [f"\n## {title}\n", *sections] if sections else []
         rows = [row for folder, one in found.items() if folder.parent.name == paper for row in one.rows]
-        count = lambda verdict: sum(row["verdict"].startswith(verdict) for row in rows)
-        tally.append(f"| {title} | {count('met')} | {count('missed')} | {count('shown')} |\n")
-    text.insert(1, "\n| | met | missed | shown beside what was published |\n|---|---|---|---|\n" + "".join(tally))
+        count = lambda verdict, is_former: sum(row["verdict"].startswith(verdict) and (FORMER in row["row"]) == is_former for row in rows)
+        counts = [count(verdict, False) for verdict in ("met", "missed", "shown")] + [count(verdict, True) for verdict in ("met", "missed")]
+        tally.append(f"| {title} | {' | '.join(map(str, counts))} |\n")
+    text.insert(1, "\nRows by their goals, and by goals that were replaced, which stand below the rows as \"goal of\" their day.\n\n"
+                "| | met | missed | shown beside what was published | replaced: met | replaced: missed |\n|---|---|---|---|---|---|\n" + "".join(tally))
     again = [f"{folder.parent.name}/{folder.name}" for folder, one in found.items() if one.is_new]
     text.append(f"\n## Made again\n\nRun last: {', '.join(again) or 'none'}. All else stands as it came out before.\n")
     if missing:
@@ -59,17 +67,18 @@ class Found:
     """An experiment, and the newest of its tables."""
 
     def __init__(self, folder, roots, before):
-        self.wanted = tomllib.loads((folder / "verdict.toml").read_text())
+        self.wanted = read(folder)
         # Those that only show what comes out have no rows here.
         claims = self.wanted.get("claims", [])
         self.judges = "table" in self.wanted or any(key in claim for claim in claims for key in ("holds", "ratio", "published"))
         self.world = "testbed" if folder.parent.name == "testbed" else "simulated"
-        self.simulated = (folder / self.wanted["plan"]).resolve().parent if "plan" in self.wanted else None
+        # A plan of another window is another experiment.
+        self.simulated = (folder / self.wanted["plan"]).resolve().parent if "plan" in self.wanted and "set" not in self.wanted else None
         title = tomllib.loads((self.simulated / "verdict.toml").read_text())["title"] if self.simulated else self.wanted["title"]
         kept, self.form = from_page(before, title, self.world)
         # The page may have rows that docs leave out; what docs have is newer.
-        self.rows = list({row["row"].replace("_", " "): row for row in kept + from_notebook(folder.name)}.values())
-        tables = [path for root in roots for form in ("full", "short") for path in root.glob(f"{form}-*/{folder.name}.csv")]
+        self.rows = list({row["row"].replace("_", " "): row for row in kept + from_notebook(name_of(folder))}.values())
+        tables = [path for root in roots for form in ("full", "short") for path in root.glob(f"{form}-*/{name_of(folder)}.csv")]
         # The full form before the short one, then the newest.
         path = max(tables, key=lambda path: (path.parent.name.startswith("full"), path.stat().st_mtime), default=None)
         self.is_new = bool(path) and (not self.rows or self.form == "short" or path.parent.name.startswith("full"))
@@ -102,14 +111,16 @@ def from_page(page, title, world):
     rows = []
     for line in lines:
         mean, ratio, verdict = line[own:own + 3]
+        runs, _, day = line[own + 3].partition(", ") if head[own + 3] == "runs" else ("", "", "")
         if mean:
-            rows.append(row(line[0], mean, line[1], ratio, line[head.index("goal")], verdict))
+            rows.append(row(line[0], mean, line[1], ratio, line[head.index("goal")], verdict, runs, day))
     return rows, "short" if "The short form:" in section else "full"
 
 
-def row(what, ours, published, ratio, criterion, verdict):
+def row(what, ours, published, ratio, criterion, verdict, runs="", measured=""):
     (mean, _, half), (value, _, interval) = (text.partition(" ± ") for text in (ours, published))
-    return {"row": what, "mean": mean, "ci95": half, "published": value, "published_ci95": interval, "ratio": ratio, "criterion": criterion, "verdict": verdict}
+    return {"row": what, "mean": mean, "ci95": half, "published": value, "published_ci95": interval, "ratio": ratio, "criterion": criterion, "verdict": verdict,
+            "runs": runs, "measured": measured}
 
 
 def from_notebook(name):
@@ -122,7 +133,7 @@ def from_notebook(name):
             head, _, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
             for line in lines:
                 cells = dict(zip(head, line))
-                rows.append(row(cells["what"], cells.get("ours", ""), cells.get("published", ""), cells.get("ratio", ""), cells.get("goal", ""), cells["verdict"]))
+                rows.append(row(cells["what"], cells.get("ours", ""), cells.get("published", ""), cells.get("ratio", ""), cells.get("goal", ""), cells["verdict"], cells.get("runs", "")))
     return rows
 
 
@@ -136,15 +147,15 @@ def section(one, testbed):
         row, other = own.get(name), others.get(name)
         known = row or other
         published = known["published"] + (f" ± {known['published_ci95']}" if known["published_ci95"] else "")
-        cells = [name.replace("_", " "), published, *(ours(row) if row else ["", "", ""]), *((ours(other) if other else ["", "", ""]) if testbed else [])]
+        cells = [name.replace("_", " "), published, *(ours(row) if row else [""] * 4), *((ours(other) if other else [""] * 4) if testbed else [])]
         cells += [known["criterion"].replace("|", "/")]
         reason = next((of["reason"] for of in (row, other) if of and of["reason"]), "")
         if reason and reason not in reasons:
             reasons.append(reason)
         cells.append(f"[{reasons.index(reason) + 1}]" if reason else "")
         table.append(f"| {' | '.join(cells)} |\n")
-    heads = ["what", "published", one.world, "ratio", "verdict"]
-    heads += ["testbed", "ratio", "verdict"] if testbed else []
+    heads = ["what", "published", one.world, "ratio", "verdict", "runs"]
+    heads += ["testbed", "ratio", "verdict", "runs"] if testbed else []
     heads += ["goal", "why"]
     form = " The short form: a few runs of a few cells." if "short" in (one.form, testbed.form if testbed else "") else ""
     lines = [f"\n### {one.wanted['title']}\n\n{one.wanted.get('about', '').strip()}{form}\n\n", f"| {' | '.join(heads)} |\n", "|---" * len(heads) + "|\n", *table]
@@ -154,7 +165,8 @@ def section(one, testbed):
 
 def ours(row):
     half = f" ± {row['ci95']}" if row["ci95"] else ""
-    return [f"{row['mean']}{half}", row["ratio"], row["verdict"]]
+    runs = ", ".join(filter(None, (row["runs"], row.get("measured"))))
+    return [f"{row['mean']}{half}", row["ratio"], row["verdict"], runs]
 
 
 if __name__ == "__main__":

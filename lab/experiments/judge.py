@@ -87,7 +87,7 @@ def table_verdict(goal, ours, count, row):
     if not goal.get("interval"):
         return "", "shown"
     low, high = (bound * theirs for bound in goal.get("ratio", [1, 1]))
-    bounds = [min(low, theirs - half), max(high, theirs + half)]
+    bounds = [max(0, min(low, theirs - half)), max(high, theirs + half)]
     if better:
         bounds = [0, bounds[1]] if better == "low" else [bounds[0], math.inf]
     return judged("ours", ours.mean, bounds, better)
@@ -98,12 +98,11 @@ def has_criterion(goal):
 
 
 def with_superseded(goal):
-    """A goal, and the one that it replaced, under a name of its own."""
+    """A goal, and those that it replaced, under names of their own."""
     yield goal
-    if "was" in goal:
-        kept = {key: value for key, value in goal.items() if key not in ("holds", "ratio", "within", "interval", "better", "each", "because", "was")}
-        suffix = f", goal of {goal['was']['since']}"
-        yield {**kept, **goal["was"], "suffix": suffix}
+    kept = {key: value for key, value in goal.items() if key not in ("holds", "ratio", "within", "interval", "better", "each", "because", "was")}
+    for former in listed(goal.get("was", [])):
+        yield {**kept, **former, "suffix": f", goal of {former['since']}"}
 
 
 def claim_rows(claim, cells):
@@ -127,7 +126,10 @@ def claim_rows(claim, cells):
             other = {path: value for path, value in of_names(cell, names).items() if not any((path + ".").startswith(key + ".") for key in claim["base"])}
             flatten("", claim["base"], other)
             base = next((base for base in cells if of_names(base[0], names) == other), None)
-            mean = Estimate(values_of(*base) if base else []).mean
+            # The short form may not have it.
+            if base is None:
+                continue
+            mean = Estimate(values_of(*base)).mean
             values = [quotient(value, mean) for value in values]
         if "against" in claim:
             mean = Estimate([value for other in cells if matches(other[0], claim["against"]) for value in values_of(*other)]).mean
@@ -150,7 +152,7 @@ def not_complete(claim, cell, lines, count):
     """A row that is missed where runs have no criteria: what they had to transfer was not there at their end."""
     if "holds" not in claim or ".criteria." not in str([claim.get("value"), claim.get("let")]) or count == len(lines):
         return []
-    name = f"{claim['name']}, {' '.join(str(cell[path]) for path in claim.get('show', []) if path in cell)}: not complete".replace(", :", ":")
+    name = f"{claim['name']}{claim.get('suffix', '')}, {' '.join(str(cell[path]) for path in claim.get('show', []) if path in cell)}: not complete".replace(", :", ":")
     return [as_row(name, Estimate([]), None, "", f"all of {len(lines)} runs", f"missed: {len(lines) - count} not complete")]
 
 
