@@ -32,7 +32,7 @@ usage: ./ci.sh [STEP...]
   macos    cargo check of the product crates for macOS; reported as not run where no standard library can be had
   windows  the same for Windows; with mingw-w64 the command is linked, and with Wine run
   python   the wheel is built, installed in a fresh environment, and tested; types by mypy --strict
-  verdict  the published experiments run in their short form and give their tables
+  verdict  every published value has a criterion with a day and a reason; the experiments run in their short form and give their tables
   deny     licences, bans and sources of the dependencies; advisories when their database can be had
   fuzz     every fuzz target for FUZZ_SECONDS (default 10)
   interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers, ZeroMQ's subscribers, run-time faults, video in Chromium, and the attacks of tests/attacks
@@ -184,10 +184,13 @@ step_python() {
 # A failure prints its seed: run it again with PROPTEST_RNG_SEED in front of the command that is shown.
 step_verdict() {
     have python3 || need_apt python3
+    python3 lab/experiments/test_check.py
+    python3 lab/experiments/verdict.py --check --out "$scratch"
     # The release build, which the interop step needs too, simulates several times as fast as the debug build.
     . tests/built.sh
     # Whether the numbers hold is for the full form to say.
     python3 lab/experiments/verdict.py --form short --lab "$LAB" --out "$scratch"
+    python3 lab/experiments/verdict.py --check --form short --out "$scratch"
 }
 
 step_long() {

@@ -3,12 +3,17 @@
 
     verdict.py [--lab PROGRAM] [--on simulator|testbed] [--form short|full] [--runs N] [--jobs N] [--out DIR] [--page FILE]
                [EXPERIMENT ...]
+    verdict.py --check [--form short|full] [--runs N] [--out DIR] [EXPERIMENT ...]
 
 With --on testbed the experiments of lab/experiments/testbed run on this machine's kernel (Linux, root), by `headwater-lab testbed run`.
 An EXPERIMENT is a folder with plan.toml, verdict.toml and, where something was published, published.csv; without any, all
 folders below experiments with a verdict.toml are taken, those of the testbed only with --on testbed. The short form runs a few small cells to
 see that everything works, in minutes; the full form is the one to quote. Results go to DIR/FORM-PROGRAM/EXPERIMENT-PLAN/ (digests of the program and of the plan, so that a
-new build runs anew and the same one goes on), tables to DIR/FORM-PROGRAM/EXPERIMENT.md and .csv, what was judged to verdict.md.
+new build runs anew and the same one goes on), tables to DIR/FORM-PROGRAM/EXPERIMENT.md and .csv, what was judged to verdict.md. The name of an EXPERIMENT is that of its
+folder and of the folder above: sim-s4.
+
+With --check nothing is run. Faults are named by file and row, and make the exit code 1: a published number without a criterion; a goal without a day or a reason; a goal
+newer than the results of its experiment in DIR; a row that the form's plan has a cell for and the results none. Without results in DIR the first two alone are checked.
 
 With --page the tables of a Markdown page are made anew: between a line <!-- verdict EXPERIMENT: WORDS --> and a line
 <!-- end --> stand the rows of an experiment that was run in whose name all WORDS are (none: all rows), without columns that
@@ -17,11 +22,17 @@ say nothing. Tables of other experiments stay as they are.
 verdict.toml:
   title, about         what stands above the table
   plan, published      other files than plan.toml and published.csv beside it, relative to it
+  set                  {key = value}: keys of the plan in place of its own
+  since, because       the day when the goals were written down, and why they are these; a goal may have its own
   [short]              runs = N; keep = [[0, 1], [0]]: the values kept of each [[sweep]], by number; set = {key = value}: keys of the plan
   [table]              rows from published.csv: flow = the group whose criteria are compared
   [table.labels.COL.VALUE]  a list of tables {path = value}: the cells that a value of a column stands for
   [table.holds.CRITERION]   what must hold: ratio = [low, high] to the published mean, within = [low, high] in its own unit, or
-                       interval = true: our mean within the published interval
+                       interval = true: our mean within the published interval, or with ratio within the wider of the two;
+                       only = {column = [values]}: for these rows; a list of such tables where rows differ
+  table.goals          a file with the tables of holds, for tables that share them
+  better               of a goal: "low" or "high" makes the other bound none, and its name "at least as good"
+  was                  of a goal: the goal that it replaced, {holds, ratio, ... and since}, or a list; each has a row of its own, "goal of" its day
   [table.reasons]      "WORD ..." = why rows with these words in their names differ, for evidence.py
   [[claims]]           a row for each cell (where = {path = value}, without = [path] choose): name; value, or jain = [values];
                        over = [values] divides by their sum, unit by a number, base = {path = value} by the mean of the cell
