@@ -26,7 +26,8 @@ Made by `python3 lab/experiments/evidence.py` from the tables of `lab/experiment
 ([experiments](../experiments/README.md)); what was found out about the differences at length in [multirate](multirate.md), [single-rate](single-rate.md), [rainbow](rainbow.md) and [sim](sim.md).
 """
 PAPERS = {"m2c": "M2C and the sequencer (Lucas, Pansiot, Grad, Hilt 2010)", "le_sbcc": "LE-SBCC (Thapliyal, Sidhartha, Li, Kalyanaraman)",
-          "rainbow": "Rainbow (Yano, McCanne 1999)", "sim": "SIM (Gorinsky, Ramakrishnan, Vin)", "control": "M2C's control by goals of ours", "groups": "M2C on fewer groups", "security": "Sessions with signatures", "testbed": "The testbed's own"}
+          "rainbow": "Rainbow (Yano, McCanne 1999)", "sim": "SIM (Gorinsky, Ramakrishnan, Vin)", "control": "M2C's control by goals of ours",
+          "groups": "M2C on fewer groups", "security": "Sessions with signatures", "testbed": "The testbed's own"}
 
 # In the names of rows that are judged by a goal that was replaced.
 FORMER = ", goal of "
@@ -53,7 +54,8 @@ def main():
     text.insert(1, "\nRows by their goals, and by goals that were replaced, which stand below the rows as \"goal of\" their day.\n\n"
                 "| | met | missed | shown beside what was published | replaced: met | replaced: missed |\n|---|---|---|---|---|---|\n" + "".join(tally))
     again = [f"{folder.parent.name}/{folder.name}" for folder, one in found.items() if one.is_new]
-    text.append(f"\n## Made again\n\nRun last: {', '.join(again) or 'none'}. All else stands as it came out before.\n")
+    text.append(f"\n## Made again\n\nRun last: {', '.join(again) or 'none'}. All else stands as it came out before, by the goals of its day: a row that is shown there "
+                "and has a goal in verdict.toml by now is judged when it is run again.\n")
     if missing:
         text.append(f"\n## Not run\n\nNo results were there of: {', '.join(missing)}.\n")
     page = "".join(text)
