@@ -125,8 +125,8 @@ impl Follower {
         }
     }
 
-    /// Deletes the files that are gone with a complete session, and entries that are in the way of a file of the
-    /// session: the same session, received again, brings the file.
+    /// Deletes the files that are gone with a complete session, and entries that are in the way of a file of
+    /// the session: the same session, received again, brings the file.
     pub fn on_summary(&mut self, summary: &ReceiveSummary, screen: &Screen) -> Result<(), Failure> {
         let (announced, links) = (std::mem::take(&mut self.announced), std::mem::take(&mut self.links));
         // A part of the FDT says nothing of files that it lacks.
@@ -279,8 +279,8 @@ impl Brought {
         Ok(deleted)
     }
 
-    /// Deletes the recorded entries that no session has that has these files: a file or a link where one of the
-    /// files needs a folder, and what is in a folder of a file's name. Returns the deleted names.
+    /// Deletes recorded entries in the way of these files: a file or a link where one of the files needs a
+    /// folder, and the content of a folder that has the name of a file. Returns the deleted names.
     fn clear_way(&mut self, files: &BTreeSet<RelativePath>) -> Result<Vec<RelativePath>, Failure> {
         let is_below = |name: &RelativePath, folder: &RelativePath| {
             name.as_str().strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
