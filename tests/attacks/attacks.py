@@ -14,6 +14,7 @@ import random
 import re
 import shlex
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,8 @@ class Bed(Network):
     def __init__(self, folder, binary, forger):
         super().__init__("hwatk")
         self.folder, self.binary, self.forger, self.runs = folder, binary, forger, 0
+        # Runs without an attack, by control.
+        self.clean = {}
         # Keys and known senders of this bed alone.
         for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
             os.environ[variable] = str(folder)
@@ -81,8 +84,9 @@ class Bed(Network):
         return path
 
     def headwater(self, host, what, *arguments):
+        # Before the forger: all hosts share the machine's processors, and an attacker's flood would measure the scheduler.
         self.runs += 1
-        return self.start(host, f"{what}{self.runs}", self.folder, [self.binary, what, "--json", *arguments])
+        return self.start(host, f"{what}{self.runs}", self.folder, [*parts.NICE, self.binary, what, "--json", *arguments])
 
     def send(self, path, control, *options):
         program = self.headwater("sender", "send", "--congestion-control", control, *options, str(path))
@@ -122,6 +126,14 @@ def forged(program):
     return told["sent"], told["bytes"] + told["sent"] * FRAME_BYTES
 
 
+def forged_rate(program):
+    """Datagrams a second of a forger so far, from its first one on."""
+    told = [event for event in program.events() if event.get("sent", 0) > 0]
+    if len(told) < 2:
+        return 0
+    return (told[-1]["sent"] - told[0]["sent"]) / (told[-1]["seconds"] - told[0]["seconds"])
+
+
 def packets(receiver):
     """Packets that a receiver of files has taken so far."""
     return max((event["packets"] for event in receiver.events() if event["event"] == "session:progress"), default=0)
@@ -143,10 +155,10 @@ def rate(receiver, seconds):
 
 
 def memory(program):
-    """Resident bytes of a program, now and at most."""
+    """Resident bytes of a program, now and at most; zeros of a program that has ended."""
     lines = Path(f"/proc/{program.process.pid}/status").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines)
-    return [int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM")]
+    return [int(fields.get(name, "0").split()[0]) * 1024 for name in ("VmRSS", "VmHWM")]
 
 
 def summary(receiver):
@@ -179,16 +191,21 @@ class Signed:
         early = bed.receive("receiver", *trust)
         early.wait_for("its start", lambda events: any(event["event"] == "session:started" for event in events))
         sender, began = bed.send(self.path, control, *options, "--group", group), time.monotonic()
-        time.sleep(1)
-        late = bed.receive("late", *trust)
-        self.receivers, self.seconds = {"early": (early, began), "late": (late, time.monotonic())}, {}
-        while len(self.seconds) < len(self.receivers) and time.monotonic() < began + PATIENCE_SECONDS:
+        # Memory is the receiver's own: what the system tells of a process that has ended begins with the memory of this script.
+        self.receivers, self.seconds, self.memory = {"early": (early, began)}, {}, {"early": 0, "late": 0}
+        while len(self.seconds) < 2 and time.monotonic() < began + PATIENCE_SECONDS:
+            if "late" not in self.receivers and time.monotonic() >= began + 1:
+                self.receivers["late"] = (bed.receive("late", *trust), time.monotonic())
             for name, (receiver, since) in self.receivers.items():
-                if name not in self.seconds and receiver.has_ended():
+                if name in self.seconds:
+                    continue
+                self.memory[name] = max(self.memory[name], memory(receiver)[1])
+                if receiver.has_ended():
                     self.seconds[name] = time.monotonic() - since
             time.sleep(0.01)
         for program in attacks:
             check(not program.has_ended(), f"{program.name} ended: {program.complaint()}")
+        self.forged = [forged_rate(program) for program in attacks]
         for program in (sender, *attacks):
             program.kill()
         for receiver, _ in self.receivers.values():
@@ -199,25 +216,31 @@ class Signed:
     def cpu(self, name):
         return self.receivers[name][0].cpu_seconds
 
-    def memory(self, name):
-        return self.receivers[name][0].memory_bytes
 
+class Clean:
+    """Medians of sessions without an attack: seconds, processor time and memory of each receiver."""
 
-CLEAN = {}
+    def __init__(self, bed, control, size, runs):
+        sessions = [Signed(bed, control, size) for _ in range(runs)]
+        check(all(len(session.seconds) == 2 for session in sessions), f"{control}: a clean session ends within {PATIENCE_SECONDS} s")
+        median = lambda value: {name: statistics.median(value(session, name) for session in sessions) for name in sessions[0].receivers}
+        self.seconds = median(lambda session, name: session.seconds[name])
+        self.cpu, self.memory = median(Signed.cpu), median(lambda session, name: session.memory[name])
 
 
 def beside(bed, full, control, what, attack):
-    """What must hold of a signed session beside an attack; and the run."""
+    """What must hold of a signed session beside an attack; and the run. The clean sessions are of the same row: the machine changes."""
     size = file_bytes(full)
-    if control not in CLEAN:
-        CLEAN[control] = Signed(bed, control, size)
-        check(len(CLEAN[control].seconds) == 2, f"{control}: a clean session ends within {PATIENCE_SECONDS} s")
-    clean, run = CLEAN[control], Signed(bed, control, size, attack)
+    if control not in bed.clean:
+        bed.clean[control] = Clean(bed, control, size, runs=3 if full else 1)
+    clean, run = bed.clean[control], Signed(bed, control, size, attack)
+    rates = ", ".join(f"{rate:.0f}" for rate in run.forged if rate > 0)
+    print(f"  {control}, {what}: forged datagrams a second: {rates or 'none'}; load {os.getloadavg()[0]:.1f}")
     holds = []
     for name, (receiver, _) in run.receivers.items():
         seconds, bar = run.seconds.get(name, PATIENCE_SECONDS), max(1.1 * clean.seconds[name], clean.seconds[name] + 1)
         beginning = f"{control}, {what}, {name} receiver"
-        last = summary(receiver)
+        last, more = summary(receiver), run.memory[name] - clean.memory[name]
         dropped = {reason: count for reason, count in last.get("dropped_for", {}).items() if count > 0}
         print(f"  {beginning}: {seconds:.1f} s, clean {clean.seconds[name]:.1f} s, {receiver.cpu_seconds:.1f} s of processor time")
         print(f"    {last.get('lost')} packets lost, {last.get('kernel_drops')} for want of buffer; dropped: {dropped}")
@@ -225,6 +248,7 @@ def beside(bed, full, control, what, attack):
             (f"{beginning}: the file is whole, and nothing else came", is_whole(receiver, run.path)),
             (f"{beginning}: the attack reached it: {strange(receiver)} packets dropped", strange(receiver) > 0),
             (f"{beginning}: {seconds:.1f} s, at most {bar:.1f} s", seconds <= bar, parts.BUSY),
+            (f"{beginning}: {more / MB:.1f} MB more memory than {clean.memory[name] / MB:.1f} MB, at most 8 MiB", more <= 8 << 20),
         ]
     return holds, run
 
@@ -296,18 +320,27 @@ def closes_and_replays(bed, full):
 
 def old_session(bed, full):
     """L: a recording of an earlier session of the same key: refused by a receiver that heard the later one"""
-    path, record = bed.file(1 * MB), str(bed.folder / "recording")
-    options = ("--rate", "8M", "--group", KNOWN_GROUP)
+    holds = []
+    sessions = (("fixed", "--rate", "8M"), ("m2c", "--max-rate", "8M"))
+    for control, *options in sessions if full else sessions[1:]:
+        holds += [(f"{control}: {what}", holds_it) for what, holds_it in replayed(bed, control, *options)]
+    return holds
+
+
+def replayed(bed, control, *options):
+    """What must hold of receivers that hear a recording of an earlier session under a control."""
+    path, record = bed.file(1 * MB), str(bed.folder / f"recording-{control}")
+    options = (*options, "--group", KNOWN_GROUP)
 
     def received(*more):
         receiver = bed.receive("receiver", "--group", KNOWN_GROUP, *more)
         return receiver, receiver.end()
 
-    recorder = bed.forge("record", group=KNOWN_GROUP, interface=bed.address("forger"), file=record, seconds=4)
-    earlier = bed.send(path, "fixed", *options)
+    recorder = bed.forge("record", group=KNOWN_GROUP, interface=bed.address("forger"), groups=SIGNED[control][1], file=record, seconds=4)
+    earlier = bed.send(path, control, *options)
     check(recorder.end() == 0, f"{recorder.name}: {recorder.complaint()}")
     earlier.kill()
-    later = bed.send(path, "fixed", *options)
+    later = bed.send(path, control, *options)
     _, code = received()
     later.kill()
     holds = [(f"the later session is received (exit code {code})", code == 0)]
@@ -315,7 +348,7 @@ def old_session(bed, full):
     refused, code = received("--timeout", "5s")
     nothing = not [file for file in refused.out_folder.iterdir() if not file.name.startswith(".")]
     holds.append((f"the recording alone: exit code {code}, {strange(refused)} packets dropped", code == 8 and nothing and strange(refused) > 0))
-    last = bed.send(path, "fixed", *options)
+    last = bed.send(path, control, *options)
     beside, code = received()
     replay.kill()
     last.kill()
@@ -331,13 +364,9 @@ def signatures(bed, full):
         attack = lambda bed, values: [bed.forge("signatures", **values, rate=count)]
         more, run = beside(bed, full, control, f"{count} forged signatures a second", attack)
         holds += more
-        clean = CLEAN[control]
         for name, seconds in run.seconds.items():
-            cpu, memory = (run.cpu(name) - clean.cpu(name)) / seconds, run.memory(name) - clean.memory(name)
-            holds += [
-                (f"{control}, {name}: {cpu:.2f} of a core more, at most 0.3", cpu <= 0.3, parts.BUSY),
-                (f"{control}, {name}: {memory / MB:.1f} MB more memory", memory <= 8 << 20),
-            ]
+            cpu = (run.cpu(name) - bed.clean[control].cpu[name]) / seconds
+            holds.append((f"{control}, {name}: {cpu:.2f} of a core more, at most 0.3", cpu <= 0.3, parts.BUSY))
         holds += late_starts(bed, full, control, count)
     return holds
 
@@ -411,9 +440,9 @@ def keep_out(bed, full):
         new = bed.by_request("late", host)
         wait = until_first(new)
         beside = rate(old, 4 if full else 2)
-        sent, _ = forged(attack)
+        forged(attack)
         _, most = memory(program)
-        print(f"  {host}: {sent} forged requests; {without:.0f} packets/s beside a new receiver, {beside:.0f} beside both")
+        print(f"  {host}: {forged_rate(attack):.0f} forged requests a second; {without:.0f} packets/s beside a new receiver, {beside:.0f} beside both; load {os.getloadavg()[0]:.1f}")
         holds += [
             (f"{host}: a new receiver has its first data within 2 s: {wait:.2f} s", wait <= 2, parts.BUSY),
             (f"{host}: a new receiver has its first data: {wait:.2f} s", wait < 15),

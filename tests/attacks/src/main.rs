@@ -14,8 +14,8 @@
 //! | `record` | the same; `file` to write |
 //! | `recording` | `file` to send |
 //!
-//! `rate` (datagrams a second) and `seconds` apply to each. The last line of output has the datagrams and the
-//! bytes of UDP payload that were sent.
+//! `rate` (datagrams a second) and `seconds` apply to each. A line of output each quarter of a second, and the
+//! last one, have the datagrams and the bytes of UDP payload that were sent so far.
 
 mod attacks;
 mod content;
@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 
 use raw::ForgingSockets;
+
+const LINE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Values of the command line.
 struct Values(BTreeMap<String, String>);
@@ -68,6 +70,11 @@ fn send(values: &Values, mut forge: impl FnMut(&mut Draw) -> Option<raw::Forged>
     let interface = values.or("interface", Ipv4Addr::UNSPECIFIED)?;
     let (mut sockets, start) = (ForgingSockets::open(interface)?, Instant::now());
     let (mut due, mut sent, mut bytes) = (0_u64, 0_u64, 0_u64);
+    let mut next_line = LINE_INTERVAL;
+    let print = |sent: u64, bytes: u64| {
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{{\"sent\": {sent}, \"bytes\": {bytes}, \"seconds\": {seconds:.3}}}");
+    };
     while start.elapsed().as_secs_f64() < seconds {
         let now = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
         // A forger that is late sends no burst of more than 10 ms.
@@ -81,9 +88,13 @@ fn send(values: &Values, mut forge: impl FnMut(&mut Draw) -> Option<raw::Forged>
             }
         }
         sockets.flush()?;
+        if start.elapsed() >= next_line {
+            next_line += LINE_INTERVAL;
+            print(sent, bytes);
+        }
         std::thread::sleep(Duration::from_millis(1));
     }
-    println!("{{\"sent\": {sent}, \"bytes\": {bytes}}}");
+    print(sent, bytes);
     Ok(())
 }
 

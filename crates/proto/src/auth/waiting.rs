@@ -11,8 +11,8 @@ use crate::time::{Duration, Instant};
 
 /// Most bytes of waiting packets, with what describes them.
 pub const WAITING_BYTES_MAX: usize = 2 << 20;
-/// Longest wait: a channel with manifests has at least 64 packets a second, and a manifest in 25 packets,
-/// which take 0.4 s.
+/// Longest wait: a manifest follows a packet within 0.2 s, because a group is at most 0.4 of the packets that
+/// a sender plans ahead, for at most 0.5 s.
 pub const WAITING_TIME: Duration = Duration::from_millis(500);
 
 /// Time for which unsigned packets wait before a receiver takes an unsigned session.
@@ -105,6 +105,8 @@ pub(crate) struct Waiting {
     ring: Vec<u8>,
     /// Verified packets that have not been taken.
     verified: usize,
+    /// Place of the first of these packets, or an earlier place.
+    first_verified: usize,
 }
 
 impl Waiting {
@@ -174,6 +176,7 @@ impl Waiting {
     /// Drops the oldest packet.
     fn pop(&mut self) -> Dropped {
         let Some(packet) = self.packets.pop_front() else { return Dropped::default() };
+        self.first_verified = self.first_verified.saturating_sub(1);
         self.verified -= usize::from(packet.state == WaitingState::Verified);
         if packet.state == WaitingState::Done { Dropped::default() } else { Dropped::of(packet.is_signed) }
     }
@@ -208,6 +211,7 @@ impl Waiting {
     pub(crate) fn settle(&mut self, index: usize, is_verified: bool) {
         self.packets[index].state = if is_verified { WaitingState::Verified } else { WaitingState::Done };
         self.verified += usize::from(is_verified);
+        self.first_verified = self.first_verified.min(index);
     }
 
     /// Returns when the oldest packet has waited for `time`.
@@ -222,6 +226,7 @@ impl Waiting {
             visit(packet, &self.ring[packet.start..packet.start + packet.len]);
             self.verified += usize::from(packet.state == WaitingState::Verified && was != packet.state);
         }
+        self.first_verified = 0;
     }
 
     /// Takes the oldest verified packet.
@@ -229,9 +234,12 @@ impl Waiting {
         if self.verified == 0 {
             return None;
         }
-        let packet = self.packets.iter_mut().find(|packet| packet.state == WaitingState::Verified)?;
+        let is_verified = |index: &usize| self.packets[*index].state == WaitingState::Verified;
+        let index = (self.first_verified..self.packets.len()).find(is_verified)?;
+        let packet = &mut self.packets[index];
         packet.state = WaitingState::Done;
         self.verified -= 1;
+        self.first_verified = index + 1;
         let packet = *packet;
         Some((packet, &self.ring[packet.range()]))
     }
