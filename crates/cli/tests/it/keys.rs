@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::command::{Run, Running, group, headwater, run};
@@ -31,7 +31,16 @@ fn transfer(folder: &Path, group: &str, send: &[&str], receive: &[&str]) -> Run 
     let sent = sending.end();
     assert_eq!(sent.code, Some(130), "{}", sent.stderr);
     assert_eq!(out.join("content").exists(), received.code == Some(0), "{}", received.stderr);
+    if received.code == Some(8) {
+        assert_eq!(files(&out), Vec::<PathBuf>::new(), "no byte of an untrusted sender is written");
+    }
     received
+}
+
+/// Files in a folder and below, hidden ones among them.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
 fn has_event(run: &Run, event: &str) -> bool {

@@ -231,6 +231,8 @@ fn seconds(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use headwater_proto::auth::Verifier as _;
+
     use super::*;
 
     const PUBLIC: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB";
@@ -257,14 +259,20 @@ mod tests {
         assert_eq!(read(&pem).unwrap().keys, [key]);
     }
 
-    /// Public key of minisign's author, from minisign's documentation.
+    /// Public key of minisign's author, from minisign's documentation, with a signature of the text "test".
     #[test]
     fn a_key_of_minisign_is_read() {
         let text = "untrusted comment: minisign public key\n\
                     RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\n";
         let [key] = parse_trusted("text", text).unwrap().keys[..] else { panic!("one key") };
-        assert_eq!(key[..4], [0x79, 0xA5, 0x61, 0xE7]);
-        assert!(ed25519_dalek::VerifyingKey::from_bytes(&key).is_ok());
+        let signature = STANDARD
+            .decode(
+                "RWQf6LRCGA9i59SLOFxz6NxvASXDJeRtuZykwQepbDEGt87ig1BNpWaVWuNrm73YiIiJbq71Wi+dP9eKL8OC351vwIasSSbXxwA=",
+            )
+            .unwrap();
+        // Algorithm and key number come first.
+        let signature = signature[10..].try_into().unwrap();
+        assert!(super::super::Ed25519::default().verify(&key, b"test", &signature));
     }
 
     #[test]

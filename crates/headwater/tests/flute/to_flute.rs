@@ -5,8 +5,9 @@ use std::time::SystemTime;
 
 use flute::core::UDPEndpoint;
 use flute::receiver::writer::ObjectWriterBufferBuilder;
+use headwater::SenderKey;
 use headwater_fec::{Order, Scheme};
-use headwater_proto::auth::{Signing, SigningConfig, StandIn};
+use headwater_proto::auth::{Signing, SigningConfig};
 use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     ContentCoding, DeliverySender, DeliverySenderConfig, Encoding, FileToSend, MemorySource, PlanConfig,
@@ -17,6 +18,8 @@ use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender};
 use headwater_proto::{
     ChannelId, DATAGRAM_BYTES_MAX, Destination, Duration, Input, Instant, Machine, Output, Rate, fixed,
 };
+use headwater_wire::auth::Authentication;
+use headwater_wire::lct;
 
 use super::link::{Link, content};
 use super::{Named, SYMBOL_SIZE, TSI, files, sorted};
@@ -45,7 +48,7 @@ impl<C: SenderControl> Datagrams<C> {
         let config = DeliverySenderConfig::new(TSI.into()).with_ntp_at_zero(ntp);
         // Receivers that know no signatures skip the signatures.
         let signing = SigningConfig::new(TSI.into(), ntp, 1, [3; 32]);
-        let signing = Signing::new(signing, Box::new(StandIn([7; 32])));
+        let signing = Signing::new(signing, Box::new(SenderKey::ephemeral().unwrap()));
         Self {
             sender: DeliverySender::new(config, plan, &digests, control, source)
                 .unwrap()
@@ -127,18 +130,27 @@ fn deliver(plan: &SessionPlan, files: &[Named], objects: usize, missed: usize) -
     carry(Datagrams::new(plan, files, control), objects, missed)
 }
 
+fn is_signed(datagram: &[u8]) -> bool {
+    let packet = lct::Packet::new_checked(datagram).unwrap();
+    matches!(Authentication::find(&packet), Ok(Some(_)))
+}
+
 fn carry<C: SenderControl>(mut datagrams: Datagrams<C>, objects: usize, missed: usize) -> FluteReceiver {
     let mut receiver = FluteReceiver::new();
     let mut link = Link::new("to flute");
     for _ in 0..missed {
         datagrams.next();
     }
+    let mut signed = 0;
     for _ in 0..DATAGRAMS_MAX {
-        for datagram in link.carry(datagrams.next()) {
+        let datagram = datagrams.next();
+        signed += u32::from(is_signed(&datagram));
+        for datagram in link.carry(datagram) {
             receiver.push(datagrams.now, &datagram);
         }
         if receiver.completed() == objects {
             assert!(link.lost > 0, "the link must have lost something");
+            assert!(signed > 0, "the session is signed");
             return receiver;
         }
     }
