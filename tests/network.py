@@ -147,6 +147,34 @@ class Network:
         return program
 
 
+class Hole:
+    """Drops all IPv4 packets that arrive at a host, at once from when it is told to; with one `tc` that waits for commands."""
+
+    def __init__(self, network, host):
+        self.is_open = False
+        network.run(host, "tc", "qdisc", "replace", "dev", "eth0", "clsact")
+        # It stays down: what is sent there is gone.
+        network.ip(host, "link", "add", "hole", "type", "ifb")
+        command = ["ip", "netns", "exec", network.hosts[host], "tc", "-force", "-batch", "-"]
+        self.tc = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.tc.stdin.close()
+        self.tc.wait()
+
+    def set(self, is_open):
+        if is_open == self.is_open:
+            return
+        self.is_open = is_open
+        matches = "bytecode '1,6 0 0 4294967295' action mirred egress redirect dev hole"
+        change = f"add dev eth0 ingress protocol ip prio 1 bpf {matches}" if is_open else "del dev eth0 ingress prio 1"
+        self.tc.stdin.write(f"filter {change}\n")
+        self.tc.stdin.flush()
+
+
 # A shell starts what runs behind its back with SIGINT ignored, and programs inherit that; a handler they do not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -2,7 +2,8 @@
 
 What must hold, for 10 000 files of 1 kB, with default options unless said otherwise:
 
-- fast: on an unshaped link they take 5 s, with --rate 500M 2 s (four times as long in the short form); a second run finds all in place;
+- fast: on an unshaped link they take 5 s, with --rate 500M 2 s, files of 500 B take 8 s, in bundles and without (four times as long in the short
+  form); from SIGINT to its exit a sender takes 3 s; a second run finds all in place;
 - killed: a receiver killed at half of the content: it and the next one get at most 1 % more twice, or beyond their need, than an
   undisturbed one; a watcher of the folder (inotify) never sees half a file;
 - select: --include and --exclude choose members;
@@ -22,6 +23,7 @@ import ctypes
 import os
 import random
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -33,7 +35,9 @@ from pathlib import Path
 from network import Network, check, require_root
 
 COUNT, BYTES = 10_000, 1_000
-FAST_SECONDS = {(): 5, ("--rate", "500M"): 2}
+# Options, bytes of a file, and seconds at most.
+FAST = [((), BYTES, 5), (("--rate", "500M"), BYTES, 2), ((), 500, 8), (("--bundle", "never"), 500, 8)]
+EXIT_SECONDS = 3
 # The short form runs beside other work on a machine of few cores.
 SPARE = 1 if "--full" in sys.argv else 4
 ZIP_RATIO = 1.15
@@ -42,13 +46,13 @@ MEMORY_MAX = 1 << 30
 SENDER = "10.93.0.1"
 
 
-def tree(folder, count, seed=1):
-    """Files of 1 kB in folders of 200, with various modes and times."""
+def tree(folder, count, seed=1, length=BYTES):
+    """Files of `length` bytes in folders of 200, with various modes and times."""
     source = random.Random(seed)
     for number in range(count):
         path = folder / f"folder {number // 200:03}" / f"file-{number:06}.bin"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(source.randbytes(BYTES))
+        path.write_bytes(source.randbytes(length))
         path.chmod(source.choice((0o644, 0o600, 0o755)))
         os.utime(path, ns=(10**18, 10**18 + number * 1_000_000_007))
     return folder
@@ -124,7 +128,7 @@ class Bed:
         return self.network.start(host, f"receive-{self.group}{name}", self.folder, command)
 
     def transfer(self, out, options, receiving=(), files=None):
-        """Seconds from the session's first packet to the end of its receiver, and the receiver."""
+        """Seconds from the session's first packet to the end of its receiver, the receiver, and the sender, interrupted."""
         group = self.next_group()
         receiver = self.receive("one", group, out, *receiving)
         while not receiver.memberships(group[-1].split(":")[0]):
@@ -132,7 +136,7 @@ class Bed:
             time.sleep(0.02)
         sender = self.send(group, *options, files=files)
         code = receiver.end(1_000)
-        sender.kill()
+        sender.exit_seconds = interrupt(sender)
         check(code == 0, f"the receiver ended with {code}: {receiver.complaint()}")
         events = receiver.events()
         seconds = (time_of(events, "session:ended") - time_of(events, "session:found")) / 1e3
@@ -145,6 +149,15 @@ class Bed:
             capture_output=True, text=True, check=True,
         ).stdout
         check(not said, f"rsync sees differences: {said[:300]}")
+
+
+def interrupt(sender):
+    """Seconds from SIGINT to the exit of a sender."""
+    began = time.monotonic()
+    sender.signal(signal.SIGINT)
+    code = sender.end()
+    check(code == 130, f"the sender ended with {code}: {sender.complaint()}")
+    return time.monotonic() - began
 
 
 def has(events, name):
@@ -164,21 +177,24 @@ def completed(receiver):
 
 
 def fast(bed):
-    for options, seconds_max in FAST_SECONDS.items():
-        out = bed.folder / "-".join(("fast", *options))
-        seconds, receiver, sender = bed.transfer(out, options)
-        bed.compare(out)
-        files = completed(receiver)
-        check(len(files) == COUNT and not any(file["present"] for file in files), "not all files were reported")
-        print(f"  {' '.join(options) or 'default'}: {seconds:.2f} s, {ended(receiver)['packets']} packets,"
-              f" {receiver.cpu_seconds:.1f} s of processor time, {receiver.memory_bytes >> 20} MiB")
+    short_files = tree(bed.folder / "short files", COUNT, seed=5, length=500)
+    for options, length, seconds_max in FAST:
+        files = bed.files if length == BYTES else short_files
+        out = bed.folder / "-".join(("fast", str(length), *options))
+        seconds, receiver, sender = bed.transfer(out, options, files=files)
+        bed.compare(out, files=files)
+        came = completed(receiver)
+        check(len(came) == COUNT and not any(file["present"] for file in came), "not all files were reported")
+        print(f"  files of {length} B, {' '.join(options) or 'default'}: {seconds:.2f} s, {ended(receiver)['packets']} packets,"
+              f" {receiver.cpu_seconds:.1f} s of processor time, {receiver.memory_bytes >> 20} MiB; SIGINT to exit {sender.exit_seconds:.2f} s")
         check(seconds <= seconds_max * SPARE, f"{seconds:.2f} s are more than {seconds_max} s by {SPARE} times")
-        again, receiver, _ = bed.transfer(out, options)
-        files = completed(receiver)
+        check(sender.exit_seconds <= EXIT_SECONDS, f"the sender took {sender.exit_seconds:.2f} s to end")
+        again, receiver, _ = bed.transfer(out, options, files=files)
+        came = completed(receiver)
         useful = ended(receiver)["useful"]
         print(f"  again: {again:.2f} s, {useful} symbols")
-        check(len(files) == COUNT and all(file["present"] for file in files), "files were received again")
-        bed.compare(out)
+        check(len(came) == COUNT and all(file["present"] for file in came), "files were received again")
+        bed.compare(out, files=files)
 
 
 def killed(bed):
@@ -252,8 +268,7 @@ def changed(bed):
     victim.write_bytes(bytes(BYTES))
     code = receiver.end()
     check(code == 0, f"the receiver ended with {code}: {receiver.complaint()}")
-    sender.signal(2)
-    check(sender.end() == 130, f"the sender: {sender.complaint()}")
+    interrupt(sender)
     victim.write_bytes(before)
     names = {file["file"] for file in completed(receiver)}
     check(len(names) == 9_000, f"{len(names)} files")

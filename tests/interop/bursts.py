@@ -12,7 +12,6 @@ parts: short (256 MB, bursts of 10 and 30 ms) long (1 GB, 10 to 300 ms) large (1
 """
 
 import random
-import subprocess
 import sys
 import tempfile
 import threading
@@ -20,7 +19,7 @@ import time
 from pathlib import Path
 
 import parts
-from network import Failed, Network, check, require_root
+from network import Failed, Hole, Network, check, require_root
 
 MB = 1_000_000
 RATE = "1G"
@@ -36,10 +35,7 @@ class Bursts:
     """Drops all that arrives at a host, burst after burst, until it is left."""
 
     def __init__(self, network, host, mean_seconds, seed):
-        network.run(host, "tc", "qdisc", "replace", "dev", "eth0", "clsact")
-        network.ip(host, "link", "add", "hole", "type", "ifb")
-        command = ["ip", "netns", "exec", network.hosts[host], "tc", "-force", "-batch", "-"]
-        self.tc = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+        self.hole = Hole(network, host)
         self.mean_seconds, self.draw = mean_seconds, random.Random(seed)
         self.is_over = threading.Event()
         self.thread = threading.Thread(target=self.run)
@@ -51,8 +47,7 @@ class Bursts:
     def __exit__(self, *_):
         self.is_over.set()
         self.thread.join()
-        self.tc.stdin.close()
-        self.tc.wait()
+        self.hole.__exit__()
 
     def run(self):
         at, is_bad = time.monotonic(), False
@@ -61,10 +56,7 @@ class Bursts:
             at += self.draw.expovariate(1 / mean)
             self.is_over.wait(max(0.0, at - time.monotonic()))
             is_bad = not is_bad
-            matches = "bytecode '1,6 0 0 4294967295' action mirred egress redirect dev hole"
-            change = f"add dev eth0 ingress protocol ip prio 1 bpf {matches}" if is_bad else "del dev eth0 ingress prio 1"
-            self.tc.stdin.write(f"filter {change}\n")
-            self.tc.stdin.flush()
+            self.hole.set(is_bad)
 
 
 def content(folder, megabytes):

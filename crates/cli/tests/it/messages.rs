@@ -116,12 +116,24 @@ fn a_sender_that_died_is_missed_without_a_terminal_and_heard_again() {
     // More than the receiver takes of it before its sender dies.
     fs::write(&file, vec![7; 20_000_000]).unwrap();
     let group = group();
-    let mut command = headwater();
-    command.args(["receive", "--interface", "lo", "--json", "--max-rate", "1M", "--group", &group, "--out"]);
-    let mut receiving = Running::start(command.arg(&out));
+    let receiver = |more: &[&str], out: &std::path::Path| {
+        let mut command = headwater();
+        command.args(["receive", "--interface", "lo", "--max-rate", "1M", "--group", &group, "--out"]);
+        Running::start(command.arg(out).args(more))
+    };
+    let log = folder.path().join("plain.sqlog");
+    let plain = receiver(&["--events", log.to_str().unwrap()], &folder.path().join("plain"));
+    let wait_for_plain = |text: &str| {
+        while !fs::read_to_string(&log).is_ok_and(|log| log.contains(text)) {
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for_plain("channel:joined");
+    let mut receiving = receiver(&["--json"], &out);
     receiving.wait_for("channel:joined");
     let mut sending = sender(&group, "7", &file);
     receiving.wait_for("session:found");
+    wait_for_plain("session:found");
     sending.kill();
     sending.end();
     let silent: serde_json::Value = serde_json::from_str(receiving.wait_for("session:silent")).unwrap();
@@ -129,18 +141,17 @@ fn a_sender_that_died_is_missed_without_a_terminal_and_heard_again() {
     // The same session from another process: the address and the TSI are the same.
     let sending = sender(&group, "7", &file);
     receiving.wait_for("session:heard-again");
-    receiving.interrupt();
-    let received = receiving.end();
+    wait_for_plain("session:heard-again");
+    for receiving in [receiving, plain] {
+        receiving.interrupt();
+        let received = receiving.end();
+        let said = received.stderr;
+        assert_eq!(said.matches("nothing has arrived from the sender for 10").count(), 1, "{said}");
+        assert!(said.contains("packets of the sender arrive again after"), "{said}");
+        assert_eq!(received.code, Some(130));
+    }
     sending.interrupt();
     sending.end();
-    assert_eq!(
-        received.stderr.matches("nothing has arrived from the sender for 10").count(),
-        1,
-        "{}",
-        received.stderr
-    );
-    assert!(received.stderr.contains("packets of the sender arrive again after"), "{}", received.stderr);
-    assert_eq!(received.code, Some(130));
 }
 
 #[test]
