@@ -1,6 +1,7 @@
 """Receivers that end again and again, over every congestion control and code, and what the next one resumes.
 
-  sender === switch === receivers: one is ended again and again; one nobody disturbs; one is deaf whenever the first is not there
+  sender === switch === a receiver that is ended again and again, and beside it one that is deaf whenever the first is not there
+                    === a receiver that nobody disturbs
 
 Each case is a session on a network of its own. A receiver is ended 20 times, at instants drawn at random: the first one soon after its
 first packet, before a block is whole. The next one receives into the same folder. Three faults end receivers:
@@ -15,7 +16,7 @@ What must hold:
 - what all of them together got twice, or beyond what they needed (the excess), is with RaptorQ and LDPC-Staircase at most 1 % of the
   content more than the undisturbed one's;
 - with the other codes, which have few symbols, it is at most 1 % of the content more than the deaf one's: packets missed cost others,
-  the kill nothing. The deaf one gets no packet from the end of a receiver until the next one has joined, nor of the last 0.15 s before a kill;
+  the kill nothing. No packet reaches their host from just before the end of a receiver until the next one has joined;
 - the file is whole in the end, with the sender's time of modification, and nothing else is left;
 - a receiver that finds it there receives nothing of it, and does not touch it.
 
@@ -38,10 +39,12 @@ from pathlib import Path
 from network import LOOK_SECONDS, Failed, Hole, Network, check, require_root
 
 KILLS = 20
-HOSTS = ("sender", "ended", "undisturbed", "deaf")
+HOSTS = {"sender": "sender", "ended": "disturbed", "deaf": "disturbed", "undisturbed": "undisturbed"}
 GROUP, ASKED = "239.255.73.1:7400", "10.94.0.1:7400"
 # Time between a report and the kill after which what it told must be on disk.
 WRITTEN_SECONDS = 0.15
+# Time after which no packet arrives at a host that shall be deaf.
+DEAF_SECONDS = 0.02
 RESUMED_MIN = 0.95
 
 RATES = {
@@ -148,8 +151,8 @@ class Session:
     def __str__(self):
         return f"{self.control}/{self.code}/{self.fault}"
 
-    def start(self, host, *command):
-        running = Running("ip", "netns", "exec", self.network.hosts[host], self.binary, *command)
+    def start(self, end, *command):
+        running = Running("ip", "netns", "exec", self.network.hosts[HOSTS[end]], self.binary, *command)
         self.running.append(running)
         return running
 
@@ -160,18 +163,18 @@ class Session:
     def start_sender(self):
         self.sender = self.start("sender", *self.sending(), self.file)
 
-    def start_receiver(self, host):
+    def start_receiver(self, end):
         of = ("--ask", ASKED) if self.control == "rainbow" else ("--group", GROUP, "--interface", "eth0")
-        return self.start(host, "receive", "--json", "--timeout", "60s", *of, "--out", self.folder / host)
+        return self.start(end, "receive", "--json", "--timeout", "60s", *of, "--out", self.folder / end)
 
     def run(self):
         with Network(f"hwres{self.number}x") as network:
             self.network = network
             network.add_switch("mcast_snooping", "0")
-            for number, host in enumerate(HOSTS, start=1):
+            for number, host in enumerate(dict.fromkeys(HOSTS.values()), start=1):
                 network.plug(host, f"10.94.0.{number}")
             try:
-                with Hole(network, "deaf") as hole:
+                with Hole(network, HOSTS["deaf"]) as hole:
                     return self.transfer(hole)
             finally:
                 for running in self.running:
@@ -183,7 +186,7 @@ class Session:
         check(planned.end() == 0, f"the plan: {''.join(planned.errors)}")
         plan = planned.told("session:planned")[0]
         self.start_sender()
-        others = {host: self.start_receiver(host) for host in {"undisturbed", self.measure} - {None}}
+        others = {end: self.start_receiver(end) for end in {"undisturbed", self.measure} - {None}}
         lives, least, resumed_least, lost = [], 0, 1.0, 0
         for kill in range(KILLS):
             if self.fault == "restarted" and kill in (KILLS // 3, 2 * KILLS // 3):
@@ -209,8 +212,8 @@ class Session:
         lives.append(last.counts())
         self.judge_file()
         self.receive_again()
-        for host, other in others.items():
-            whole(other, host)
+        for end, other in others.items():
+            whole(other, end)
         return {
             "kills": len(lives) - 1,
             "first": held(lives[0]),
@@ -218,7 +221,7 @@ class Session:
             "resumed": resumed_least,
             "lost": lost / plan["symbols"],
             "excess": sum(beyond(life) for life in lives) / plan["symbols"],
-            **{host: beyond(other.counts()) / plan["symbols"] for host, other in others.items()},
+            **{end: beyond(other.counts()) / plan["symbols"] for end, other in others.items()},
         }
 
     def judge_file(self):
@@ -244,17 +247,13 @@ class Session:
         hole.set(False)
         if kill == 0:
             receiver.wait_for("session:found")
-        low, high = (0, self.options.life[0]) if kill == 0 else self.options.life
-        life = self.draw.uniform(low, high)
+        time.sleep(self.draw.uniform(*((0, self.options.life[0]) if kill == 0 else self.options.life)))
+        hole.set(True)
+        time.sleep(DEAF_SECONDS)
         if self.fault == "stopped":
             # A receiver that is asked to end writes all it has, and reports it.
-            time.sleep(life)
-            hole.set(True)
             receiver.kill((signal.SIGINT, signal.SIGTERM)[kill % 2])
             return receiver.counts(), receiver.counts()
-        time.sleep(max(0, life - WRITTEN_SECONDS))
-        hole.set(True)
-        time.sleep(min(life, WRITTEN_SECONDS))
         killed_at = time.monotonic()
         receiver.kill()
         return receiver.counts(killed_at - WRITTEN_SECONDS), receiver.counts()
@@ -295,7 +294,7 @@ def judge(session, result):
 
 
 def line(session, result):
-    excess = ", ".join(f"{host} {result[host]:.2%}" for host in ("excess", "undisturbed", "deaf") if host in result)
+    excess = ", ".join(f"{end} {result[end]:.2%}" for end in ("excess", "undisturbed", "deaf") if end in result)
     return (
         f"resume: {str(session):32} {result['kills']} kills, {result['first']:3} symbols at the first and {result['least']:5} at most,"
         f" least resumed {result['resumed']:.1%}, lost {result['lost']:.2%}, {excess}"
