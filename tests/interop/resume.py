@@ -40,7 +40,6 @@ from network import LOOK_SECONDS, Failed, Hole, Network, check, require_root
 
 KILLS = 20
 HOSTS = {"sender": "sender", "ended": "disturbed", "deaf": "disturbed", "undisturbed": "undisturbed"}
-GROUP, ASKED = "239.255.73.1:7400", "10.94.0.1:7400"
 # Time between a report and the kill after which what it told must be on disk.
 WRITTEN_SECONDS = 0.15
 # Time after which no packet arrives at a host that shall be deaf.
@@ -143,6 +142,9 @@ class Session:
         self.folder.mkdir(parents=True)
         self.file = self.folder / "file"
         self.file.write_bytes(self.draw.randbytes(options.bytes))
+        # Of its own, as a receiver refuses a session that began before another one that it knows of the same sender and group.
+        port = 7400 + 8 * number
+        self.group, self.asked = ("--group", f"239.255.73.1:{port}", "--interface", "eth0"), f"10.94.0.1:{port}"
         # A receiver that asks joins nothing.
         self.ready = "session:started" if self.control == "rainbow" else "channel:joined"
         self.measure = measure(self.code, self.fault)
@@ -157,14 +159,14 @@ class Session:
         return running
 
     def sending(self):
-        to = ("--listen", ASKED) if self.control == "rainbow" else ("--group", GROUP, "--interface", "eth0")
+        to = ("--listen", self.asked) if self.control == "rainbow" else self.group
         return ("send", "--json", *to, *RATES[self.control], "--fec", self.code)
 
     def start_sender(self):
         self.sender = self.start("sender", *self.sending(), self.file)
 
     def start_receiver(self, end):
-        of = ("--ask", ASKED) if self.control == "rainbow" else ("--group", GROUP, "--interface", "eth0")
+        of = ("--ask", self.asked) if self.control == "rainbow" else self.group
         return self.start(end, "receive", "--json", "--timeout", "60s", *of, "--out", self.folder / end)
 
     def run(self):

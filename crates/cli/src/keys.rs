@@ -307,8 +307,9 @@ impl TrustedSenders {
         }
         let message = match (&self.known, self.expected) {
             (Some(known), Some(key)) => format!(
-                "the sender of {group} was known as {}, and only packets of others came; if the sender has another key \
-                 now, remove the line that begins with {group} from {}, or receive with --trust KEY, --trust any or --unsigned",
+                "the sender of {group} was known as {}, and only packets of others, or of earlier sessions of this sender, \
+                 came; receive an earlier session with --allow-older; if the sender has another key now, remove the line \
+                 that begins with {group} from {}, or receive with --trust KEY, --trust any or --unsigned",
                 fingerprint(&key),
                 known.path().display()
             ),

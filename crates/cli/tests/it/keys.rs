@@ -252,6 +252,7 @@ fn an_older_session_is_refused_unless_allowed() {
     fs::write(&known, &later).unwrap();
     let refused = transfer(folder, &group, &[], &[]);
     assert_eq!(refused.code, Some(8), "{}", refused.stderr);
+    assert!(refused.stderr.contains("an earlier session with --allow-older"), "{}", refused.stderr);
     assert_eq!(transfer(folder, &group, &[], &["--allow-older"]).code, Some(0));
     assert_eq!(fs::read_to_string(&known).unwrap(), later, "the newest session stays known");
 }
