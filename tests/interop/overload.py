@@ -53,11 +53,11 @@ def transfer(binary, folder, options, asked, megabytes, lost_max=1.0):
         network.add_host("receiver")
         network.add_pair("sender", "receiver", "10.86.0", offloads=True)
         common = ["--json", "--interface", "eth0"]
-        command = [binary, "receive", *common, "--out", work / "in", "--timeout", "60s"]
+        command = [*parts.NICE, binary, "receive", *common, "--out", work / "in", "--timeout", "60s"]
         receiver = network.start("receiver", "receive", work, command)
         receiver.wait_for("its join", lambda events: any(event["event"] == "channel:joined" for event in events))
         began = time.monotonic()
-        sender = network.start("sender", "send", work, [binary, "send", *common, *options, file])
+        sender = network.start("sender", "send", work, [*parts.NICE, binary, "send", *common, *options, file])
         is_whole = receiver.end(PATIENCE_SECONDS) == 0
         seconds = time.monotonic() - began
         if not is_demanded(options):

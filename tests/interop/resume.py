@@ -1,7 +1,6 @@
 """Receivers that end again and again, over every congestion control and code, and what the next one resumes.
 
-  sender === switch === a receiver that is ended again and again, and beside it one that is deaf whenever the first is not there
-                    === a receiver that nobody disturbs
+  sender === switch === receivers: one is ended again and again; one is deaf whenever that one is not there; one nobody disturbs
 
 Each case is a session on a network of its own. A receiver is ended 20 times, at instants drawn at random: the first one soon after its
 first packet, before a block is whole. The next one receives into the same folder. Three faults end receivers:
@@ -16,7 +15,7 @@ What must hold:
 - what all of them together got twice, or beyond what they needed (the excess), is with RaptorQ and LDPC-Staircase at most 1 % of the
   content more than the undisturbed one's;
 - with the other codes, which have few symbols, it is at most 1 % of the content more than the deaf one's: packets missed cost others,
-  the kill nothing. No packet reaches their host from just before the end of a receiver until the next one has joined;
+  the kill nothing. No packet reaches the hosts of both from just before the end of a receiver until the next one has joined;
 - the file is whole in the end, with the sender's time of modification, and nothing else is left;
 - a receiver that finds it there receives nothing of it, and does not touch it.
 
@@ -39,7 +38,7 @@ from pathlib import Path
 from network import LOOK_SECONDS, Failed, Hole, Network, check, require_root
 
 KILLS = 20
-HOSTS = {"sender": "sender", "ended": "disturbed", "deaf": "disturbed", "undisturbed": "undisturbed"}
+HOSTS = ("sender", "ended", "deaf", "undisturbed")
 # Time between a report and the kill after which what it told must be on disk.
 WRITTEN_SECONDS = 0.15
 # Time after which no packet arrives at a host that shall be deaf.
@@ -153,8 +152,8 @@ class Session:
     def __str__(self):
         return f"{self.control}/{self.code}/{self.fault}"
 
-    def start(self, end, *command):
-        running = Running("ip", "netns", "exec", self.network.hosts[HOSTS[end]], self.binary, *command)
+    def start(self, host, *command):
+        running = Running("ip", "netns", "exec", self.network.hosts[host], self.binary, *command)
         self.running.append(running)
         return running
 
@@ -165,37 +164,42 @@ class Session:
     def start_sender(self):
         self.sender = self.start("sender", *self.sending(), self.file)
 
-    def start_receiver(self, end):
+    def start_receiver(self, host):
         of = ("--ask", self.asked) if self.control == "rainbow" else self.group
-        return self.start(end, "receive", "--json", "--timeout", "60s", *of, "--out", self.folder / end)
+        return self.start(host, "receive", "--json", "--timeout", "60s", *of, "--out", self.folder / host)
 
     def run(self):
         with Network(f"hwres{self.number}x") as network:
             self.network = network
             network.add_switch("mcast_snooping", "0")
-            for number, host in enumerate(dict.fromkeys(HOSTS.values()), start=1):
+            for number, host in enumerate(HOSTS, start=1):
                 network.plug(host, f"10.94.0.{number}")
             try:
-                with Hole(network, HOSTS["deaf"]) as hole:
-                    return self.transfer(hole)
+                with Hole(network, "ended") as one, Hole(network, "deaf") as other:
+                    self.holes = (one, other)
+                    return self.transfer()
             finally:
                 for running in self.running:
                     if running.process.poll() is None:
                         running.kill()
 
-    def transfer(self, hole):
+    def set_deaf(self, is_deaf):
+        for hole in self.holes:
+            hole.set(is_deaf)
+
+    def transfer(self):
         planned = self.start("sender", *self.sending(), "--dry-run", self.file)
         check(planned.end() == 0, f"the plan: {''.join(planned.errors)}")
         plan = planned.told("session:planned")[0]
         self.start_sender()
-        others = {end: self.start_receiver(end) for end in {"undisturbed", self.measure} - {None}}
+        others = {host: self.start_receiver(host) for host in {"undisturbed", self.measure} - {None}}
         lives, least, resumed_least, lost = [], 0, 1.0, 0
         for kill in range(KILLS):
             if self.fault == "restarted" and kill in (KILLS // 3, 2 * KILLS // 3):
                 self.sender.kill()
                 self.start_sender()
             receiver = self.start_receiver("ended")
-            had, now = self.live(receiver, kill, hole)
+            had, now = self.live(receiver, kill)
             check(not receiver.told("object:completed"), f"the file was whole after {kill} kills of {KILLS}")
             if kill == 0:
                 check(held(now) < plan["symbols"] // plan["blocks"], f"the first block may be whole at the first kill: {held(now)} symbols")
@@ -207,15 +211,15 @@ class Session:
             lives.append(now)
         last = self.start_receiver("ended")
         last.wait_for(self.ready)
-        hole.set(False)
+        self.set_deaf(False)
         whole(last, "last")
         resumed_least = min(resumed_least, self.compare(last.counts(), least))
         lost += self.lost(lives[-1], last.counts())
         lives.append(last.counts())
         self.judge_file()
         self.receive_again()
-        for end, other in others.items():
-            whole(other, end)
+        for host, other in others.items():
+            whole(other, host)
         return {
             "kills": len(lives) - 1,
             "first": held(lives[0]),
@@ -223,7 +227,7 @@ class Session:
             "resumed": resumed_least,
             "lost": lost / plan["symbols"],
             "excess": sum(beyond(life) for life in lives) / plan["symbols"],
-            **{end: beyond(other.counts()) / plan["symbols"] for end, other in others.items()},
+            **{host: beyond(other.counts()) / plan["symbols"] for host, other in others.items()},
         }
 
     def judge_file(self):
@@ -243,14 +247,14 @@ class Session:
         check((code, present) == (0, [True]), f"the file is there, and its receiver ended with {code}, {present}: {''.join(again.errors)}")
         check(again.counts()["useful"] == 0 and path.stat() == before, "a file that was there was received again")
 
-    def live(self, receiver, kill, hole):
+    def live(self, receiver, kill):
         """Lets a receiver live for a time drawn at random, and ends it: what must be resumed, and its last report."""
         receiver.wait_for(self.ready)
-        hole.set(False)
+        self.set_deaf(False)
         if kill == 0:
             receiver.wait_for("session:found")
         time.sleep(self.draw.uniform(*((0, self.options.life[0]) if kill == 0 else self.options.life)))
-        hole.set(True)
+        self.set_deaf(True)
         time.sleep(DEAF_SECONDS)
         if self.fault == "stopped":
             # A receiver that is asked to end writes all it has, and reports it.
@@ -296,7 +300,7 @@ def judge(session, result):
 
 
 def line(session, result):
-    excess = ", ".join(f"{end} {result[end]:.2%}" for end in ("excess", "undisturbed", "deaf") if end in result)
+    excess = ", ".join(f"{host} {result[host]:.2%}" for host in ("excess", "undisturbed", "deaf") if host in result)
     return (
         f"resume: {str(session):32} {result['kills']} kills, {result['first']:3} symbols at the first and {result['least']:5} at most,"
         f" least resumed {result['resumed']:.1%}, lost {result['lost']:.2%}, {excess}"
