@@ -138,6 +138,7 @@ fn a_sender_that_died_is_missed_without_a_terminal_and_heard_again() {
     sending.end();
     let silent: serde_json::Value = serde_json::from_str(receiving.wait_for("session:silent")).unwrap();
     assert_eq!((silent["seconds"].as_u64() >= Some(10), silent["found"].as_bool()), (true, Some(true)));
+    wait_for_plain("session:silent");
     // The same session from another process: the address and the TSI are the same.
     let sending = sender(&group, "7", &file);
     receiving.wait_for("session:heard-again");
