@@ -58,7 +58,8 @@ class Bed:
 
     def receive(self, name, group, number, *options, out=None):
         out = out or self.folder / f"{name}-{number}"
-        network = ("--group", group, "--interface", "eth0", "--timeout", "60s", "--out", out, "--name", self.host(number))
+        named = () if "--no-reports" in options else ("--name", self.host(number))
+        network = ("--group", group, "--interface", "eth0", "--timeout", "60s", "--out", out, *named)
         command = [self.binary, "receive", "--json", *network, *options]
         return self.network.start(self.host(number), name, self.folder, command), out
 
