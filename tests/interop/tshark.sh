@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Stock tshark and `headwater inspect` must say the same of every packet, field by field, and tshark must find none
-# malformed. Looked at: a signed session of several files for each --fec, as `headwater send --pcap` records
-# it on loopback, signed and encrypted sessions of M2C, and a made-up capture with every header extension,
+# malformed. Looked at: a signed session of several files for each --fec, as `headwater send --pcap` records it on loopback,
+# messages by unicast as unicast.py writes them by their pages, signed and encrypted sessions of M2C, and a made-up capture with every header extension,
 # field size and FEC scheme. By docs/reference/wire/alc.lua tshark must also read Headwater's own extensions as inspect does.
 #
 # What tshark 4.0 cannot read is left out of the comparison, and only that:
@@ -159,6 +159,12 @@ for encrypted in "" "--group-key $scratch/group.key"; do
     fi
 done
 PORT=7287
+python3 -B tests/interop/unicast.py "$scratch/unicast.pcap" "$PORT" >"$scratch/ours"
+dissector=hwalc tshark_reads "$scratch/unicast.pcap" -T fields -e hwalc.message >"$scratch/theirs"
+diff -u "$scratch/theirs" "$scratch/ours" >&2 || fail "messages by unicast: alc.lua (-) and the pages (+) differ"
+malformed=$(dissector=hwalc tshark_reads "$scratch/unicast.pcap" -Y '_ws.malformed || hwalc.malformed || !hwalc' | wc -l)
+[ "$malformed" -eq 0 ] || fail "$malformed messages by unicast are malformed to tshark"
+echo "tshark.sh: messages by unicast: $(wc -l <"$scratch/ours"): the same, none malformed"
 "$target/examples/sample_capture" "$scratch/sample.pcap"
 compare "every extension, size and scheme" "$scratch/sample.pcap"
 compare_extensions "every extension, size and scheme" "$scratch/sample.pcap" EXT_SEQ EXT_LEVELS

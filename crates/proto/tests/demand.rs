@@ -592,6 +592,44 @@ fn a_senders_own_link_is_used() {
     }
 }
 
+/// Receivers that hold all levels whatever they lose make a sender offer its own link no more than the link
+/// carries: its driver is late, and the levels end there. Others take what they take without such receivers.
+#[test]
+fn a_senders_own_link_bounds_receivers_that_hold_all() {
+    let run = |queue_ms, is_attacked| {
+        let mut bed = Bed::new(&M2C, 100, Mode::Demand);
+        bed.uplink = Some(Uplink::new(20, queue_ms));
+        for _ in 0..3 {
+            bed.add(40_000, 1);
+        }
+        let carried = 20e6 / (8.0 * f64::from(BYTES + 66));
+        let (mut offered, mut before) = (Vec::new(), Vec::new());
+        for second in 1..=120 {
+            if is_attacked {
+                bed.forge(Demand { level: 255, is_starting: false, loss: LossClass::of(0.9) });
+            }
+            bed.until(at(1_000 * second));
+            let ceiling = bed.sender.demand().expect("follows reports").ceiling;
+            let layers = bed.sender.layering().expect("levels");
+            offered.push(layers.cumulative_rate(ceiling, bed.now) / carried);
+            if second == 30 {
+                before = bed.hosts.iter().map(|host| host.packets).collect();
+            }
+        }
+        let got = bed.hosts.iter().zip(&before).map(|(host, before)| host.packets - before).min();
+        let offered = offered[30..].iter().sum::<f64>() / 90.0;
+        (offered, got.expect("receivers") as f64 / (90.0 * carried))
+    };
+    for queue_ms in [5, 50] {
+        let [alone, attacked] = [false, true].map(|is_attacked| run(queue_ms, is_attacked));
+        println!(
+            "queue of {queue_ms} ms, alone and beside others: offered, received {alone:.3?} {attacked:.3?}"
+        );
+        assert!(attacked.0 <= 1.1, "{queue_ms} ms: {:.2} of the link", attacked.0);
+        assert!(attacked.1 >= 0.88, "{queue_ms} ms: {:.3} of the link", attacked.1);
+    }
+}
+
 /// Where leaves take two seconds, as by a switch that asks other members, a start that went too far does not
 /// take the levels that were left for an overload.
 #[test]

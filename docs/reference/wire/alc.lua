@@ -1,5 +1,6 @@
--- Wireshark's view of Headwater's header extensions in ALC packets: docs/reference/wire/auth.md, crypt.md,
--- levels.md, roster.md, stream.md.
+-- Wireshark's view of Headwater's header extensions in ALC packets, and of what receivers and senders of
+-- sessions tell each other by unicast: docs/reference/wire/auth.md, crypt.md, levels.md, roster.md, rtt.md,
+-- stream.md.
 --   tshark -X lua_script:docs/reference/wire/alc.lua -d udp.port==PORT,hwalc
 -- All else is left to the dissector of ALC; of an encrypted packet, the header alone.
 
@@ -35,6 +36,33 @@ f.awaiting = ProtoField.bool("hwalc.members.awaiting", "The sender waits for end
 f.members = ProtoField.uint16("hwalc.members.count", "Receivers: power of two (5 bits), mantissa (11)", base.HEX)
 f.buffer = ProtoField.uint16("hwalc.seq.buffer", "Buffer")
 f.offset = ProtoField.uint32("hwalc.seq.offset", "Offset in the buffer")
+f.message = ProtoField.string("hwalc.message", "Message")
+f.kind = ProtoField.uint8("hwalc.message.kind", "Kind", base.DEC, nil, 0x0F)
+f.nonce = ProtoField.bytes("hwalc.rtt.nonce", "Nonce")
+f.pause = ProtoField.uint16("hwalc.rtt.pause", "Seconds to the next question")
+f.starting = ProtoField.bool("hwalc.rtt.starting", "The receiver starts", 8, nil, 0x80)
+f.lost_class = ProtoField.uint8("hwalc.rtt.loss", "Loss of the last round", base.DEC, nil, 0x70)
+f.level = ProtoField.uint8("hwalc.rtt.level", "Highest level held")
+f.receiver = ProtoField.bytes("hwalc.roster.receiver", "Receiver")
+f.cookie = ProtoField.bytes("hwalc.roster.cookie", "Cookie")
+f.sequence = ProtoField.uint16("hwalc.roster.sequence", "Number of the report")
+f.result = ProtoField.uint8("hwalc.roster.result", "Exit code")
+f.path = ProtoField.uint8("hwalc.roster.path", "Path of most bytes", base.DEC, { [0] = "multicast", "AMT", "relay", "HTTP" })
+f.content = ProtoField.bytes("hwalc.roster.content", "Content")
+f.done = ProtoField.uint32("hwalc.roster.done", "Done (millionths)")
+f.useful = ProtoField.uint64("hwalc.roster.useful", "Useful bytes")
+f.rate = ProtoField.uint32("hwalc.roster.rate", "Rate (kbit/s)")
+f.fair = ProtoField.uint32("hwalc.roster.fair", "Fair rate (kbit/s)")
+f.lost = ProtoField.uint32("hwalc.roster.lost", "Lost (millionths)")
+f.whole = ProtoField.uint32("hwalc.roster.whole", "Files whole")
+f.files = ProtoField.uint32("hwalc.roster.files", "Files")
+f.name = ProtoField.string("hwalc.roster.name", "Name", base.UNICODE)
+f.port = ProtoField.uint16("hwalc.roster.port", "Port for HTTP repair")
+f.code = ProtoField.bytes("hwalc.roster.code", "Code of the report")
+f.received_packets = ProtoField.uint32("hwalc.roster.packets", "Packets received")
+f.lost_packets = ProtoField.uint32("hwalc.roster.packets_lost", "Packets lost")
+f.exponent = ProtoField.uint8("hwalc.roster.exponent", "Exponent of the interval of reports")
+f.counts = ProtoField.bool("hwalc.roster.counts", "The report counts", 8, nil, 0x01)
 
 local wrong = ProtoExpert.new("hwalc.malformed", "Malformed extension", expert.group.MALFORMED, expert.severity.ERROR)
 hw.experts = { wrong }
@@ -164,7 +192,135 @@ local function header(buffer)
   return start, stop
 end
 
+local RTT_BYTES, REPLY_BYTES, REPORT_BYTES = 16, 24, 60
+local ROSTER_KINDS = { [0] = "hello", "progress", "done", "leaving" }
+
+-- Items of a report, each as above; nil if one is cut or has another length.
+local items = {
+  [1] = function(range, add)
+    local name = range:len() > 2 and range(2):string(ENC_UTF_8)
+    add(f.name, 2, range:len() - 2, name)
+    return name and "name " .. name
+  end,
+  [2] = function(range, add)
+    add(f.port, 2, 2)
+    return range:len() == 4 and string.format("port %d", range(2, 2):uint())
+  end,
+  [3] = function(range, add)
+    add(f.code, 2, range:len() - 2)
+    return range:len() == 18 and "code"
+  end,
+  [4] = function(range, add)
+    add(f.received_packets, 2, 4)
+    add(f.lost_packets, 6, 4)
+    return range:len() == 10 and string.format("packets %d, %d lost", range(2, 4):uint(), range(6, 4):uint())
+  end,
+}
+
+-- What is told by unicast, by the first three bytes: adds fields by place and length, and returns a summary;
+-- nil if the message is malformed.
+local messages = {}
+
+function messages.HWR(range, add)
+  if range:len() ~= RTT_BYTES then
+    return nil
+  end
+  local kind = range(3, 1):bitfield(4, 4)
+  local nonce = range(4, 8):bytes():tohex(true)
+  if kind < 2 then
+    add(f.nonce, 4, 8)
+  end
+  if kind == 0 then
+    return "question " .. nonce
+  elseif kind == 1 then
+    add(f.pause, 12, 2)
+    return string.format("answer %s, next in %d s", nonce, range(12, 2):uint())
+  elseif kind == 2 then
+    add(f.starting, 14, 1)
+    add(f.lost_class, 14, 1)
+    add(f.level, 15, 1)
+    local starting = range(14, 1):bitfield(0, 1) == 1 and ", starting" or ""
+    return string.format("report of level %d, loss class %d%s", range(15, 1):uint(), range(14, 1):bitfield(1, 3), starting)
+  end
+end
+
+function messages.HWP(range, add)
+  local kind = range(3, 1):bitfield(4, 4)
+  local name = ROSTER_KINDS[kind % 8]
+  if not name or range:len() < REPLY_BYTES then
+    return nil
+  end
+  add(f.receiver, 4, 8)
+  add(f.cookie, 12, 8)
+  add(f.sequence, 20, 2)
+  local text = string.format("%s %s %d of %s", name, kind < 8 and "report" or "reply", range(20, 2):uint(),
+    range(4, 8):bytes():tohex(true))
+  if kind >= 8 then
+    add(f.exponent, 22, 1)
+    add(f.counts, 23, 1)
+    local counts = range(23, 1):bitfield(7, 1) == 1 and "counts" or "cookie told"
+    return range:len() == REPLY_BYTES and string.format("%s: exponent %d, %s", text, range(22, 1):uint(), counts) or nil
+  elseif kind == 0 then
+    return range:len() == REPLY_BYTES and text or nil
+  elseif range:len() < REPORT_BYTES then
+    return nil
+  end
+  add(f.result, 22, 1)
+  add(f.path, 23, 1)
+  add(f.content, 24, 4)
+  add(f.done, 28, 4)
+  add(f.useful, 32, 8)
+  for index, field in ipairs({ f.rate, f.fair, f.lost, f.whole, f.files }) do
+    add(field, 36 + 4 * index, 4)
+  end
+  text = string.format("%s: %d of a million, %s bytes, result %d", text, range(28, 4):uint(), tostring(range(32, 8):uint64()),
+    range(22, 1):uint())
+  local at = REPORT_BYTES
+  while at < range:len() do
+    if at + 2 > range:len() or at + 2 + range(at + 1, 1):uint() > range:len() then
+      return nil
+    end
+    local item, start = range(at, 2 + range(at + 1, 1):uint()), at
+    local dissect = items[item(0, 1):uint()]
+    local summary = dissect and dissect(item, function(field, place, length, value)
+      if place + length <= item:len() and length > 0 then
+        add(field, start + place, length, value)
+      end
+    end)
+    text = summary and text .. ", " .. summary or text
+    at = at + item:len()
+  end
+  return text
+end
+
+-- Dissects a message by unicast; false if the buffer is none.
+local function message(buffer, pinfo, tree)
+  local dissect = buffer:len() >= 4 and messages[buffer(0, 3):string()]
+  if not dissect or buffer(3, 1):bitfield(0, 4) ~= 1 then
+    return false
+  end
+  local fields = {}
+  local summary = dissect(buffer(), function(field, at, length, value)
+    fields[#fields + 1] = { field, buffer(at, length), value }
+  end)
+  local packet = tree:add(hw, buffer(), "Headwater's messages by unicast")
+  packet:add(f.message, buffer(), summary or "malformed")
+  packet:add(f.kind, buffer(3, 1))
+  if not summary then
+    packet:add_proto_expert_info(wrong)
+  end
+  for _, field in ipairs(fields) do
+    packet:add(table.unpack(field))
+  end
+  pinfo.cols.protocol = "HWALC"
+  pinfo.cols.info = summary or "malformed"
+  return true
+end
+
 function hw.dissector(buffer, pinfo, tree)
+  if message(buffer, pinfo, tree) then
+    return buffer:len()
+  end
   local start, stop = header(buffer)
   if not start then
     return 0

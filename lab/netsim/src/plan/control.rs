@@ -4,8 +4,9 @@
 use std::fmt;
 
 use headwater_baselines::{rlc, rlm};
-use headwater_proto::control::{ReceiverControl, Rules, SenderControl};
-use headwater_proto::controls::{self, Control, Parameter};
+use headwater_proto::control::{DemandRates, ReceiverControl, Rules, SenderControl};
+use headwater_proto::controls::{self, Control, Description, Parameter};
+use headwater_proto::described::{DescribedReceiver, DescribedReceiverConfig};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
 use headwater_proto::{Duration, Instant, Rate, Seed, fixed, flid, m2c, sim, webrc};
 
@@ -27,6 +28,8 @@ pub struct PlanControl {
     pub(crate) is_layered: bool,
     sender: MakeSender,
     receiver: MakeReceiver,
+    /// Description of the layers in a session's FDT, of a control whose sender can follow reports.
+    description: Option<MakeDescription>,
 }
 
 /// An entry of the product's table, with the ends of a fixed rate.
@@ -45,6 +48,7 @@ const BASELINE: PlanControl = PlanControl {
     is_layered: false,
     sender: fixed_sender,
     receiver: fixed_receiver,
+    description: None,
 };
 
 /// Constructor of the sending end, whose first slot begins at an instant.
@@ -52,6 +56,13 @@ type MakeSender = fn(&Parameters, Instant) -> Result<ChosenSender, String>;
 /// Constructor of the receiving end, with a seed of its own.
 type MakeReceiver = fn(&Parameters, &Limits, Seed) -> Result<ChosenReceiver, String>;
 
+/// Description of the layers.
+type MakeDescription = fn(&Parameters) -> Result<Description, String>;
+
+/// Rate of a sender that follows reports while nobody reports, and the room of a first start: the defaults of
+/// `headwater send`.
+const IDLE_RATE: Rate = Rate::from_kilobits(1_200);
+const START_RATE: Rate = Rate::from_kilobits(100_000);
 /// Maximum number of groups of a session of M2C or WEBRC.
 pub(super) const GROUPS_MAX: u16 = 256;
 /// Default time for which a channel rests, as in RFC 3738.
@@ -72,6 +83,7 @@ const CONTROLS: &[PlanControl] = &[
         limits: &["cap", "rtt-hint", "rules"],
         sender: dynamic_sender,
         receiver: m2c_receiver,
+        description: Some(|parameters| Ok(Description::from(&dynamic(parameters)?))),
         is_layered: true,
         ..entry(&controls::M2C)
     },
@@ -80,6 +92,7 @@ const CONTROLS: &[PlanControl] = &[
         limits: &["cap", "rules"],
         sender: webrc_sender,
         receiver: webrc_receiver,
+        description: Some(|parameters| Ok(Description::from(&dynamic(&of_webrc(parameters))?))),
         is_layered: true,
         ..entry(&controls::WEBRC)
     },
@@ -189,6 +202,43 @@ impl PlanControl {
     ) -> Result<ChosenReceiver, String> {
         (self.receiver)(parameters, limits, seed)
     }
+
+    /// Whether a session's FDT can describe the layers, so that the ends of sockets run.
+    pub(crate) fn is_described(&self) -> bool {
+        self.description.is_some()
+    }
+
+    /// Creates the sending end of sockets, which describes its layers. If it follows reports, the sender
+    /// sends the levels that receivers hold.
+    ///
+    /// # Errors
+    /// A message about invalid parameters.
+    pub fn described_sender(
+        &self,
+        parameters: &Parameters,
+        start: Instant,
+        follows_reports: bool,
+    ) -> Result<ChosenSender, String> {
+        let describe = self.description.ok_or_else(|| format!("{} follows no reports", self.name))?;
+        let mut sender = describe(parameters)?.sender(start).map_err(|error| error.to_string())?;
+        if follows_reports {
+            let [idle, start] =
+                [IDLE_RATE, START_RATE].map(|rate| rate.packets_per_second(parameters.packet_bytes.into()));
+            sender.follow_demand(DemandRates { idle, start });
+        }
+        Ok(sender)
+    }
+}
+
+/// Creates the receiving end of sockets, which reads the layers from the session's FDT. With a seed, the
+/// receiver reports the levels that it needs.
+pub(crate) fn described_receiver(limits: &Limits, reports: Option<Seed>) -> ChosenReceiver {
+    let config = DescribedReceiverConfig::new()
+        .with_max_rate(limits.max_rate)
+        .with_rtt_hint(limits.rtt_hint)
+        .with_rules(limits.rules.unwrap_or_default())
+        .with_reports(reports);
+    Box::new(DescribedReceiver::new(config))
 }
 
 /// The receiving end of some control.
@@ -301,6 +351,12 @@ impl ViewedControl for m2c::Receiver {
             window: Some(status.fair_rate * status.rtt),
             rtt: Some(status.rtt),
         }
+    }
+}
+
+impl ViewedControl for DescribedReceiver {
+    fn view(&self, now: Instant) -> ControlView {
+        ControlView { level: self.need(now).map_or(0, |need| need.level), ..ControlView::default() }
     }
 }
 

@@ -120,6 +120,26 @@ fn a_signed_session_costs_its_bytes() {
     }
 }
 
+/// Pairs of the experiments that compare the two: all levels, and what receivers report.
+#[test]
+fn a_sender_that_follows_reports_sends_less_and_its_receivers_take_as_much() {
+    for control in ["m2c", "webrc"] {
+        let text = SESSION.replace("m2c", control).replace("\"4M\"", "\"16M\"");
+        let outcomes = [false, true]
+            .map(|reports| outcome(&spoilt(&text, "\"16M\"", &format!("\"16M\"\nreports = {reports}"))));
+        let sent = outcomes.each_ref().map(|outcome| outcome.flows[0].send_rate / 1e6);
+        let times = outcomes.each_ref().map(|outcome| {
+            let members = outcome.flows[0].members.iter();
+            members.map(|member| member.completion.unwrap()).collect::<Vec<_>>()
+        });
+        println!("{control}: {sent:.2?} Mbit/s sent, whole after {times:.1?} s");
+        assert!(sent[1] < 0.3 * sent[0], "{control}: {sent:?}");
+        for (all, reported) in times[0].iter().zip(&times[1]) {
+            assert!(*reported < 1.1 * all + 1.0, "{control}: {times:?}");
+        }
+    }
+}
+
 #[test]
 fn ldpc_without_content_is_whole_when_a_decoder_has_it() {
     for code in ["ldpc-triangle", "ldpc-staircase"] {
@@ -220,6 +240,7 @@ fn sessions_tell_what_is_wrong_with_them() {
     fails("\"m2c\"", "\"webrc\"\nrtt-hint = \"9ms\"", &["'rtt-hint' means nothing to webrc"]);
     fails("\"m2c\"", "\"fixed\"", &["'base-rate' means nothing to fixed"]);
     fails("\"m2c\"", "\"webrc\"\nshape = \"webrc\"", &["'shape' means nothing to webrc"]);
+    fails("\"m2c\"", "\"fixed\"\nreports = true", &["'reports' is for sessions of m2c and webrc"]);
     fails("receivers = [\"near\", \"far\"]", "to = \"near\"", &["nodes in 'receivers'"]);
     fails("until = [\"file\"]", "until = [\"fil\"]", &["no flow 'fil'", "did you mean 'file'?"]);
     let member = |key: &str| format!("content = \"zeros\"\n[flow.file.member.near]\n{key} = \"9ms\"\n");

@@ -108,7 +108,7 @@ impl SessionFlow {
             let base = parameters.base_rate.map(|rate| rate.as_bits().to_string());
             options.extend(base.into_iter().flat_map(|rate| ["--base-rate".into(), rate]));
         }
-        if entry.network == Network::Groups {
+        if entry.network == Network::Groups && planned.reports != Some(true) {
             // Plans repeat papers, whose senders send all levels.
             options.extend(["--demand".into(), "off".into()]);
         }

@@ -17,7 +17,7 @@ pub(super) const FILE_KEYS: &[&str] =
 /// Additional keys of `fixed`.
 pub(super) const FIXED_KEYS: &[&str] = &["rate"];
 /// Additional keys of `session`, without the keys of the congestion controls.
-pub(super) const KEYS: &[&str] = &["control", "max-rate"];
+pub(super) const KEYS: &[&str] = &["control", "max-rate", "reports"];
 
 /// Maximum content. Content other than zeros is held in memory, once at the sender and once at each receiver.
 pub(super) const SIZE_MAX: u64 = 1 << 30;
@@ -47,6 +47,9 @@ pub struct Session {
     pub header_bytes: u32,
     /// Whether the packets of the file are signed or listed, and verified.
     pub is_signed: bool,
+    /// Whether receivers report, so that the sender sends the levels held and keeps a roster; `None` for the
+    /// ends of papers, which know the layers and send no reports.
+    pub reports: Option<bool>,
 }
 
 /// A file that a session delivers.
@@ -129,6 +132,10 @@ pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> 
             flow.problem_at(key, format!("'{key}' means nothing to {}", control.name));
         }
     }
+    let reports = flow.node("reports").and_then(|_| flow.get("reports"));
+    if reports.is_some() && (file.is_none() || !control.is_described()) {
+        flow.problem_at("reports", "'reports' is for sessions of m2c and webrc that carry a file");
+    }
     let parameters = parameters(flow, packet, max_rate?, control);
     // Only the control itself can check the parameters together.
     let ends = control
@@ -139,7 +146,7 @@ pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> 
         flow.problem(&flow.span, format!("{} cannot have these layers: {reason}", control.name));
         return None;
     }
-    Some(FlowKind::Session(Session { file, ..packet_of(packet, control, parameters) }))
+    Some(FlowKind::Session(Session { file, reports, ..packet_of(packet, control, parameters) }))
 }
 
 /// Sizes of a session's packets.
@@ -152,7 +159,7 @@ struct Packet {
 
 fn packet_of(packet: Packet, control: &'static PlanControl, parameters: Parameters) -> Session {
     let Packet { symbol_bytes, header_bytes, is_signed } = packet;
-    Session { control, parameters, file: None, symbol_bytes, header_bytes, is_signed }
+    Session { control, parameters, file: None, symbol_bytes, header_bytes, is_signed, reports: None }
 }
 
 fn packet(flow: &Section<'_>) -> Option<Packet> {

@@ -12,6 +12,7 @@ use headwater_proto::delivery::{
     Store, Verifying,
 };
 use headwater_proto::queue::RANK_BITS_DEFAULT;
+use headwater_proto::roster::{ReporterConfig, RosterConfig, RosterReporter, RosterSender};
 use headwater_proto::{Instant, InterfaceId, Machine, Seed, sim};
 use rand::Rng;
 
@@ -24,7 +25,7 @@ use crate::agent::{
 };
 use crate::engine::Run;
 use crate::network::{AgentId, NodeId};
-use crate::plan::control::{ChosenReceiver, ChosenSender, ControlView};
+use crate::plan::control::{ChosenReceiver, ChosenSender, ControlView, described_receiver};
 use crate::plan::flow::{Code, Content, File, Flow, Member, Receivers, Session};
 
 /// Name of a session's only file.
@@ -171,7 +172,11 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow, session: &Session) -> Res
     let Receivers::Group(members) = &flow.to else { return Err(RunError::flow(flow, &"it has no group")) };
     let wrong = |reason: String| RunError::flow(flow, &reason);
     let start = Instant::ZERO + flow.start;
-    let control = session.control.sender(&session.parameters, start).map_err(wrong)?;
+    let control = match session.reports {
+        None => session.control.sender(&session.parameters, start),
+        Some(follows) => session.control.described_sender(&session.parameters, start, follows),
+    };
+    let control = control.map_err(wrong)?;
     let id = site.network.flow(&flow.name);
     let (node, channels) = (site.nodes[flow.from], control.channels());
     let groups = match session.control.has_reports {
@@ -179,7 +184,7 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow, session: &Session) -> Res
         false => site.network.session(&flow.name, node, channels),
     };
     let ports = Ports { flow: id, session: groups, header_bytes: session.header_bytes };
-    let feedback = match session.control.has_reports {
+    let feedback = match session.control.has_reports || session.reports == Some(true) {
         true => site.ports_beside(flow, "feedback", ports),
         false => ports,
     };
@@ -243,6 +248,9 @@ impl Deployment<'_, '_> {
 
     fn control(&self, member: &Member) -> Result<ChosenReceiver, String> {
         let seed = self.seed(&format!("{}/receiver/{}", self.flow.name, self.site.node_name(member.node)));
+        if let Some(reports) = self.session.reports {
+            return Ok(described_receiver(&member.limits, reports.then_some(seed)));
+        }
         self.session.control.receiver(&self.session.parameters, &member.limits, seed)
     }
 
@@ -284,11 +292,11 @@ impl Deployment<'_, '_> {
         let control = self.control(member)?;
         Ok(if file.decodes {
             let machine = DeliveryReceiver::new(config, control, MemoryStore::new(file.size), at);
-            let machine = machine.with_verifying(self.verifying(member));
+            let machine = machine.with_verifying(self.verifying(member)).with_reporter(self.reporter(member));
             self.site.member(self.flow, member, Hosted::new(machine, self.feedback))
         } else {
             let machine = DeliveryReceiver::new(config, control, KnownStore::new(originals), at);
-            let machine = machine.with_verifying(self.verifying(member));
+            let machine = machine.with_verifying(self.verifying(member)).with_reporter(self.reporter(member));
             self.site.member(self.flow, member, Hosted::new(machine, self.feedback))
         })
     }
@@ -298,6 +306,14 @@ impl Deployment<'_, '_> {
         let name = format!("{}/verifying/{}", self.flow.name, self.site.node_name(member.node));
         let config = VerifyingConfig::new(vec![KEY], self.channels);
         self.session.is_signed.then(|| Verifying::new(config, Box::new(StandIn(KEY)), self.seed(&name)))
+    }
+
+    /// Returns the reports of a receiver to the sender's roster.
+    fn reporter(&self, member: &Member) -> Option<RosterReporter> {
+        let name = format!("{}/reporter/{}", self.flow.name, self.site.node_name(member.node));
+        let mut stream = self.site.stream(&name);
+        let config = ReporterConfig::new(stream.next_u64(), Seed(stream.next_u64()));
+        (self.session.reports == Some(true)).then(|| RosterReporter::new(config))
     }
 
     fn sender<S: Source>(
@@ -316,7 +332,9 @@ impl Deployment<'_, '_> {
         };
         let sender = DeliverySender::new(config, plan, digests, control, source);
         let sender = sender.map_err(|error| error.to_string())?;
-        Ok(sender.with_signing(self.session.is_signed.then(signing)))
+        let has_roster = self.session.reports == Some(true);
+        let roster = has_roster.then(|| RosterSender::new(RosterConfig::new(), SECRET));
+        Ok(sender.with_signing(self.session.is_signed.then(signing)).with_roster(roster, plan))
     }
 
     fn content(&self, file: File) -> Vec<u8> {
