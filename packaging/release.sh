@@ -25,10 +25,12 @@ grep -qE "^## \[($version|Unreleased)\]" CHANGELOG.md || {
 }
 cargo cyclonedx --version >/dev/null 2>&1 || cargo install --locked --quiet "cargo-cyclonedx@$CYCLONEDX"
 
-# Each build has a clone of its own. Paths do not go into programs.
+# Each build has a clone of its own, of this commit. Paths do not go into programs.
+commit=$(git rev-parse HEAD)
 build() {
     local clone=$1/headwater-$version out=$2
     git clone --quiet --no-hardlinks . "$clone"
+    git -C "$clone" checkout --quiet --detach "$commit"
     (
         cd "$clone"
         SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
