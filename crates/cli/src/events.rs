@@ -11,19 +11,35 @@ use headwater_web::{Details, LiveView, ViewFeed};
 use crate::args::OutputArgs;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::serve::SAMPLES;
+use crate::system::takes_output;
+
+/// Maximum bytes of lines that wait for the reader of standard output.
+const UNREAD_MAX: usize = 1 << 20;
+/// Bytes that a pipe takes at once if it takes any (pipe(7), `PIPE_BUF`).
+const PIPE_BYTES: usize = 4096;
 
 /// Outputs of events. Times of events count from [`Events::open`].
 pub struct Events {
     start: Instant,
     json: bool,
-    /// Error of standard output, unless the reader has closed the output.
-    lost: Option<io::Error>,
+    printed: PrintedLines,
     log: Option<Log>,
     /// Lines for the caller, if the caller takes lines.
     lines: Option<String>,
     /// Feeds of live pages.
     views: Vec<ViewFeed>,
     buffer: Vec<u8>,
+}
+
+/// Lines on standard output. A session never waits for the reader: lines wait, and progress is left out as long
+/// as lines wait.
+#[derive(Default)]
+struct PrintedLines {
+    unread: Vec<u8>,
+    /// Number of events that were left out.
+    left_out: u64,
+    /// First failed write, which ends the output.
+    failed: Option<io::Error>,
 }
 
 struct Log {
@@ -39,7 +55,7 @@ impl Events {
         let mut events = Self {
             start: Instant::now(),
             json: args.json,
-            lost: None,
+            printed: PrintedLines::default(),
             log: None,
             lines: None,
             views: Vec::new(),
@@ -99,7 +115,7 @@ impl Events {
                 lines.push_str(&String::from_utf8_lossy(&self.buffer));
             }
             if self.json {
-                self.print();
+                self.printed.add(&self.buffer, matches!(event, Event::SessionProgress(_)));
             }
         }
         if self.log.is_some() {
@@ -127,7 +143,9 @@ impl Events {
     /// # Errors
     /// If the log or standard output could not accept all events.
     pub fn finish(mut self) -> Result<(), Failure> {
-        if let Some(error) = self.lost.take() {
+        self.printed.finish();
+        if let Some(error) = self.printed.failed.take().filter(|error| error.kind() != ErrorKind::BrokenPipe)
+        {
             return Err(error).or_exit(Exit::Disk, "cannot write the events to standard output");
         }
         let Some(mut log) = self.log.take() else { return Ok(()) };
@@ -138,18 +156,6 @@ impl Events {
         result.or_exit(Exit::Disk, format!("cannot write the event log '{}'", log.path.display()))
     }
 
-    /// Writes and flushes a line. The transfer continues if the reader has closed the output.
-    fn print(&mut self) {
-        let mut out = io::stdout().lock();
-        if let Err(error) = out.write_all(&self.buffer).and_then(|()| out.flush()) {
-            self.json = false;
-            if error.kind() != ErrorKind::BrokenPipe {
-                tracing::warn!("standard output takes no more events: {error}");
-                self.lost = Some(error);
-            }
-        }
-    }
-
     fn flush_to_log(&mut self) {
         if let Some(log) = &mut self.log
             && log.failed.is_none()
@@ -157,5 +163,52 @@ impl Events {
             // Each record is flushed, so that the log holds complete records even after a crash.
             log.failed = log.file.write_all(&self.buffer).and_then(|()| log.file.flush()).err();
         }
+    }
+}
+
+impl PrintedLines {
+    /// Writes a line as soon as the output takes the line.
+    fn add(&mut self, line: &[u8], is_progress: bool) {
+        let is_late = !self.unread.is_empty();
+        if self.failed.is_some() {
+            return;
+        }
+        if (is_progress && is_late) || self.unread.len() + line.len() > UNREAD_MAX {
+            self.left_out += 1;
+        } else {
+            self.unread.extend_from_slice(line);
+        }
+        while !self.unread.is_empty() && takes_output() {
+            self.write(PIPE_BYTES);
+        }
+    }
+
+    /// Writes the lines that wait, however long the reader takes: the session has ended.
+    fn finish(&mut self) {
+        self.write(usize::MAX);
+        if core::mem::take(&mut self.left_out) > 0 {
+            tracing::warn!("standard output was not read in time: events are missing there");
+        }
+    }
+
+    /// Writes at most so many bytes. The transfer continues if the reader has closed the output.
+    fn write(&mut self, bytes_max: usize) {
+        let part = self.unread.len().min(bytes_max);
+        let mut out = io::stdout().lock();
+        let written = out.write_all(&self.unread[..part]).and_then(|()| out.flush());
+        self.unread.drain(..part);
+        if let Err(error) = written {
+            self.unread.clear();
+            if error.kind() != ErrorKind::BrokenPipe {
+                tracing::warn!("standard output takes no more events: {error}");
+            }
+            self.failed = Some(error);
+        }
+    }
+}
+
+impl Drop for PrintedLines {
+    fn drop(&mut self) {
+        self.finish();
     }
 }

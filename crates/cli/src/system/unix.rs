@@ -213,6 +213,12 @@ pub fn wait_for_input(patience: Duration) -> bool {
     poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], Some(&interval)).unwrap_or(0) > 0
 }
 
+/// Whether standard output takes a write of some bytes at once.
+pub fn takes_output() -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(&io::stdout(), PollFlags::OUT)], Some(&now)).unwrap_or(1) > 0
+}
+
 /// Whether two paths lead to the same existing file.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;

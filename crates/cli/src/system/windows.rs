@@ -171,6 +171,11 @@ pub fn wait_for_input(_patience: Duration) -> bool {
     true
 }
 
+/// Whether standard output takes a write of some bytes at once: nobody tells.
+pub fn takes_output() -> bool {
+    true
+}
+
 /// Whether two paths lead to the same existing file.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| path.canonicalize().ok();

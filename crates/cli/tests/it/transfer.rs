@@ -278,6 +278,29 @@ fn a_log_that_nobody_reads_does_not_end_a_transfer() {
     assert_eq!(command.status().unwrap().code(), Some(0));
 }
 
+/// A pipe holds 64 KiB, which is less than the events of these files.
+#[test]
+fn a_reader_of_events_that_does_not_read_stops_no_transfer() {
+    let folder = tempfile::tempdir().unwrap();
+    let (files, out, group) = (folder.path().join("files"), folder.path().join("out"), group());
+    fs::create_dir(&files).unwrap();
+    (0..1_000).for_each(|number| fs::write(files.join(format!("{number:04}")), noise(100)).unwrap());
+    let receiving = receiver(&group, &out, &[]);
+    let sending = crate::command::send(&group, &files, &[]);
+    let until = Instant::now() + Duration::from_secs(60);
+    let came = || fs::read_dir(out.join("files")).map_or(0, Iterator::count);
+    while came() < 1_000 {
+        assert!(Instant::now() < until, "{} files came", came());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let received = receiving.end();
+    assert_eq!(received.code, Some(0), "{}", received.stderr);
+    assert_eq!(received.stdout.matches("object:completed").count(), 1_000);
+    assert!(received.stdout.lines().last().is_some_and(|line| line.contains("session:ended")));
+    sending.interrupt();
+    assert_eq!(sending.end().code, Some(130));
+}
+
 /// Issue 3: "A receiver killed with SIGKILL twenty times at random instants ends whole", under the default
 /// control.
 #[test]
