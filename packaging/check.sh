@@ -30,6 +30,9 @@ deb=$(echo "$1"/headwater_*.deb)
 lintian --allow-root --fail-on error "$deb" || fail "lintian finds errors in $deb"
 dpkg-deb -x "$deb" "$work/deb"
 mkdir "$work/units"
+# A unit without a program shows that faults are found here.
+printf '[Service]\nExecStart=/no/such/program\n' >"$work/units/faulty.service"
+systemd-analyze verify --man=no "$work/units/faulty.service" 2>&1 | grep -qF faulty || fail "systemd-analyze verify finds no faults here"
 for unit in "$work"/deb/lib/systemd/system/*.service; do
     name=$(basename "$unit")
     # The program is where the package was unpacked.
@@ -49,7 +52,8 @@ tar -C "$work/oci" -xf "$image"
 # The names of docker's manifest lead to the layer that a runtime unpacks.
 layer=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[0]["Layers"][0])' "$work/oci/manifest.json")
 tar -C "$work/root" -xzf "$work/oci/$layer"
-chroot "$work/root" /usr/bin/env 2>/dev/null && fail "the image has more than the command"
+files=$(find "$work/root" -type f -printf '%P\n')
+[ "$files" = usr/bin/headwater ] || fail "the image has other files than the command: $files"
 said=$(chroot "$work/root" /usr/bin/headwater doctor --interface lo 2>&1) || fail "doctor ends with $? in the image: $said"
 echo "check: $(basename "$image"): $bytes bytes; doctor runs:"
 sed 's/^/    /' <<<"$said"

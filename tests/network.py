@@ -155,7 +155,7 @@ class Hole:
         network.run(host, "tc", "qdisc", "replace", "dev", "eth0", "clsact")
         # It stays down: what is sent there is gone.
         network.ip(host, "link", "add", "hole", "type", "ifb")
-        command = ["ip", "netns", "exec", network.hosts[host], "tc", "-force", "-batch", "-"]
+        command = ["ip", "netns", "exec", network.hosts[host], "tc", "-batch", "-"]
         self.tc = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
 
     def __enter__(self):
@@ -163,7 +163,7 @@ class Hole:
 
     def __exit__(self, *_):
         self.tc.stdin.close()
-        self.tc.wait()
+        check(self.tc.wait() == 0, "tc could not drop packets")
 
     def set(self, is_open):
         if is_open == self.is_open:

@@ -127,9 +127,9 @@ def claim_rows(claim, cells):
             flatten("", claim["base"], other)
             base = next((base for base in cells if of_names(base[0], names) == other), None)
             # The short form may not have it.
-            if base is None:
+            if base is None and not claim.get("is_whole"):
                 continue
-            mean = Estimate(values_of(*base)).mean
+            mean = Estimate(values_of(*base)).mean if base else math.nan
             values = [quotient(value, mean) for value in values]
         if "against" in claim:
             mean = Estimate([value for other in cells if matches(other[0], claim["against"]) for value in values_of(*other)]).mean

@@ -131,7 +131,7 @@ def one(folder, arguments, program, out):
     if "table" in wanted:
         rows += published_rows(folder / wanted.get("published", "published.csv"), wanted["table"], cells)
     for claim in instances(folder, wanted):
-        judged_rows = claim_rows(of_group(claim, wanted, plan), cells)
+        judged_rows = claim_rows({**of_group(claim, wanted, plan), "is_whole": arguments.form == "full"}, cells)
         # The short form has but some of the cells.
         if not judged_rows and "holds" in claim and arguments.form == "full":
             judged_rows = [as_row(claim["name"], Estimate([]), None, "", "a cell to judge", "missed")]

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use headwater_proto::eventlog::{self, Event, Progress, Role};
 use headwater_web::{Details, LiveView, ViewFeed};
@@ -11,12 +11,12 @@ use headwater_web::{Details, LiveView, ViewFeed};
 use crate::args::OutputArgs;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::serve::SAMPLES;
-use crate::system::takes_output;
+use crate::system::wait_for_output;
 
 /// Maximum bytes of lines that wait for the reader of standard output.
 const UNREAD_MAX: usize = 1 << 20;
-/// Bytes that a pipe takes at once if it takes any (pipe(7), `PIPE_BUF`).
-const PIPE_BYTES: usize = 4096;
+/// Bytes that a pipe takes at once if the pipe takes any: `PIPE_BUF`, at least 512 by POSIX.
+const PIPE_BYTES: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 
 /// Outputs of events. Times of events count from [`Events::open`].
 pub struct Events {
@@ -115,7 +115,7 @@ impl Events {
                 lines.push_str(&String::from_utf8_lossy(&self.buffer));
             }
             if self.json {
-                self.printed.add(&self.buffer, matches!(event, Event::SessionProgress(_)));
+                self.printed.add(&self.buffer, event);
             }
         }
         if self.log.is_some() {
@@ -143,17 +143,18 @@ impl Events {
     /// # Errors
     /// If the log or standard output could not accept all events.
     pub fn finish(mut self) -> Result<(), Failure> {
-        self.printed.finish();
-        if let Some(error) = self.printed.failed.take().filter(|error| error.kind() != ErrorKind::BrokenPipe)
-        {
-            return Err(error).or_exit(Exit::Disk, "cannot write the events to standard output");
+        if let Some(mut log) = self.log.take() {
+            let result = match log.failed {
+                Some(error) => Err(error),
+                None => log.file.flush(),
+            };
+            result.or_exit(Exit::Disk, format!("cannot write the event log '{}'", log.path.display()))?;
         }
-        let Some(mut log) = self.log.take() else { return Ok(()) };
-        let result = match log.failed {
-            Some(error) => Err(error),
-            None => log.file.flush(),
-        };
-        result.or_exit(Exit::Disk, format!("cannot write the event log '{}'", log.path.display()))
+        self.printed.finish();
+        match self.printed.failed.take().filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+            Some(error) => Err(error).or_exit(Exit::Disk, "cannot write the events to standard output"),
+            None => Ok(()),
+        }
     }
 
     fn flush_to_log(&mut self) {
@@ -168,32 +169,38 @@ impl Events {
 
 impl PrintedLines {
     /// Writes a line as soon as the output takes the line.
-    fn add(&mut self, line: &[u8], is_progress: bool) {
-        let is_late = !self.unread.is_empty();
+    fn add(&mut self, line: &[u8], event: &Event<'_>) {
         if self.failed.is_some() {
             return;
         }
-        if (is_progress && is_late) || self.unread.len() + line.len() > UNREAD_MAX {
-            self.left_out += 1;
-        } else {
+        let is_kept = match event {
+            Event::SessionEnded { .. } | Event::SessionFailed { .. } => true,
+            Event::SessionProgress(_) => self.unread.is_empty(),
+            _ => self.unread.len() + line.len() <= UNREAD_MAX,
+        };
+        if is_kept {
             self.unread.extend_from_slice(line);
+        } else {
+            self.left_out += 1;
         }
-        while !self.unread.is_empty() && takes_output() {
-            self.write(PIPE_BYTES);
+        while !self.unread.is_empty() && wait_for_output(Some(Duration::ZERO)) {
+            self.write();
         }
     }
 
     /// Writes the lines that wait, however long the reader takes: the session has ended.
     fn finish(&mut self) {
-        self.write(usize::MAX);
+        while !self.unread.is_empty() && wait_for_output(None) {
+            self.write();
+        }
         if core::mem::take(&mut self.left_out) > 0 {
             tracing::warn!("standard output was not read in time: events are missing there");
         }
     }
 
-    /// Writes at most so many bytes. The transfer continues if the reader has closed the output.
-    fn write(&mut self, bytes_max: usize) {
-        let part = self.unread.len().min(bytes_max);
+    /// Writes as much as a pipe takes at once. The transfer continues if the reader has closed the output.
+    fn write(&mut self) {
+        let part = self.unread.len().min(PIPE_BYTES);
         let mut out = io::stdout().lock();
         let written = out.write_all(&self.unread[..part]).and_then(|()| out.flush());
         self.unread.drain(..part);
@@ -209,6 +216,8 @@ impl PrintedLines {
 
 impl Drop for PrintedLines {
     fn drop(&mut self) {
-        self.finish();
+        if !std::thread::panicking() {
+            self.finish();
+        }
     }
 }

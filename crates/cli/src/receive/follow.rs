@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,8 +31,6 @@ pub struct Follower {
     announced: NameSet,
     /// Symbolic links of the present session.
     links: NameSet,
-    /// Files of the present session that cannot be received.
-    refused: BTreeSet<RelativePath>,
     is_complete: bool,
     /// Whether the present session has nothing more for this receiver.
     is_over: bool,
@@ -83,7 +80,7 @@ impl Follower {
     /// Begins the session that a description names.
     pub fn on_description(&mut self, tsi: Option<u64>) {
         self.tsi = tsi;
-        (self.announced, self.links, self.refused) = Default::default();
+        (self.announced, self.links) = Default::default();
         (self.is_complete, self.is_over) = (false, false);
     }
 
@@ -94,9 +91,6 @@ impl Follower {
             ReceiveUpdate::SessionReplaced { .. } => self.announced = NameSet::default(),
             ReceiveUpdate::SessionClosed | ReceiveUpdate::ControlRefused { .. } => self.is_over = true,
             ReceiveUpdate::FileAnnounced { path, .. } => self.announce(path),
-            ReceiveUpdate::FileRefused { location, .. } if self.brought.is_some() => {
-                self.refused.extend(RelativePath::from_content_location(location));
-            }
             // Members of a bundle are known once the bundle is whole.
             ReceiveUpdate::FileCompleted { path, is_present, .. } => {
                 self.announce(path);
@@ -125,20 +119,11 @@ impl Follower {
         }
     }
 
-    /// Deletes the files that are gone with a complete session, and entries that are in the way of a file of
-    /// the session: the same session, received again, brings the file.
+    /// Deletes the files that are gone with a complete session.
     pub fn on_summary(&mut self, summary: &ReceiveSummary, screen: &Screen) -> Result<(), Failure> {
         let (announced, links) = (std::mem::take(&mut self.announced), std::mem::take(&mut self.links));
         // A part of the FDT says nothing of files that it lacks.
         let is_complete = self.is_complete && summary.is_described;
-        let refused = std::mem::take(&mut self.refused);
-        if let Some(brought) = &mut self.brought {
-            let deleted = brought.clear_way(&refused)?;
-            // The session has what was refused.
-            self.is_over &= deleted.is_empty();
-            let why = "deleted, the session has an entry of another kind there";
-            deleted.iter().for_each(|path| screen.say(&format!("{path}: {why}")));
-        }
         if let Some(brought) = self.brought.as_mut().filter(|_| is_complete) {
             let deleted = brought.replace((&announced, &links), &summary.folders)?;
             deleted.iter().for_each(|path| screen.say(&format!("{path}: deleted, the session lacks it")));
@@ -268,69 +253,27 @@ impl Brought {
         let is_gone =
             |name: &&RelativePath| self.keeps_links && !links.contains(name) && self.selection.wants(name);
         let gone_links: Vec<_> = self.links.iter().filter(is_gone).cloned().collect();
-        let deleted = self.delete((&gone, &gone_links), &kept)?;
+        let mut deleted = Vec::new();
+        // Below a folder that is gone, links and files go before the folder.
+        for (kind, gone) in [(ReceivedKind::Links, &gone_links), (ReceivedKind::Content, &gone)] {
+            if !gone.is_empty() {
+                let removed = remove_received((&self.folder, kind), gone.iter().rev(), &kept);
+                let tried = || format!("cannot delete files in '{}'", self.folder.display());
+                deleted.extend(removed.or_exit(Exit::Disk, tried())?.into_iter().cloned());
+            }
+        }
         let before = (self.names.clone(), self.links.clone());
         self.names.retain(|name| !gone.contains(name));
         self.links.retain(|name| !gone_links.contains(name));
         self.names.extend(folders.iter().cloned());
         if (&self.names, &self.links) != (&before.0, &before.1) {
-            self.rewrite()?;
+            let names = self.names.iter().map(|name| format!("{name}\n"));
+            let text: String = names.chain(self.links.iter().map(|name| format!("/{name}\n"))).collect();
+            let emptied = self.file.set_len(0).and_then(|()| self.file.rewind());
+            let written = emptied.and_then(|()| self.file.write_all(text.as_bytes()));
+            written.or_exit(Exit::Disk, "cannot write the record of received files")?;
         }
         Ok(deleted)
-    }
-
-    /// Deletes recorded entries in the way of these files: a file or a link where one of the files needs a
-    /// folder, and the content of a folder that has the name of a file. Returns the deleted names.
-    fn clear_way(&mut self, files: &BTreeSet<RelativePath>) -> Result<Vec<RelativePath>, Failure> {
-        let is_below = |name: &RelativePath, folder: &RelativePath| {
-            name.as_str().strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
-        };
-        let is_in_the_way = |name: &&RelativePath| {
-            let mut after = files.range((Bound::Excluded(*name), Bound::Unbounded));
-            let begins = |file: &RelativePath| file.as_str().starts_with(name.as_str());
-            after.by_ref().take_while(|file| begins(file)).any(|file| is_below(file, name))
-                || name.as_str().match_indices('/').any(|(end, _)| {
-                    RelativePath::new(&name.as_str()[..end]).is_ok_and(|folder| files.contains(&folder))
-                })
-        };
-        let names: Vec<_> = self.names.iter().filter(is_in_the_way).cloned().collect();
-        let links: Vec<_> = self.links.iter().filter(is_in_the_way).cloned().collect();
-        let deleted = self.delete((&names, &links), &NameSet::default())?;
-        for name in &deleted {
-            self.names.remove(name);
-            self.links.remove(name);
-        }
-        if !deleted.is_empty() {
-            self.rewrite()?;
-        }
-        Ok(deleted)
-    }
-
-    /// Deletes content and links, and folders that become empty. Returns the deleted names.
-    fn delete(
-        &self,
-        (names, links): (&[RelativePath], &[RelativePath]),
-        kept: &NameSet,
-    ) -> Result<Vec<RelativePath>, Failure> {
-        let mut deleted = Vec::new();
-        // Below a folder that is gone, links and files go before the folder.
-        for (kind, gone) in [(ReceivedKind::Links, links), (ReceivedKind::Content, names)] {
-            if !gone.is_empty() {
-                let removed = remove_received((&self.folder, kind), gone.iter().rev(), kept);
-                let tried = || format!("cannot delete files in '{}'", self.folder.display());
-                deleted.extend(removed.or_exit(Exit::Disk, tried())?.into_iter().cloned());
-            }
-        }
-        Ok(deleted)
-    }
-
-    /// Writes the record anew.
-    fn rewrite(&mut self) -> Result<(), Failure> {
-        let names = self.names.iter().map(|name| format!("{name}\n"));
-        let text: String = names.chain(self.links.iter().map(|name| format!("/{name}\n"))).collect();
-        let emptied = self.file.set_len(0).and_then(|()| self.file.rewind());
-        let written = emptied.and_then(|()| self.file.write_all(text.as_bytes()));
-        written.or_exit(Exit::Disk, "cannot write the record of received files")
     }
 }
 
@@ -437,41 +380,6 @@ mod tests {
             assert_eq!(out.join(name).exists(), is_there, "{name}");
         }
         assert_eq!(record(folder.path(), &[]).names, set(&["a", "log"]));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn what_is_in_the_way_of_a_file_is_deleted_if_a_session_brought_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("out");
-        fs::create_dir_all(out.join("folder/deep")).unwrap();
-        fs::create_dir(out.join("own")).unwrap();
-        for name in ["folder/deep/a", "folder/b", "own/c", "file", "file-2", "stays"] {
-            fs::write(out.join(name), name).unwrap();
-        }
-        std::os::unix::fs::symlink("stays", out.join("link")).unwrap();
-        let mut follower = Follower { brought: Some(record(folder.path(), &[])), ..followed(true) };
-        for name in ["folder/deep/a", "folder/b", "file", "file-2", "stays"] {
-            follower.on_update(&completed(name, false));
-        }
-        follower.on_update(&ReceiveUpdate::LinkMade { path: path("link"), is_present: false });
-        for name in ["folder", "own", "file/now/below", "link/now", "file-3/x"] {
-            let location = path(name).to_content_location();
-            follower.on_update(&ReceiveUpdate::FileRefused { location, reason: String::new() });
-        }
-        let brought = follower.brought.as_mut().unwrap();
-        let deleted = brought.clear_way(&follower.refused).unwrap();
-        assert_eq!(
-            deleted.into_iter().collect::<BTreeSet<_>>(),
-            set(&["file", "folder/b", "folder/deep/a", "link"])
-        );
-        assert!(!out.join("folder").exists() && !out.join("link").is_symlink() && !out.join("file").exists());
-        for name in ["own/c", "file-2", "stays"] {
-            assert!(out.join(name).exists(), "{name}");
-        }
-        drop(follower);
-        let kept = record(folder.path(), &[]);
-        assert_eq!((kept.names, kept.links), (set(&["file-2", "stays"]), set(&[])));
     }
 
     #[test]

@@ -213,10 +213,11 @@ pub fn wait_for_input(patience: Duration) -> bool {
     poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], Some(&interval)).unwrap_or(0) > 0
 }
 
-/// Whether standard output takes a write of some bytes at once.
-pub fn takes_output() -> bool {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut [PollFd::new(&io::stdout(), PollFlags::OUT)], Some(&now)).unwrap_or(1) > 0
+/// Waits until standard output takes some bytes at once, or fails; false after `patience`, of less than a
+/// second, without.
+pub fn wait_for_output(patience: Option<Duration>) -> bool {
+    let interval = patience.map(|patience| Timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() });
+    poll(&mut [PollFd::new(&io::stdout(), PollFlags::OUT)], interval.as_ref()).unwrap_or(1) > 0
 }
 
 /// Whether two paths lead to the same existing file.

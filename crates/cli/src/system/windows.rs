@@ -171,8 +171,8 @@ pub fn wait_for_input(_patience: Duration) -> bool {
     true
 }
 
-/// Whether standard output takes a write of some bytes at once: nobody tells.
-pub fn takes_output() -> bool {
+/// Whether standard output takes some bytes at once: nobody tells.
+pub fn wait_for_output(_patience: Option<Duration>) -> bool {
     true
 }
 

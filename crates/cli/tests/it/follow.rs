@@ -81,50 +81,6 @@ fn follow(is_bundled: bool) {
     assert_eq!(hooked(folder.path()).len(), 5 + many as usize, "no program for a member that was there");
 }
 
-/// A file becomes a folder, a folder a file, and a link a folder; then all change back.
-#[test]
-fn entries_that_change_their_kind_are_replaced() {
-    let folder = tempfile::tempdir().unwrap();
-    let (files, out, group) = (folder.path().join("files"), folder.path().join("out"), group());
-    let make = |is_first: bool| {
-        let _none_before = fs::remove_dir_all(&files);
-        fs::create_dir_all(files.join("target")).unwrap();
-        let (shallow, deep) = if is_first { ("one", "two") } else { ("two", "one") };
-        fs::write(files.join(shallow), "shallow").unwrap();
-        fs::create_dir(files.join(deep)).unwrap();
-        fs::write(files.join(deep).join("deep"), "deep").unwrap();
-        fs::write(files.join("target/file"), "target").unwrap();
-        if is_first {
-            std::os::unix::fs::symlink("target", files.join("link")).unwrap();
-        } else {
-            fs::create_dir(files.join("link")).unwrap();
-            fs::write(files.join("link/file"), "no link").unwrap();
-        }
-    };
-    let follower = receive(&group, &out, &["--follow", "--delete", "--links", "keep"]);
-    for is_first in [true, false, true] {
-        make(is_first);
-        let sender = send(&group, &files, &["--links", "keep"]);
-        let [one, two, link] = ["one", "two", "link"].map(|name| out.join("files").join(name));
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(90);
-        let is_equal = || {
-            let (shallow, deep) = if is_first { (&one, &two) } else { (&two, &one) };
-            shallow.is_file()
-                && deep.join("deep").is_file()
-                && link.is_symlink() == is_first
-                && fs::read_to_string(link.join("file")).is_ok_and(|text| (text == "target") == is_first)
-        };
-        while !is_equal() {
-            assert!(std::time::Instant::now() < until, "is_first: {is_first}");
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-        sender.interrupt();
-        sender.end();
-    }
-    follower.interrupt();
-    assert_eq!(follower.end().code, Some(0));
-}
-
 #[test]
 fn a_program_that_fails_for_a_file_is_named() {
     let folder = tempfile::tempdir().unwrap();

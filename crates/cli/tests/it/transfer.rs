@@ -278,7 +278,7 @@ fn a_log_that_nobody_reads_does_not_end_a_transfer() {
     assert_eq!(command.status().unwrap().code(), Some(0));
 }
 
-/// A pipe holds 64 KiB, which is less than the events of these files.
+/// A pipe holds 64 KiB, which is less than the events of these files, without bundles one after the other.
 #[test]
 fn a_reader_of_events_that_does_not_read_stops_no_transfer() {
     let folder = tempfile::tempdir().unwrap();
@@ -286,8 +286,8 @@ fn a_reader_of_events_that_does_not_read_stops_no_transfer() {
     fs::create_dir(&files).unwrap();
     (0..1_000).for_each(|number| fs::write(files.join(format!("{number:04}")), noise(100)).unwrap());
     let receiving = receiver(&group, &out, &[]);
-    let sending = crate::command::send(&group, &files, &[]);
-    let until = Instant::now() + Duration::from_secs(60);
+    let sending = crate::command::send(&group, &files, &["--bundle", "never"]);
+    let until = Instant::now() + Duration::from_secs(90);
     let came = || fs::read_dir(out.join("files")).map_or(0, Iterator::count);
     while came() < 1_000 {
         assert!(Instant::now() < until, "{} files came", came());

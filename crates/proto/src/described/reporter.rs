@@ -5,8 +5,7 @@
 //! another receiver has reported as much. The exponential distribution of the times keeps the reports few
 //! whatever the number of receivers (Nonnenmacher and Biersack 1999). A receiver that has reported its start
 //! does not wait during the rest of the start, unless the base channel shows that many receivers start. Nor
-//! does a receiver wait whose own report is the highest that the sender knows: few receivers have reported
-//! that level.
+//! does a receiver wait whose own report is the highest of the round: few receivers have reported that level.
 
 use core::net::SocketAddr;
 
@@ -88,8 +87,8 @@ pub(super) struct Reporter {
     echoed: Echoed,
     /// Whether this receiver has reported its start, and the sender has not echoed its level since.
     leads: bool,
-    /// Level of this receiver's last report.
-    told: u16,
+    /// Round and level of this receiver's last report.
+    told: (u8, u16),
     /// Whether the sender knows the level held, and does not send it.
     is_bounded: bool,
     /// Longest wait, and time, of the next report.
@@ -111,7 +110,7 @@ impl Reporter {
             ceiling: 0,
             echoed: Echoed::default(),
             leads: false,
-            told: 0,
+            told: (0, 0),
             is_bounded: false,
             due: None,
             sent: None,
@@ -135,7 +134,7 @@ impl Reporter {
             // What another sender has echoed, and the loss of its packets, tell nothing of this one.
             self.reset();
             (self.echoed, self.leads, self.is_bounded) = (Echoed::default(), false, false);
-            self.told = 0;
+            self.told = (0, 0);
             (self.before, self.loss) = (reception, LossClass::default());
         }
         self.need = need;
@@ -177,7 +176,7 @@ impl Reporter {
         let LevelNeed { level, next, is_starting } = self.need;
         self.leads &= !is_open;
         let exceeds = next > ceiling.into();
-        let is_highest = self.told > 0 && self.told == u16::from(self.echoed.sound);
+        let is_highest = self.told.1 > 0 && self.told == (self.echoed.round, self.echoed.sound.into());
         let urgent = match (self.leads || (is_highest && !is_open), is_open) {
             (true, _) => Duration::ZERO,
             (false, true) => AMONG_MANY,
@@ -238,7 +237,7 @@ impl Reporter {
         let (round, need, ceiling) = (self.echoed.round, self.need, self.ceiling);
         self.sent = Some(Sent { round, need, ceiling, until: now + retry });
         self.leads |= is_starting;
-        self.told = level;
+        self.told = (round, level);
         let level = u8::try_from(level).unwrap_or(u8::MAX);
         let report = Message::Report(Demand { level, is_starting, loss: self.loss }).emit();
         buffer[..report.len()].copy_from_slice(&report);
