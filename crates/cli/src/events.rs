@@ -31,8 +31,8 @@ pub struct Events {
     buffer: Vec<u8>,
 }
 
-/// Lines on standard output. A session never waits for the reader: lines wait, and progress is left out as long
-/// as lines wait.
+/// Lines on standard output. A session never waits for the reader: lines wait, and progress is left out as
+/// long as lines wait.
 #[derive(Default)]
 struct PrintedLines {
     unread: Vec<u8>,
