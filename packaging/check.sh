@@ -32,7 +32,8 @@ dpkg-deb -x "$deb" "$work/deb"
 mkdir "$work/units"
 # A unit without a program shows that faults are found here.
 printf '[Service]\nExecStart=/no/such/program\n' >"$work/units/faulty.service"
-systemd-analyze verify --man=no "$work/units/faulty.service" 2>&1 | grep -qF faulty || fail "systemd-analyze verify finds no faults here"
+complaints=$(systemd-analyze verify --man=no "$work/units/faulty.service" 2>&1 || true)
+grep -qF faulty <<<"$complaints" || fail "systemd-analyze verify finds no faults here: $complaints"
 for unit in "$work"/deb/lib/systemd/system/*.service; do
     name=$(basename "$unit")
     # The program is where the package was unpacked.
