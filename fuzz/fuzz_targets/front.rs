@@ -1,5 +1,5 @@
-//! The verifying front in a storm of packets: genuine, lost, repeated, changed, cut, forged, of another key, of
-//! the sender's next session. No panic; memory is bounded; each packet ends in one counter or waits; each
+//! The verifying front in a storm of packets: genuine, lost, repeated, changed, cut, forged, of another key,
+//! of the sender's next session. No panic; memory is bounded; each packet ends in one counter or waits; each
 //! delivered packet was sent on its channel by the holder of the session's key, and is delivered once. Then
 //! the sender's next packets: they are verified.
 #![no_main]
@@ -9,7 +9,7 @@ mod signed;
 
 use std::collections::BTreeSet;
 
-use headwater_proto::auth::{AuthCounters, AuthVerdict, VerifyingConfig, VerifyingFront, WAITING_BYTES_MAX};
+use headwater_proto::auth::{AuthVerdict, VerifyingConfig, VerifyingFront, WAITING_BYTES_MAX};
 use headwater_proto::{ChannelId, DATAGRAM_BYTES_MAX, Duration, Instant, Seed};
 use headwater_wire::auth::{Authentication, Tag, insert_manifest};
 use headwater_wire::{Extensions, alc, lct};
@@ -222,7 +222,7 @@ impl Bench {
     }
 
     fn check(&self) {
-        assert_eq!(ended(&self.front.counters()) + self.front.waiting(), self.given);
+        assert_eq!(self.front.counters().ended() + self.front.waiting(), self.given);
         let sample_bytes_max = SAMPLE_MAX * (DATAGRAM_BYTES_MAX + 100);
         let bytes_max = WAITING_BYTES_MAX + sample_bytes_max + usize::from(CHANNELS) * CHANNEL_BYTES_MAX;
         assert!(self.front.memory_bytes() <= bytes_max, "{} bytes", self.front.memory_bytes());
@@ -273,19 +273,4 @@ fn forged(genuine: &[u8], ahead: u8, tags: &[Tag], signature: [u8; 8]) -> Option
     let end = auth.insert(&mut bytes, length).ok()?.end;
     bytes.truncate(end);
     Some(bytes)
-}
-
-fn ended(counters: &AuthCounters) -> u64 {
-    let AuthCounters {
-        verified,
-        unsigned,
-        malformed,
-        foreign,
-        forged,
-        unlisted,
-        replayed,
-        untrusted,
-        over_budget,
-    } = *counters;
-    verified + unsigned + malformed + foreign + forged + unlisted + replayed + untrusted + over_budget
 }

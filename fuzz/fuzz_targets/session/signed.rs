@@ -129,8 +129,8 @@ impl<'a> Recorder<'a> {
         Self { end, started, group, is_on_request, symbols: 0, sent: Vec::new() }
     }
 
-    /// In each round each channel sends a packet. Now and then a packet carries the key, is shed, or is a leaf
-    /// of a tree; for 50 rounds no manifest lists packets.
+    /// Each channel sends a packet in each round. Now and then a packet carries the key, is shed, or is a
+    /// leaf of a tree; for 50 rounds no manifest lists packets.
     fn record(mut self) -> Vec<Sent> {
         for round in 0..ROUNDS {
             for channel in (0..CHANNELS).map(ChannelId) {

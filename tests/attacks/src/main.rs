@@ -14,8 +14,8 @@
 //! | `record` | the same; `file` to write |
 //! | `recording` | `file` to send |
 //!
-//! `rate` (datagrams a second) and `seconds` apply to each. A line of output each quarter of a second, and the
-//! last one, have the datagrams and the bytes of UDP payload that were sent so far.
+//! `rate` (datagrams a second) and `seconds` apply to each. A line of output each quarter of a second, and
+//! the last line, have the datagrams and the bytes of UDP payload that were sent so far.
 
 mod attacks;
 mod content;

@@ -112,21 +112,6 @@ fn at(index: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(index)
 }
 
-fn ended(counters: &AuthCounters) -> u64 {
-    let AuthCounters {
-        verified,
-        unsigned,
-        malformed,
-        foreign,
-        forged,
-        unlisted,
-        replayed,
-        untrusted,
-        over_budget,
-    } = *counters;
-    verified + unsigned + malformed + foreign + forged + unlisted + replayed + untrusted + over_budget
-}
-
 fn symbol(datagram: &[u8]) -> Option<u32> {
     let (header, symbol) = alc::parse(datagram).unwrap();
     header.payload_id.map(|_| u32::from_be_bytes(*symbol.first_chunk().unwrap()))

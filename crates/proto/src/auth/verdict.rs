@@ -63,6 +63,24 @@ pub struct AuthCounters {
     pub over_budget: u64,
 }
 
+impl AuthCounters {
+    /// Returns the number of packets that have ended: all that came but those that wait.
+    pub fn ended(&self) -> u64 {
+        let Self {
+            verified,
+            unsigned,
+            malformed,
+            foreign,
+            forged,
+            unlisted,
+            replayed,
+            untrusted,
+            over_budget,
+        } = *self;
+        verified + unsigned + malformed + foreign + forged + unlisted + replayed + untrusted + over_budget
+    }
+}
+
 /// Packet that waited and is verified now.
 #[derive(Clone, Copy, Debug)]
 pub struct Released<'a> {

@@ -66,7 +66,7 @@ fn verified_of_arrivals(slots: u64, is_flooded: bool) -> (u32, u32) {
         }
     }
     front.on_timeout(at(slots + 1_000));
-    assert_eq!(ended(&front.counters()), sent, "each packet is counted once");
+    assert_eq!(front.counters().ended(), sent, "each packet is counted once");
     let (counters, checks) = (front.counters(), front.checks());
     println!("{verified} of {arrived} verified, {checks} checks, {memory_max} bytes, {counters:?}");
     assert!(memory_max <= WAITING_BYTES_MAX + SAMPLE_BYTES + 20_000, "{memory_max}");

@@ -28,7 +28,7 @@ fn each_packet_is_verified_in_order_and_once() {
     }
     front.on_timeout(at(1_000));
     assert!(front.poll_released().is_none());
-    assert_eq!(ended(&front.counters()), 800);
+    assert_eq!(front.counters().ended(), 800);
     assert_eq!(front.session(), Some((&KEY, TSI, STARTED)));
 }
 

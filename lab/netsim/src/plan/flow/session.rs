@@ -47,7 +47,7 @@ pub struct Session {
     pub header_bytes: u32,
     /// Whether the packets of the file are signed or listed, and verified.
     pub is_signed: bool,
-    /// Whether receivers report, so that the sender sends the levels held and keeps a roster; `None` for the
+    /// Reports of receivers: with them, the sender sends the levels held and keeps a roster. `None` for the
     /// ends of papers, which know the layers and send no reports.
     pub reports: Option<bool>,
 }
