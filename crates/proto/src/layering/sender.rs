@@ -109,9 +109,10 @@ impl DynamicSender {
 
     /// Adapts to a moved ceiling: removes waves above the ceiling, or adds waves below.
     fn follow_ceiling(&mut self, now: Instant, before: u16) {
-        // The earliest packet may belong to the previous slot. A wave that has fallen to the ceiling since
-        // then stays.
-        let first = self.channels.slot_at(now) * self.channels.channels_per_slot();
+        // The earliest packet may belong to the previous slot: a wave that has fallen to the ceiling since
+        // then stays. It may also belong to the next slot, whose waves have begun: those stay.
+        let slot = self.channels.slot_at(now).max(self.slot);
+        let first = slot * self.channels.channels_per_slot();
         let above = first + u64::from(self.ceiling.level());
         let mut is_kept = self.waves.iter().map(|active| active.wave.number < above);
         self.due.retain(|_| is_kept.next().unwrap_or_default());
@@ -344,16 +345,22 @@ impl SenderControl for DynamicSender {
 
 #[cfg(test)]
 mod tests {
+    use headwater_wire::rtt;
+
     use super::*;
     use crate::layering::{DynamicConfig, Shape};
     use crate::rate::Rate;
 
     fn channels(shape: Shape, per_slot: u16) -> DynamicChannels {
+        channels_from(Instant::ZERO, shape, per_slot)
+    }
+
+    fn channels_from(start: Instant, shape: Shape, per_slot: u16) -> DynamicChannels {
         let config = DynamicConfig::new(1_000, Rate::from_kilobits(4_000))
             .with_shape(shape)
             .with_channels_per_slot(per_slot)
             .with_quiescent_slots(5);
-        DynamicChannels::new(config, Instant::ZERO).unwrap()
+        DynamicChannels::new(config, start).unwrap()
     }
 
     /// Departures until `end`, taken when they are due.
@@ -444,6 +451,42 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Returns a level up to the ceiling whose wave has packets to send and is not sent.
+    fn missing(sender: &DynamicSender) -> Option<u16> {
+        (1..=sender.ceiling.level()).find(|level| {
+            let wave = sender.channels.wave_at(*level, sender.slot);
+            let is_sent = sender.waves.iter().any(|active| active.wave.number == wave.number);
+            !is_sent && sender.channels.wave_left(&wave, sender.earliest) > 0
+        })
+    }
+
+    #[test]
+    fn a_ceiling_that_falls_at_the_end_of_a_slot_keeps_all_levels_below() {
+        let end = Instant::ZERO + Duration::from_secs(25);
+        let mut falls_early = 0;
+        // The second round without a report ends some milliseconds before a slot ends, or after.
+        for milliseconds in 0..50 {
+            let start = Instant::ZERO + Duration::from_millis(milliseconds);
+            let channels = channels_from(start, Shape::Geometric, 1);
+            let mut sender = DynamicSender::new(channels);
+            sender.follow_demand(DemandRates { idle: 100.0, start: 500.0 });
+            let report = rtt::Demand { level: u8::MAX, is_starting: false, loss: rtt::LossClass::default() };
+            sender.ceiling.report(start, report, |level| channels.cumulative_rate(level, start));
+            let mut falls = 0;
+            while let Some(now) = sender.next_departure().filter(|at| *at < end) {
+                let before = sender.ceiling.level();
+                sender.departed(now, 1_000);
+                if sender.ceiling.level() < before {
+                    falls += 1;
+                    falls_early += u32::from(channels.slot_at(now) < sender.slot);
+                    assert_eq!(missing(&sender), None, "{milliseconds} ms: at {now:?}");
+                }
+            }
+            assert_eq!((falls, missing(&sender)), (1, None), "{milliseconds} ms");
+        }
+        assert!(falls_early > 0, "no fall came after the waves of the next slot had begun");
     }
 
     #[test]
