@@ -165,6 +165,10 @@ pub(crate) struct DriverLoad {
     /// Time given up: in total, and the longest single stretch.
     given_up: Duration,
     longest: Duration,
+    /// Share before the first of the reductions since the driver was on time, and their product.
+    reduced: Option<(f64, f64)>,
+    /// Windows in a row in which the driver was on time.
+    on_time: u8,
 }
 
 /// Load of a driver over one window.
@@ -198,11 +202,39 @@ impl DriverLoad {
         let seconds = time.as_secs_f64().max(1e-9);
         let sample =
             LoadSample { share: 1.0 - lost.as_secs_f64() / seconds, rate: f64::from(self.packets) / seconds };
-        *self = Self { since: Some(now), ..Self::default() };
+        let on_time = if sample.share < BUSY { 0 } else { self.on_time.saturating_add(1) };
+        let reduced = self.reduced.filter(|_| on_time < ON_TIME);
+        *self = Self { since: Some(now), reduced, on_time, ..Self::default() };
         Some(sample)
+    }
+
+    /// Records that the driver is to send more: a reduction takes that back, and helps.
+    pub(crate) fn raise(&mut self) {
+        self.reduced = None;
+    }
+
+    /// Records that a driver that used only `share` of the time is to send `factor` of the rate. Returns
+    /// whether that may help. If reductions did not raise the share, the machine pauses the driver at any
+    /// rate: no reduction helps until the driver has been on time.
+    pub(crate) fn reduce(&mut self, share: f64, factor: f64) -> bool {
+        let (first, reduced) = self.reduced.unwrap_or((share, 1.0));
+        // A driver that is slow, not paused, would use the expected share.
+        let expected = (first / reduced).min(1.0);
+        let helps = reduced > TELLING || share > f64::midpoint(first, expected);
+        if helps {
+            self.reduced = Some((first, reduced * factor));
+        }
+        helps
     }
 }
 
+/// A driver that uses at least this part of the time is on time: the spacing's headroom keeps a backlog from
+/// growing.
+pub(crate) const BUSY: f64 = 0.9;
+/// Windows in a row after which a driver counts as on time: a paused driver has some good windows, too.
+const ON_TIME: u8 = 4;
+/// Part of the rate from which a reduction tells a slow driver from a paused one.
+const TELLING: f64 = 0.75;
 /// A driver that sends less than this part of the configured rate is overloaded. A driver that nearly reaches
 /// the configured rate keeps that rate.
 const OVERLOADED: f64 = 0.75;
@@ -229,6 +261,8 @@ pub(crate) struct RateCap {
     load: DriverLoad,
     /// Share of the rate that was sent in the last window, if too low.
     share: Option<f64>,
+    /// The same, if the machine pauses the driver at any rate.
+    paused: Option<f64>,
     retry: Retry,
 }
 
@@ -236,7 +270,7 @@ impl RateCap {
     /// Returns the cap of a sender that sends up to `asked`.
     pub(crate) fn new(asked: Rate) -> Self {
         let (load, retry) = (DriverLoad::default(), Retry::default());
-        Self { asked, rate: asked, headroom: 1.0, load, share: None, retry }
+        Self { asked, rate: asked, headroom: 1.0, load, share: None, paused: None, retry }
     }
 
     /// Sets the rate at which a late driver catches up, as a multiple of the sender's rate. Default: 1, as in
@@ -255,30 +289,39 @@ impl RateCap {
     /// packet. Returns whether the cap moved.
     pub(crate) fn departed(&mut self, now: Instant, rate: Rate, given_up: Duration) -> bool {
         let Some(sample) = self.load.record(now, given_up) else { return false };
+        if rate > self.rate {
+            // The sender has not followed the cap yet.
+            return false;
+        }
         let (share, before) = ((sample.share * self.headroom).min(1.0), self.rate);
         if share < if self.rate < self.asked { ROOMY } else { OVERLOADED } {
             if let Some(first) = self.share.replace(share) {
                 self.share = None;
                 self.retry.settle(now);
-                let settled = scaled(rate, SETTLED * f64::midpoint(first, share));
-                self.rate = settled.max(scaled(self.asked, LEAST));
+                let factor = SETTLED * f64::midpoint(first, share);
+                let helps = self.load.reduce(share, factor);
+                let settled = scaled(rate, factor).max(scaled(self.asked, LEAST));
+                self.rate = if helps { settled } else { self.asked };
+                self.paused = (!helps).then_some(share);
             }
         } else {
-            self.share = None;
+            (self.share, self.paused) = (None, None);
             // A cap that the sender does not use is no evidence of capacity.
             let is_used = rate >= scaled(self.rate, ROOMY);
             if self.rate < self.asked && is_used && self.retry.is_due(now) {
+                self.load.raise();
                 self.rate = scaled(self.rate, STEP).min(self.asked);
             }
         }
         self.rate != before
     }
 
-    /// Returns the part of the configured rate that the cap allows, if below 1.
+    /// Returns the part of the configured rate that the cap allows, or that a paused driver sends, if below 1.
     pub(crate) fn overload(&self) -> Option<Overload> {
         #[expect(clippy::cast_precision_loss, reason = "a share for people")]
         let share = self.rate.as_bits() as f64 / self.asked.as_bits() as f64;
-        (self.rate < self.asked).then_some(Overload { share, ceiling: None })
+        let share = if self.rate < self.asked { Some(share) } else { self.paused };
+        share.map(|share| Overload { share, ceiling: None })
     }
 }
 
@@ -306,8 +349,10 @@ mod tests {
         for _ in 0..10_000 {
             now += Duration::from_millis(10);
             cap.departed(now, cap.rate(), Duration::from_micros(9_900));
+            assert!(cap.rate() >= scaled(asked, LEAST));
         }
-        assert_eq!(cap.rate(), scaled(asked, LEAST));
+        assert_eq!(cap.rate(), asked, "a lower rate did not help");
+        assert!(cap.overload().expect("late").share < 0.02);
     }
 
     #[test]

@@ -32,11 +32,13 @@ fn at(seconds: u64) -> Instant {
 struct Driver<C> {
     sender: C,
     now: Instant,
+    /// Time by which the driver wakes late whenever it sleeps.
+    late: Duration,
 }
 
 impl<C: SenderControl> Driver<C> {
     fn new(sender: C) -> Self {
-        Self { sender, now: Instant::ZERO }
+        Self { sender, now: Instant::ZERO, late: Duration::ZERO }
     }
 
     /// Sends at most `share` of [`PACKETS`] per second until `end`, and shows when each packet left.
@@ -44,7 +46,8 @@ impl<C: SenderControl> Driver<C> {
         let gap = Duration::from_secs_f64(1.0 / (share * PACKETS));
         loop {
             let next = self.sender.next_departure().into_iter().chain(self.sender.poll_timeout()).min();
-            let now = self.now.max(next.expect("senders go on"));
+            let next = next.expect("senders go on");
+            let now = if next > self.now { next + self.late } else { self.now };
             if now >= end {
                 return;
             }
@@ -318,6 +321,58 @@ fn le_sbcc_settles_below_what_the_driver_sends() {
 fn sim_settles_below_what_the_driver_sends() {
     let config = sim::SimConfig::new(1, PACKET_BYTES).with_initial_rate(MAX).with_max_rate(MAX);
     settles(sim::SimSender::new(config, Instant::ZERO));
+}
+
+/// The driver of a busy machine is late whenever it sleeps. It sends what it can, and its rate does not fall
+/// again and again: at a lower rate it is as late.
+fn sends_from_a_busy_machine<C: SenderControl>(sender: impl Fn() -> C) {
+    let sent = |late_ms| {
+        let mut driver = Driver::new(sender());
+        driver.late = Duration::from_millis(late_ms);
+        driver.run(at(60), 10.0, |_, _| ());
+        let mut sent = 0_u32;
+        driver.run(at(90), 10.0, |_, _| sent += 1);
+        (driver, f64::from(sent))
+    };
+    let (_, on_time) = sent(0);
+    // Late by more than a burst, a driver sends a burst each time: 10 of 40 ms. SIM's rates fall once, and
+    // rise with reports alone.
+    for (late_ms, least) in [(10, 0.9), (20, 0.2), (40, 0.1)] {
+        let (mut driver, late) = sent(late_ms);
+        let share = late / on_time;
+        assert!(share > least, "late by {late_ms} ms, the sender sends {share} of its rate");
+        driver.late = Duration::ZERO;
+        driver.run(at(200), 10.0, |_, _| ());
+        assert_eq!(driver.sender.overload(), None, "a driver that is on time sends all");
+    }
+}
+
+#[test]
+fn m2c_sends_from_a_busy_machine() {
+    sends_from_a_busy_machine(|| dynamic(Shape::Geometric));
+}
+
+#[test]
+fn webrc_sends_from_a_busy_machine() {
+    sends_from_a_busy_machine(|| dynamic(Shape::Webrc));
+}
+
+#[test]
+fn flid_dl_sends_from_a_busy_machine() {
+    sends_from_a_busy_machine(flid_dl);
+}
+
+#[test]
+fn one_rate_is_sent_from_a_busy_machine() {
+    sends_from_a_busy_machine(|| fixed::FixedSender::new(MAX, Instant::ZERO));
+}
+
+#[test]
+fn sim_sends_from_a_busy_machine() {
+    sends_from_a_busy_machine(|| {
+        let config = sim::SimConfig::new(1, PACKET_BYTES).with_initial_rate(MAX).with_max_rate(MAX);
+        sim::SimSender::new(config, Instant::ZERO)
+    });
 }
 
 /// A sender of a file whose content waits for five seconds, polled as often as the sender asks for. Checks

@@ -14,7 +14,8 @@
 //!
 //! The ceiling falls if, in two windows in a row, the backlog grows while the driver gives up time; below the
 //! highest level any backlog is a reason. What the driver sent in the better window is the new bound of the
-//! levels' load. The bound rises by a level (`pacing::Retry`) while receivers hold all that is sent and there
+//! levels' load. If the driver still gives up as much time as before, the machine pauses the driver at any
+//! rate, and there is no bound: the highest levels give way without an announcement. The bound rises by a level (`pacing::Retry`) while receivers hold all that is sent and there
 //! is no backlog. A bound that receivers did not need for a minute is forgotten: the machine may have been
 //! busy with something else.
 
@@ -23,7 +24,7 @@ use headwater_wire::rtt;
 
 use super::demand::Demand;
 use crate::control::{DemandRates, DemandStatus};
-use crate::pacing::{DriverLoad, Overload, Retry};
+use crate::pacing::{BUSY, DriverLoad, Overload, Retry};
 use crate::time::{Duration, Instant};
 
 /// Backlog above which a driver may be overloaded. A busy host delays a driver by a tenth of a second now
@@ -33,9 +34,6 @@ const LATE: Duration = Duration::from_millis(250);
 const SHRINKS: Duration = Duration::from_millis(20);
 /// A level is kept up to this multiple of the load at which the level is added.
 const KEEPS: f64 = 1.02;
-/// If a driver gives up less than a tenth of the time, so that the used part is above this bound, the
-/// spacing's headroom keeps the backlog from growing.
-const BUSY: f64 = 0.9;
 
 /// Ceiling of a sender's levels, adapted to the rate that the driver sustains and to receivers' demand.
 #[derive(Clone, Debug)]
@@ -166,7 +164,9 @@ impl Ceiling {
         let is_overloaded = is_busy && (is_grave || is_late) && self.level() > idle;
         let overloaded = self.overloaded.take().filter(|_| is_overloaded);
         if let Some(rate_before) = overloaded {
-            self.driver = Some(sample.rate.max(rate_before));
+            let sustained = sample.rate.max(rate_before);
+            let helps = self.load.reduce(sample.share, sustained / load(self.level()));
+            self.driver = helps.then_some(sustained);
             self.retry.settle(now);
         } else if is_busy || backlog > Duration::ZERO {
             self.overloaded = is_overloaded.then_some(sample.rate);
@@ -176,6 +176,7 @@ impl Ceiling {
                 self.driver = self.driver.filter(|_| !self.retry.is_calm(now));
             } else if self.retry.is_due(now) {
                 // A level more.
+                self.load.raise();
                 self.driver = (self.sustained + 1 < self.top).then(|| load(self.sustained + 1));
             }
         }

@@ -114,11 +114,16 @@ impl DynamicSender {
         let slot = self.channels.slot_at(now).max(self.slot);
         let first = slot * self.channels.channels_per_slot();
         let above = first + u64::from(self.ceiling.level());
-        let mut is_kept = self.waves.iter().map(|active| active.wave.number < above);
-        self.due.retain(|_| is_kept.next().unwrap_or_default());
-        self.waves.retain(|active| active.wave.number < above);
+        self.retain(|wave| wave < above);
         self.begin(before + 1, now);
         self.choose();
+    }
+
+    /// Keeps the waves whose number `is_kept`.
+    fn retain(&mut self, is_kept: impl Fn(u64) -> bool) {
+        let mut waves = self.waves.iter();
+        self.due.retain(|_| waves.next().is_some_and(|active| is_kept(active.wave.number)));
+        self.waves.retain(|active| is_kept(active.wave.number));
     }
 
     /// Scheduled time of the earliest packet, which is also the next packet unless the driver is late.
@@ -205,6 +210,7 @@ impl DynamicSender {
             return;
         }
         let channels = self.channels;
+        let begun = self.slot * channels.channels_per_slot() + u64::from(self.ceiling.level());
         self.slot = channels.slot_at(before);
         let (left, due) = (core::mem::take(&mut self.waves), core::mem::take(&mut self.due));
         self.begin(1, before);
@@ -216,6 +222,8 @@ impl DynamicSender {
                 (*active, *at) = (*same, *due);
             }
         }
+        // A lower level's wave may have ended before its last packets were due.
+        self.retain(|wave| wave >= begun || left.iter().any(|active| active.wave.number == wave));
         let number = channels.base_before(before).max(self.base.number);
         self.base = Base { number, at: channels.base_departure(number) };
         self.choose();
