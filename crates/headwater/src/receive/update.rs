@@ -337,8 +337,8 @@ pub struct FileStatus {
 pub enum IncompleteReason {
     /// No packet of the session arrived any more, and no needed symbol within the timeout.
     TimedOut,
-    /// Packets of the session still arrive, but no needed symbol arrived within the timeout: the cycle of a code
-    /// without repair symbols may be longer.
+    /// Packets of the session still arrive, but no needed symbol arrived within the timeout: the cycle of a
+    /// code without repair symbols may be longer.
     NothingNeeded,
     /// The sender closed the session too early.
     SessionClosed,
