@@ -45,6 +45,10 @@ WRITTEN_SECONDS = 0.15
 # Time after which no packet arrives at a host that shall be deaf.
 DEAF_SECONDS = 0.02
 RESUMED_MIN = 0.95
+# A receiver that says for so long that it gets no packet has failed. Packets that bring nothing it needs are no failure: without repair
+# symbols the last symbol may be a whole cycle away, minutes at the rate that a busy machine leaves.
+SILENT_SECONDS = 60
+HEARD_SECONDS = 0.1
 
 RATES = {
     "m2c": ("--max-rate", "6M"),
@@ -122,7 +126,15 @@ class Running:
     def wait_for(self, kind):
         """Waits for an event, or for the end."""
         while not self.told(kind) and self.process.poll() is None:
+            self.check_heard()
             time.sleep(LOOK_SECONDS)
+
+    def check_heard(self):
+        kinds = ("session:silent", "session:heard-again", "session:found")
+        heard = [(at, event["event"]) for at, event in self.events if event["event"] in kinds]
+        at, kind = heard[-1] if heard else (0, None)
+        is_silent = kind == "session:silent" and time.monotonic() >= at + SILENT_SECONDS
+        check(not is_silent, f"a receiver has said for {SILENT_SECONDS} s that it gets no packet")
 
     def counts(self, until=None):
         """The counters of the last report, or of the last one before an instant."""
@@ -169,7 +181,7 @@ class Session:
 
     def start_receiver(self, host):
         of = ("--ask", self.asked) if self.control == "rainbow" else self.group
-        return self.start(host, "receive", "--json", "--timeout", "60s", *of, "--out", self.folder / host)
+        return self.start(host, "receive", "--json", *of, "--out", self.folder / host)
 
     def run(self):
         with Network(f"hwres{self.number}x") as network:
@@ -279,6 +291,9 @@ class Session:
 
 
 def whole(receiver, name):
+    while receiver.process.poll() is None:
+        receiver.check_heard()
+        time.sleep(HEARD_SECONDS)
     code = receiver.end()
     check(code == 0, f"the {name} receiver ended with {code}: {''.join(receiver.errors)}")
 

@@ -139,6 +139,11 @@ fn incomplete(reason: IncompleteReason, refused: usize) -> String {
              again while the session is sent, or set a longer --timeout"
                 .into()
         }
+        IncompleteReason::NothingNeeded => {
+            "the session goes on, but brought nothing that is missing here within the timeout: a cycle of its symbols \
+             may take longer; start this receiver again, set a longer --timeout, or send with another --fec"
+                .into()
+        }
         IncompleteReason::SessionClosed => {
             "the sender ended the session before every file was complete; send \
              more passes, or until interrupted"
@@ -193,6 +198,7 @@ mod tests {
             ReceiveOutcome::NothingReceived,
             ReceiveOutcome::NothingTrusted,
             ReceiveOutcome::Incomplete(IncompleteReason::TimedOut),
+            ReceiveOutcome::Incomplete(IncompleteReason::NothingNeeded),
             ReceiveOutcome::VerificationFailed,
             ReceiveOutcome::ControlRefused(String::new()),
             ReceiveOutcome::StoreFailed(StoreError(String::new())),

@@ -155,6 +155,27 @@ fn a_sender_that_died_is_missed_without_a_terminal_and_heard_again() {
     sending.end();
 }
 
+/// The sender sends its FDT alone until a second receiver reports.
+#[test]
+fn packets_that_bring_nothing_needed_are_told_apart_from_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("x"), folder.path().join("out"));
+    fs::write(&file, vec![7; 200_000]).unwrap();
+    let group = group();
+    let mut command = headwater();
+    command.args(["send", "--interface", "lo", "--json", "--group", &group, "--start-when", "2"]);
+    let mut sending = Running::start(command.arg(&file));
+    sending.wait_for("session:started");
+    let out = out.to_str().unwrap();
+    let base = ["receive", "--interface", "lo", "--group", &group, "--out", out, "--timeout", "3s"];
+    let received = run(&base);
+    sending.interrupt();
+    sending.end();
+    assert_eq!(received.code, Some(5), "{}", received.stderr);
+    assert!(received.stderr.contains("the session goes on"), "{}", received.stderr);
+    assert!(!received.stderr.contains("silent"), "{}", received.stderr);
+}
+
 #[test]
 fn messages_end_with_the_whole_session_in_words() {
     let group = group();

@@ -335,8 +335,11 @@ pub struct FileStatus {
 /// Reason for missing files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncompleteReason {
-    /// No needed symbol arrived within the timeout.
+    /// No packet of the session arrived any more, and no needed symbol within the timeout.
     TimedOut,
+    /// Packets of the session still arrive, but no needed symbol arrived within the timeout: the cycle of a
+    /// code without repair symbols may be longer.
+    NothingNeeded,
     /// The sender closed the session too early.
     SessionClosed,
     /// Files were refused: the receiver does not accept the names or codings, or the folder cannot store the

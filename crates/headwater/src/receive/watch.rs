@@ -117,6 +117,8 @@ enum EndReason {
     ControlRefused(String),
     StoreFailed(StoreError),
     TimedOut,
+    /// As `TimedOut`, while packets of the session arrive.
+    NothingNeeded,
     Stopped,
     /// A part of a stream is missing, and the place takes the stream in order.
     PartMissed,
@@ -371,6 +373,9 @@ impl<'a> Watch<'a> {
             (_, Some(error)) => ReceiveOutcome::StoreFailed(error.clone()),
             (Some(EndReason::TimedOut), _) if !self.session_found => ReceiveOutcome::NothingReceived,
             (Some(EndReason::TimedOut), _) => ReceiveOutcome::Incomplete(IncompleteReason::TimedOut),
+            (Some(EndReason::NothingNeeded), _) => {
+                ReceiveOutcome::Incomplete(IncompleteReason::NothingNeeded)
+            }
             (Some(EndReason::Closed), _) => ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed),
             (Some(EndReason::Completed | EndReason::PartMissed), _) => match self.missed {
                 Some((bytes, is_beginning)) => {
@@ -661,7 +666,8 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
         }
         let gives_up = self.gives_up(machine);
         if gives_up.is_some_and(|at| at <= now) {
-            self.end = Some(EndReason::TimedOut);
+            let is_heard = machine.last_heard().is_some_and(|last| now < last + SILENCE_SHOWN.into());
+            self.end = Some(if is_heard { EndReason::NothingNeeded } else { EndReason::TimedOut });
             return self.linger(machine, now);
         }
         if self.progress.is_due(now) {

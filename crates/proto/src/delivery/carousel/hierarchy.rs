@@ -2,7 +2,7 @@
 //!
 //! Time is divided into buffers, each as long as the base channel takes to send one packet. The sequencer
 //! ranks all packets of a buffer, on all levels, so that a receiver of any rate receives the first places of
-//! each buffer. Place i of buffer b is position b + x_i on the ring of all symbols, where x are the
+//! each buffer. The nth packet of content at place i is position n + x_i on the ring of all symbols, where x are the
 //! application scheduler's offsets: a receiver of the first L places goes round the ring at L points at once,
 //! as far apart as possible. A change of rate adds or removes the last points.
 //!
@@ -60,6 +60,9 @@ pub struct Hierarchy {
     arrangement: Arrangement,
     /// Length of a buffer, once the base channel's rate is known.
     time: Option<Duration>,
+    /// Packets of content sent at each place. A packet of the FDT takes a packet of a place, and no position of
+    /// the ring: otherwise a symbol would be left out until another place comes to it.
+    sent_at: Vec<u64>,
     /// b: number of buffers begun, minus 1.
     buffer: u64,
     /// Packets of this buffer that the layering did not count.
@@ -106,6 +109,7 @@ impl Hierarchy {
             blocks,
             arrangement: Arrangement::default(),
             time: None,
+            sent_at: Vec::new(),
             buffer: 0,
             uncounted: 0,
         };
@@ -215,6 +219,7 @@ impl Hierarchy {
             return Some(self.fresh_symbol(self.live[place]));
         }
         let (block, number) = self.block_at(place)?;
+        self.sent_at[ring_place(place)] += 1;
         let CarouselBlock { encoding_symbols: n, rateless, .. } = self.blocks[block as usize];
         if rateless {
             return Some(self.fresh_symbol(block));
@@ -227,8 +232,11 @@ impl Hierarchy {
     /// ring.
     fn block_at(&mut self, place: Place) -> Option<(u32, u64)> {
         let positions = self.ring.positions();
-        let index = usize::try_from(place.index).unwrap_or(usize::MAX) % PLACES_MAX;
-        let position = self.first + place.buffer.checked_rem(positions)? + self.offsets.get(index);
+        let index = ring_place(place);
+        if self.sent_at.len() <= index {
+            self.sent_at.resize(index + 1, 0);
+        }
+        let position = self.first + self.sent_at[index].checked_rem(positions)? + self.offsets.get(index);
         let (live, number) = self.ring.at(position % positions);
         Some((self.live[live], number))
     }
@@ -254,6 +262,11 @@ impl Hierarchy {
         self.fresh_sent += 1;
         Visit { block, esi }
     }
+}
+
+/// Returns the index of a place among those with separate offsets.
+fn ring_place(place: Place) -> usize {
+    usize::try_from(place.index).unwrap_or(usize::MAX) % PLACES_MAX
 }
 
 /// Draws the position on the ring at which a session begins.
