@@ -316,7 +316,7 @@ impl RateCap {
         self.rate != before
     }
 
-    /// Returns the part of the configured rate that the cap allows, or that a paused driver sends, if below 1.
+    /// Returns the part of the configured rate that the cap allows or that a paused driver sends, if below 1.
     pub(crate) fn overload(&self) -> Option<Overload> {
         #[expect(clippy::cast_precision_loss, reason = "a share for people")]
         let share = self.rate.as_bits() as f64 / self.asked.as_bits() as f64;

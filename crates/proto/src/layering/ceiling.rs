@@ -15,9 +15,9 @@
 //! The ceiling falls if, in two windows in a row, the backlog grows while the driver gives up time; below the
 //! highest level any backlog is a reason. What the driver sent in the better window is the new bound of the
 //! levels' load. If the driver still gives up as much time as before, the machine pauses the driver at any
-//! rate, and there is no bound: the highest levels give way without an announcement. The bound rises by a level (`pacing::Retry`) while receivers hold all that is sent and there
-//! is no backlog. A bound that receivers did not need for a minute is forgotten: the machine may have been
-//! busy with something else.
+//! rate, and there is no bound: the highest levels give way without an announcement. The bound rises by a
+//! level (`pacing::Retry`) while receivers hold all that is sent and there is no backlog. A bound that
+//! receivers did not need for a minute is forgotten: the machine may have been busy with something else.
 
 use headwater_wire::extensions::Levels;
 use headwater_wire::rtt;

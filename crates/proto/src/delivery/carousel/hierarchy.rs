@@ -2,9 +2,9 @@
 //!
 //! Time is divided into buffers, each as long as the base channel takes to send one packet. The sequencer
 //! ranks all packets of a buffer, on all levels, so that a receiver of any rate receives the first places of
-//! each buffer. The nth packet of content at place i is position n + x_i on the ring of all symbols, where x are the
-//! application scheduler's offsets: a receiver of the first L places goes round the ring at L points at once,
-//! as far apart as possible. A change of rate adds or removes the last points.
+//! each buffer. Place i of buffer b is position b - f_i + x_i on the ring of all symbols, where x are the
+//! application scheduler's offsets and f_i the packets of the FDT at place i: a receiver of the first L places
+//! goes round the ring at L points at once, as far apart as possible, and no symbol is left out. A change of rate adds or removes the last points.
 //!
 //! A rateless code never repeats a symbol: the ring only determines the next block. If all blocks are long
 //! and of the same size, each channel cycles through the blocks independently. With places, the number of
@@ -38,9 +38,9 @@ const LONG_BLOCK: u32 = 1_000;
 /// Symbols of a session in hierarchical buffers.
 ///
 /// Memory: 24 bytes a block and the memory of the ring; 8 bytes a channel, or, if packets go by places, 32
-/// bytes for each packet of a buffer and 24 bytes for each level and boundary in the buffer. Time per packet:
-/// O(1) plus the time of the ring; once a buffer O(levels log levels). No allocation per packet after the
-/// first buffer at the highest rate.
+/// bytes for each packet of a buffer, 8 bytes for each place with an offset of its own (at most 2^17), and 24
+/// bytes for each level and boundary in the buffer. Time per packet: O(1) plus the time of the ring; once a
+/// buffer O(levels log levels). No allocation per packet after the first buffer at the highest rate.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
     blocks: Vec<CarouselBlock>,
@@ -60,9 +60,8 @@ pub struct Hierarchy {
     arrangement: Arrangement,
     /// Length of a buffer, once the base channel's rate is known.
     time: Option<Duration>,
-    /// Packets of content sent at each place. A packet of the FDT takes a packet of a place, and no position of
-    /// the ring: otherwise a symbol would be left out until another place comes to it.
-    sent_at: Vec<u64>,
+    /// f: packets of the FDT at each place. A symbol left out would come only with another place.
+    described: Vec<u64>,
     /// b: number of buffers begun, minus 1.
     buffer: u64,
     /// Packets of this buffer that the layering did not count.
@@ -109,7 +108,7 @@ impl Hierarchy {
             blocks,
             arrangement: Arrangement::default(),
             time: None,
-            sent_at: Vec::new(),
+            described: Vec::new(),
             buffer: 0,
             uncounted: 0,
         };
@@ -187,7 +186,18 @@ impl Hierarchy {
             self.uncounted += 1;
             self.arrangement.packets() + self.uncounted - 1
         });
-        Place { buffer: self.buffer, index, channel }
+        let place = Place { buffer: self.buffer, index, channel };
+        self.take(place);
+        place
+    }
+
+    /// Counts a packet as one of the FDT, until its place is visited.
+    fn take(&mut self, place: Place) {
+        let index = ring_place(place);
+        if self.described.len() <= index {
+            self.described.resize(index + 1, 0);
+        }
+        self.described[index] += 1;
     }
 
     fn begin(&mut self, layering: &dyn Layering, at: Instant) {
@@ -219,7 +229,9 @@ impl Hierarchy {
             return Some(self.fresh_symbol(self.live[place]));
         }
         let (block, number) = self.block_at(place)?;
-        self.sent_at[ring_place(place)] += 1;
+        if let Some(described) = self.described.get_mut(ring_place(place)) {
+            *described = described.saturating_sub(1);
+        }
         let CarouselBlock { encoding_symbols: n, rateless, .. } = self.blocks[block as usize];
         if rateless {
             return Some(self.fresh_symbol(block));
@@ -233,10 +245,10 @@ impl Hierarchy {
     fn block_at(&mut self, place: Place) -> Option<(u32, u64)> {
         let positions = self.ring.positions();
         let index = ring_place(place);
-        if self.sent_at.len() <= index {
-            self.sent_at.resize(index + 1, 0);
-        }
-        let position = self.first + self.sent_at[index].checked_rem(positions)? + self.offsets.get(index);
+        // The packet of this place counts as one of the FDT until the place is visited.
+        let described = self.described.get(index).map_or(0, |count| count.saturating_sub(1));
+        let round = place.buffer.saturating_sub(described).checked_rem(positions)?;
+        let position = self.first + round + self.offsets.get(index);
         let (live, number) = self.ring.at(position % positions);
         Some((self.live[live], number))
     }
