@@ -59,8 +59,8 @@ pub(super) struct Watch<'a> {
     others: Vec<HeardSession>,
     /// Start of listening for the session.
     began: Instant,
-    /// Arrival of the last packet before a reported silence.
-    silent_since: Option<Instant>,
+    /// Begin of a reported silence, and whether the session was found before.
+    silent_since: Option<(Instant, bool)>,
     /// Packets lost on the way in before the start; `None` once the suspicion of too long packets was
     /// reported.
     losses_before: Option<InputLosses>,
