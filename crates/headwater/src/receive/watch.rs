@@ -72,6 +72,10 @@ pub(super) struct Watch<'a> {
     files_completed: usize,
     bytes_completed: u64,
     files_refused: usize,
+    /// Files that the selection leaves out, also of bundles.
+    files_unwanted: usize,
+    /// Bundles of which the selection leaves files out.
+    bundles_in_part: usize,
     has_told_contradiction: bool,
     /// Keys of the session's sender, to be kept with unfinished files.
     sender: Vec<PublicKey>,
@@ -155,6 +159,8 @@ impl<'a> Watch<'a> {
             files_completed: 0,
             bytes_completed: 0,
             files_refused: 0,
+            files_unwanted: 0,
+            bundles_in_part: 0,
             has_told_contradiction: false,
             sender: Vec::new(),
             is_sender_kept: true,
@@ -278,6 +284,7 @@ impl<'a> Watch<'a> {
         self.encoded.clear();
         (self.mismatch, self.missed) = (false, None);
         (self.files_completed, self.bytes_completed, self.files_refused) = (0, 0, 0);
+        (self.files_unwanted, self.bundles_in_part) = (0, 0);
         self.meter.restart();
     }
 
@@ -300,6 +307,7 @@ impl<'a> Watch<'a> {
             files_completed: self.files_completed,
             bytes_completed: self.bytes_completed,
             files_refused: self.files_refused,
+            files_unwanted: self.files_unwanted,
             datagrams: socket.counters().datagrams,
             others: core::mem::take(&mut self.others),
             kept: machine.store().resumable(),
@@ -338,6 +346,7 @@ impl<'a> Watch<'a> {
         if self.lingers_until.is_none() {
             let outcome = self.final_outcome(machine);
             machine.report_path(self.bytes_by_path(machine).roster_path());
+            machine.report_in_part(self.bundles_in_part);
             let serving = self.serving.as_mut().filter(|_| outcome == ReceiveOutcome::Completed);
             if let Some(serving) = serving.filter(|_| !self.stop.is_stopped()) {
                 let ServingOptions { port, time } = serving.options();
@@ -382,6 +391,7 @@ impl<'a> Watch<'a> {
                     ReceiveOutcome::Incomplete(IncompleteReason::PartsMissed { bytes, is_beginning })
                 }
                 None if self.files_refused > 0 => ReceiveOutcome::Incomplete(IncompleteReason::Refused),
+                None if self.files_unwanted > 0 && self.files_completed == 0 => ReceiveOutcome::NothingWanted,
                 None => ReceiveOutcome::Completed,
             },
         }
@@ -506,9 +516,12 @@ impl<'a> Watch<'a> {
         // Other receivers need the encoded content, which is gone.
         let served = digest.filter(|_| !self.encoded.contains(&file.0));
         if let Some(UnpackedBundle { members, directory }) = self.unpacked.take(file) {
+            let unwanted = directory.layout.members().len() - members.len();
+            self.files_unwanted += unwanted;
+            self.bundles_in_part += usize::from(unwanted > 0);
             if let Some(serving) = &mut self.serving
                 && let Some((name, _)) = self.announced.get(&file.0)
-                && members.len() == directory.layout.members().len()
+                && unwanted == 0
             {
                 serving.add_bundle(name, directory, served);
             }
@@ -600,6 +613,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 return self.object_completed(file, digest, is_present);
             }
             ReceiverEvent::FileUnwanted { file } => {
+                self.files_unwanted += 1;
                 let Some((path, _)) = self.announced.remove(&file.0) else { return };
                 ReceiveUpdate::FileUnwanted { file: file.0, path }
             }
