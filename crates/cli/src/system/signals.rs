@@ -43,8 +43,9 @@ impl EarlySignals {
         let (own, mut signals) = (shutdown.clone(), self.signals.into_inner());
         let flush = capture.map(Capture::flusher);
         let wait = move || {
-            for _ in signals.forever() {
-                if !own.ask() {
+            for signal in signals.forever() {
+                // A closed terminal sends SIGHUP twice: by the kernel, and by the shell.
+                if !own.ask() && signal != SIGHUP {
                     if let Some(flush) = &flush {
                         flush();
                     }
@@ -58,10 +59,10 @@ impl EarlySignals {
     }
 }
 
-/// Whether this process ignores a signal, as far as the kernel says.
+/// Whether this process ignores a signal; true where the kernel does not say.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+    mask.is_none_or(|mask| mask >> (signal - 1) & 1 == 1)
 }

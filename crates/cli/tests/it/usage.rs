@@ -318,6 +318,8 @@ fn a_hangup_closes_the_session_unless_it_is_ignored() {
         command.arg(&file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut sender = crate::command::Running::start(&mut command);
         sender.wait_for("session:started");
+        // As from a closed terminal: by the kernel, and by the shell.
+        sender.signal("-HUP");
         sender.signal("-HUP");
         let ended = sender.end();
         assert_eq!(ended.code, Some(code), "{disposition}: {}", ended.stderr);
