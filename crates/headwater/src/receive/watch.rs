@@ -1,6 +1,7 @@
 //! Application of a receiver's machine: reports events, ends the session, and derives the outcome.
 
 mod checks;
+mod outcome;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use headwater_proto::auth::PublicKey;
 use headwater_proto::control::{Membership, ReceiverControl};
 use headwater_proto::crypt::Unopened;
 use headwater_proto::delivery::{
-    DeliveryReceiver, Digest, Drops, FileIndex, ReceiverEvent, RelativePath, SessionEvent, StoreError,
+    DeliveryReceiver, Digest, FileIndex, ReceiverEvent, RelativePath, SessionEvent, StoreError,
 };
 use headwater_proto::{Instant, Machine};
 
@@ -21,8 +22,7 @@ use super::repair::Repairer;
 use super::serving::{Serving, ServingOptions};
 use super::session::ContentPort;
 use super::update::{
-    FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary,
-    ReceiveUpdate, SILENCE_SHOWN,
+    FileStatus, HeardSession, ReceiveOutcome, ReceiveProgress, ReceiveSummary, ReceiveUpdate, SILENCE_SHOWN,
 };
 use crate::clock::{Progress, elapsed, used_channels};
 use crate::driver::Application;
@@ -317,22 +317,6 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns the outcome at the end of the run.
-    fn final_outcome<C: ReceiverControl>(&self, machine: &DeliveryReceiver<C, DiskStore>) -> ReceiveOutcome {
-        let stats = machine.stats();
-        let Drops { forged, unlisted, replayed, untrusted, over_budget, .. } = stats.dropped;
-        let unverified = forged + unlisted + replayed + untrusted + over_budget + stats.waiting;
-        let is_described = stats.fdt_packets > 0 || machine.files().next().is_some();
-        let unopened = self.unopened.filter(|_| !is_described);
-        match self.outcome(machine.store().out_of_space()) {
-            ReceiveOutcome::Incomplete(incomplete) => {
-                unopened.map_or(ReceiveOutcome::Incomplete(incomplete), ReceiveOutcome::NothingOpened)
-            }
-            ReceiveOutcome::NothingReceived if unverified > 0 => ReceiveOutcome::NothingTrusted,
-            outcome => outcome,
-        }
-    }
-
     /// Reports the end to a sender that keeps a roster. Returns until when the run goes on for the reply;
     /// `None` ends the run. After a request to stop, also a later one, the run soon ends.
     fn linger<C: ReceiverControl>(
@@ -371,30 +355,6 @@ impl<'a> Watch<'a> {
         let until = self.lingers_until?;
         let next = machine.poll_timeout().map_or(until, |next| next.min(until));
         (!machine.has_reported() && now < until).then_some(next)
-    }
-
-    fn outcome(&self, out_of_space: Option<&StoreError>) -> ReceiveOutcome {
-        match (&self.end, out_of_space) {
-            (Some(EndReason::ControlRefused(reason)), _) => ReceiveOutcome::ControlRefused(reason.clone()),
-            (Some(EndReason::StoreFailed(error)), _) => ReceiveOutcome::StoreFailed(error.clone()),
-            (Some(EndReason::Stopped | EndReason::Superseded) | None, _) => ReceiveOutcome::Interrupted,
-            _ if self.mismatch => ReceiveOutcome::VerificationFailed,
-            (_, Some(error)) => ReceiveOutcome::StoreFailed(error.clone()),
-            (Some(EndReason::TimedOut), _) if !self.session_found => ReceiveOutcome::NothingReceived,
-            (Some(EndReason::TimedOut), _) => ReceiveOutcome::Incomplete(IncompleteReason::TimedOut),
-            (Some(EndReason::NothingNeeded), _) => {
-                ReceiveOutcome::Incomplete(IncompleteReason::NothingNeeded)
-            }
-            (Some(EndReason::Closed), _) => ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed),
-            (Some(EndReason::Completed | EndReason::PartMissed), _) => match self.missed {
-                Some((bytes, is_beginning)) => {
-                    ReceiveOutcome::Incomplete(IncompleteReason::PartsMissed { bytes, is_beginning })
-                }
-                None if self.files_refused > 0 => ReceiveOutcome::Incomplete(IncompleteReason::Refused),
-                None if self.files_unwanted > 0 && self.files_completed == 0 => ReceiveOutcome::NothingWanted,
-                None => ReceiveOutcome::Completed,
-            },
-        }
     }
 
     fn snapshot<C: ReceiverControl>(
