@@ -113,6 +113,7 @@ step_wasm() {
 step_test() {
     tests_log=$scratch/tests.log
     # Tests of commands and sockets wait most of their time.
+    have strace || need_apt strace
     RUST_TEST_THREADS=${RUST_TEST_THREADS:-4} cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$tests_log"
     # The sockets once more, as other systems have them.
     HEADWATER_PORTABLE=1 cargo test --locked -p headwater --lib --test doctor --test net --test relay --test session 2>&1 | tee -a "$tests_log"

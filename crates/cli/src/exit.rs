@@ -16,7 +16,7 @@ pub enum Exit {
     Usage = 2,
     /// No such interface, no route, address in use; or the doctor found a problem.
     Network = 3,
-    /// Nothing was received before the timeout.
+    /// Nothing was received before the timeout, or nothing that the receiver wants.
     NothingReceived = 4,
     /// The session ended, or fell silent, before every file was whole; or a sender ended before all receivers
     /// that it waits for had everything.
@@ -27,11 +27,11 @@ pub enum Exit {
     Disk = 7,
     /// Packets arrived before the timeout, but no packet of a trusted sender.
     Untrusted = 8,
-    /// Files that changed or became unreadable were left out; all other files were sent.
+    /// Files that changed, became unreadable or have refused names were left out; all other files were sent.
     LeftOut = 9,
     /// Packets of a session arrived, but no content that a group key decrypts.
     Unopened = 10,
-    /// SIGINT or SIGTERM: 128 + SIGINT, as in shells.
+    /// SIGINT, SIGTERM or SIGHUP: 128 + SIGINT, as in shells.
     Interrupted = 130,
 }
 

@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM: the first signal ends the sessions in good order, the second signal writes buffered
-//! packets of a capture and ends the process.
+//! SIGINT, SIGTERM and SIGHUP: the first signal ends the sessions in good order, the second signal writes
+//! buffered packets of a capture and ends the process.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +22,7 @@ struct State {
 }
 
 impl Shutdown {
-    /// Installs the handler of both signals.
+    /// Installs the handler of the signals.
     pub fn install(capture: Option<&Capture>) -> Result<Self, Failure> {
         EarlySignals::catch()?.serve(capture)
     }

@@ -99,8 +99,8 @@ pub use send::{
     MissingReceiver, OutsideLink, PeerOptions, PrepareError, PrepareOptions, PreparedFile, PublishedFile,
     PublishedFiles, RateLimit, RepairPlace, RosterEnd, RosterOptions, RosterProgress, RosterSummary,
     SLOWEST_MAX, SOURCE_PORT, SendEnd, SendError, SendInput, SendOptions, SendOrder, SendOutcome,
-    SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, SentCeiling, Skipped, prepare,
-    prepare_tree, prepare_with,
+    SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, SentCeiling, SkipReason, Skipped,
+    prepare, prepare_tree, prepare_with,
 };
 pub use session::{Backlog, Session, SessionThread};
 pub use store::{NameSet, PatternError, ReceivedKind, Selection, Target, remove_received};

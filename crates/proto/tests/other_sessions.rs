@@ -121,8 +121,10 @@ fn a_restart_that_uses_an_instance_again_for_other_content_never_makes_a_wrong_f
 #[test]
 fn a_session_that_is_not_wanted_again_makes_way_for_the_next_one() {
     let mut bench = Bench::with(DeliveryReceiverConfig::default().with_except(Some(1)));
+    let began = bench.receiver.quiet_since();
     bench.give(&fdt(0, &complete(vec![file(1, "a", 5, 5)])));
     bench.give(&symbol(1, 0, b"01234"));
+    assert!(bench.receiver.quiet_since() > began, "a session that goes on is no silence");
     assert!(bench.events.is_empty() && !bench.receiver.is_ended(), "{:?}", bench.events);
     assert_eq!(bench.dropped().foreign, 2);
 }

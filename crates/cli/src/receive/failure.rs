@@ -21,6 +21,10 @@ pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out:
     Some(match outcome {
         ReceiveOutcome::Completed => return None,
         ReceiveOutcome::NothingReceived => nothing_received(group),
+        ReceiveOutcome::NothingWanted => Failure::new(
+            Exit::NothingReceived,
+            "no file of the session fits --include and --exclude, so nothing was taken; patterns tell capital from small letters",
+        ),
         ReceiveOutcome::NothingTrusted => {
             Failure::new(Exit::Untrusted, format!("packets came from {group}, but none of a trusted sender"))
         }
@@ -196,6 +200,7 @@ mod tests {
         let outcomes = [
             ReceiveOutcome::Completed,
             ReceiveOutcome::NothingReceived,
+            ReceiveOutcome::NothingWanted,
             ReceiveOutcome::NothingTrusted,
             ReceiveOutcome::Incomplete(IncompleteReason::TimedOut),
             ReceiveOutcome::Incomplete(IncompleteReason::NothingNeeded),

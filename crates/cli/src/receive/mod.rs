@@ -543,6 +543,7 @@ pub fn outcome_name(outcome: &ReceiveOutcome) -> &'static str {
     match outcome {
         ReceiveOutcome::Completed => "completed",
         ReceiveOutcome::NothingReceived => "nothing-received",
+        ReceiveOutcome::NothingWanted => "nothing-wanted",
         ReceiveOutcome::NothingTrusted => "nothing-trusted",
         ReceiveOutcome::NothingOpened(_) => "nothing-opened",
         ReceiveOutcome::Incomplete(_) => "incomplete",

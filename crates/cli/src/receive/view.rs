@@ -290,6 +290,14 @@ impl<'a> View<'a> {
             time(progress.elapsed),
             loss(progress)
         ));
+        if summary.files_unwanted > 0 {
+            let files = summary.files_completed + summary.files_unwanted;
+            self.screen.say(&format!(
+                "--include and --exclude left out {} of the {} of the session",
+                summary.files_unwanted,
+                count(files, "file")
+            ));
+        }
         self.screen.say(&rate_summary(&self.rates, average(bytes_of(progress), progress.elapsed)));
         if paths.len() > 1 || progress.stats.packets == 0 {
             self.screen.say(&paths.join(", "));

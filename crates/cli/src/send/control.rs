@@ -4,14 +4,21 @@ use headwater::pgm::LeSbccOptions;
 use headwater::{
     CongestionControl, DedicatedOptions, IDLE_RATE_DEFAULT, LayerOptions, RainbowOptions, SimOptions,
 };
+use headwater_proto::Rate;
 use headwater_proto::controls::{self, Control, Network};
 use headwater_proto::sim::GROUPS_MAX;
 
 use crate::args::{self, Demand, Order, SendArgs, SendRate};
 use crate::exit::{Exit, Failure};
 
+/// Rate below which the unit of a rate was probably forgotten: a packet takes 10 s and more.
+const LOW_RATE_BITS: u64 = 1_000;
+/// Bits of a packet with a symbol of the default length.
+const PACKET_BITS: u64 = 8 * 1_408;
+
 /// Returns the requested control; by default a fixed rate with `--rate`, else M2C.
 pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
+    warn_of_low_rates(args);
     let by_default = match args.rate {
         Some(SendRate::Constant(_)) => &controls::FIXED,
         Some(SendRate::Auto) => &controls::DEDICATED,
@@ -132,6 +139,23 @@ fn rainbow(args: &SendArgs) -> Result<CongestionControl, Failure> {
         )));
     }
     Ok(RainbowOptions::new().with_max_rate(args.max_rate).into())
+}
+
+/// Warns of rates whose unit was forgotten.
+fn warn_of_low_rates(args: &SendArgs) {
+    let constant = match args.rate {
+        Some(SendRate::Constant(rate)) => Some(rate),
+        _ => None,
+    };
+    let given = [("--rate", constant), ("--max-rate", args.max_rate), ("--base-rate", args.base_rate)];
+    for (option, rate) in given {
+        if let Some(bits) = rate.map(Rate::as_bits).filter(|bits| *bits < LOW_RATE_BITS) {
+            let seconds = PACKET_BITS / bits;
+            tracing::warn!(
+                "{option} {bits} is {bits} bit/s, at which a packet takes {seconds} s; {option} {bits}M is {bits} Mbit/s"
+            );
+        }
+    }
 }
 
 fn fixed(args: &SendArgs) -> Result<CongestionControl, Failure> {

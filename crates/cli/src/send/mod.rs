@@ -113,7 +113,7 @@ fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
 fn warn_of_selection(files: &FileSet) {
     let skipped = files.skipped();
     for skipped in skipped.iter().take(SKIPPED_NAMED_MAX) {
-        tracing::warn!("'{}' is {} and is not sent", skipped.path.display(), skipped.kind);
+        tracing::warn!("{skipped} and is not sent");
     }
     if let Some(more @ 1..) = skipped.len().checked_sub(SKIPPED_NAMED_MAX) {
         tracing::warn!("{more} more paths are not sent, for similar reasons");
@@ -277,13 +277,13 @@ fn conclude(summary: &SendSummary, receivers: Option<&RosterOptions>, exit: Exit
     }
 }
 
-/// Returns the failure of a session that left files out. Earlier lines have the reasons.
-fn left_out(files: usize) -> Failure {
-    let files = crate::screen::count(files, "file");
+/// Returns the failure of a session that left files or folders out. Earlier lines have the reasons.
+fn left_out(paths: usize) -> Failure {
+    let paths = crate::screen::count(paths, "path");
     Failure::new(
         Exit::LeftOut,
         format!(
-            "{files} could not be sent and receivers lack them; the lines above say why; all other files were sent"
+            "{paths} could not be sent and receivers lack them; the lines above say why; all other files were sent"
         ),
     )
 }
@@ -420,6 +420,7 @@ pub fn failure(tried: &str, error: SendError) -> Failure {
         | SendError::NotOnRequest(_)
         | SendError::Rehearsal
         | SendError::ListenTwice(..)
+        | SendError::Memory { .. }
         | SendError::Plan(_)
         | SendError::Fdt(_) => Exit::Usage,
         SendError::Source(_)
@@ -428,7 +429,6 @@ pub fn failure(tried: &str, error: SendError) -> Failure {
         | SendError::CompressionSpace { .. }
         | SendError::Compression { .. }
         | SendError::Store { .. } => Exit::Disk,
-        SendError::Memory { .. } => Exit::Other,
     };
     Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned()))
 }

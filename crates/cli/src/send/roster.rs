@@ -119,6 +119,10 @@ struct Receipt<'a> {
     address: String,
     id: String,
     digest: String,
+    /// Files that the receiver has. A receiver with `--include` or `--exclude` may have fewer than `files`.
+    files_whole: u32,
+    /// Files of the session; a bundle counts as one.
+    files: u32,
     bytes: Bytes,
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
@@ -180,6 +184,8 @@ fn receipt<'a>(row: &'a RosterRow, content: &Digest) -> Receipt<'a> {
         address: row.address.to_string(),
         id: format!("{:016x}", row.receiver),
         digest: hex(content),
+        files_whole: row.state.files_whole,
+        files: row.state.files,
         bytes: Bytes { multicast: row.state.useful_bytes },
         seconds: (millis > 0).then(|| std::time::Duration::from_millis(millis).as_secs_f64()),
         rate: u64::try_from(rate).ok().filter(|_| millis > 0),

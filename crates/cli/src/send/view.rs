@@ -38,6 +38,8 @@ pub struct View<'a> {
     reports_to: Option<SocketAddr>,
     /// Whether receivers end the session.
     is_ended_by_receivers: bool,
+    /// Whether receivers that have everything stay until the sender knows.
+    awaits_ends: bool,
     has_told_nobody: bool,
     compression: Option<CompressionSummary>,
     /// Name of the input and bytes that are kept of it, for a session of an input.
@@ -97,6 +99,9 @@ impl<'a> View<'a> {
             table: Table::default(),
             reports_to: None,
             is_ended_by_receivers: args.roster.until.is_some() || args.roster.expect.is_some(),
+            awaits_ends: args.roster.until.is_some()
+                || args.roster.expect.is_some()
+                || args.roster.receipts.is_some(),
             has_told_nobody: args.roster.no_roster,
             compression: session.compression(),
             input: session.kept_bytes().map(|kept| (args.input.input_name.to_string(), kept)),
@@ -189,8 +194,12 @@ impl<'a> View<'a> {
                 Some(rate) => format!("at the rate of the start, {rate}, which --base-rate sets"),
                 None => "all the same".to_owned(),
             };
+            let early = match self.awaits_ends {
+                true => "",
+                false => ", receivers end before a report is due (--receipts awaits their reports)",
+            };
             self.screen.say(&format!(
-                "no receiver has reported: nobody receives, or UDP to {address} does not come through; the files are sent {how}"
+                "no receiver has reported: nobody receives{early}, or UDP to {address} does not come through; the files are sent {how}"
             ));
         }
     }

@@ -10,7 +10,8 @@ use headwater_web::ViewSender;
 
 use super::child::{ChildEnd, RunningChild};
 use super::config::{Service, ServiceKind};
-use super::watch::fingerprint;
+use super::watch::{self, FolderContent};
+use crate::exit::Exit;
 use crate::system::FolderWatcher;
 
 /// Interval of looking at the folders without an event: file systems of other machines report no events.
@@ -43,6 +44,8 @@ pub struct Supervised {
     restart_wait: Duration,
     /// Last problem that was reported.
     problem: Option<String>,
+    /// Message about names that receivers refuse, at the last look.
+    refused: Option<String>,
     is_leaving: bool,
     /// Whether the running command is of an earlier configuration.
     is_outdated: bool,
@@ -57,7 +60,7 @@ struct Looking {
 }
 
 /// Result of a look: the content, and a problem of watching.
-type Look = (Result<blake3::Hash, String>, Option<std::io::Error>);
+type Look = (Result<FolderContent, String>, Option<std::io::Error>);
 
 /// Changes of folders that have not settled.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,6 +100,7 @@ impl Supervised {
             restart_at: now,
             restart_wait: RESTART_WAIT[0],
             problem: None,
+            refused: None,
             is_leaving: false,
             is_outdated: false,
             view,
@@ -204,7 +208,7 @@ impl Supervised {
             ));
         }
         let has_failed = std::mem::replace(&mut self.has_failed, content.is_err());
-        match content {
+        match content.map(|content| self.note_refused(content)) {
             Ok(content) if is_settled => {
                 (self.seen, self.wanted, self.problem) = (Some(content), Some(content), None);
             }
@@ -221,6 +225,20 @@ impl Supervised {
                 self.report(&format!("nothing is sent: {why}"));
             }
         }
+    }
+
+    /// Reports names that receivers refuse, unless the command begins again and reports them itself. Returns
+    /// the fingerprint of the content.
+    fn note_refused(&mut self, content: FolderContent) -> blake3::Hash {
+        let FolderContent { fingerprint, refused } = content;
+        if let Some(refused) = &refused
+            && self.wanted == Some(fingerprint)
+            && self.refused.as_ref() != Some(refused)
+        {
+            tracing::warn!("{}: {refused}", self.service.name);
+        }
+        self.refused = refused;
+        fingerprint
     }
 
     fn start(&mut self, now: Instant) {
@@ -242,7 +260,9 @@ impl Supervised {
         if end.lasted >= RESTART_WAIT[1] {
             self.restart_wait = RESTART_WAIT[0];
         }
-        if end.status.success() && self.service.kind == ServiceKind::Carousel {
+        // Content that was left out is sent with the next change.
+        let is_sent = end.status.success() || end.status.code() == Some(Exit::LeftOut as i32);
+        if is_sent && self.service.kind == ServiceKind::Carousel {
             self.is_done = true;
             return;
         }
@@ -272,7 +292,7 @@ fn look_at(watcher: Option<&FolderWatcher>, paths: &[PathBuf], options: PrepareO
         Some(watcher) => watcher.watch(paths),
         None => Err(std::io::Error::other("the system cannot watch folders")),
     };
-    (fingerprint(paths, options), watched.err())
+    (watch::look(paths, options), watched.err())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! | `unix`, `windows` | processes, users, terminals |
 //! | `confinement` | Landlock and seccomp, Linux only |
 //! | `changes` | changes of folders: inotify, elsewhere a look every few seconds |
-//! | `signals` | SIGINT and SIGTERM, Ctrl-C |
+//! | `signals` | SIGINT, SIGTERM and SIGHUP, Ctrl-C |
 //! | `notify` | signs of life for systemd, Linux only |
 
 #[cfg(target_os = "linux")]

@@ -1,9 +1,9 @@
-//! SIGINT and SIGTERM on Unix.
+//! SIGINT, SIGTERM and SIGHUP on Unix.
 
 use std::cell::{Cell, RefCell};
 use std::thread;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::capture::Capture;
@@ -18,9 +18,11 @@ pub struct EarlySignals {
 }
 
 impl EarlySignals {
-    /// Installs the handler of both signals.
+    /// Installs the handler of the signals. SIGHUP stays ignored where it is, by `nohup` for example.
     pub fn catch() -> Result<Self, Failure> {
-        let signals = Signals::new([SIGINT, SIGTERM]).or_exit(Exit::Other, "cannot catch signals")?;
+        let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        let caught = [SIGINT, SIGTERM].into_iter().chain(hangup);
+        let signals = Signals::new(caught).or_exit(Exit::Other, "cannot catch signals")?;
         Ok(Self { signals: RefCell::new(signals), is_asked: Cell::new(false) })
     }
 
@@ -41,8 +43,9 @@ impl EarlySignals {
         let (own, mut signals) = (shutdown.clone(), self.signals.into_inner());
         let flush = capture.map(Capture::flusher);
         let wait = move || {
-            for _ in signals.forever() {
-                if !own.ask() {
+            for signal in signals.forever() {
+                // A closed terminal sends SIGHUP twice: by the kernel, and by the shell.
+                if !own.ask() && signal != SIGHUP {
                     if let Some(flush) = &flush {
                         flush();
                     }
@@ -54,4 +57,12 @@ impl EarlySignals {
         thread.or_exit(Exit::Other, "cannot catch signals")?;
         Ok(shutdown)
     }
+}
+
+/// Whether this process ignores a signal; true where the kernel does not say.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_none_or(|mask| mask >> (signal - 1) & 1 == 1)
 }

@@ -118,3 +118,80 @@ fn unknown_kinds_of_metadata_are_named() {
     assert_eq!(said.code, Some(2));
     assert!(said.stderr.contains("user") && said.stderr.contains("xattrs"), "{}", said.stderr);
 }
+
+/// A file system of another system, which takes no mode and no time: the receiver's calls are answered by the
+/// tracer. Returns the end of the receiver and the calls that it made.
+fn receive_without_metadata(receiving: &[&str]) -> (crate::command::Run, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let (files, out, log) =
+        (folder.path().join("files"), folder.path().join("out"), folder.path().join("log"));
+    tree(&files);
+    // The working file has another mode than the file.
+    fs::set_permissions(files.join("top"), fs::Permissions::from_mode(0o440)).unwrap();
+    let group = group();
+    let mut command = std::process::Command::new("strace");
+    command.args([
+        "-f",
+        "-qq",
+        "-e",
+        "trace=fchmod,utimensat",
+        "-e",
+        "inject=fchmod,utimensat:error=EPERM",
+        "-o",
+    ]);
+    command.arg(&log).args([env!("CARGO_BIN_EXE_headwater"), "receive", "--interface", "lo", "--json"]);
+    command.args(["--group", &group, "--out"]).arg(&out).args(receiving);
+    command.env("XDG_CONFIG_HOME", folder.path()).env("XDG_STATE_HOME", folder.path());
+    command.stdin(std::process::Stdio::null());
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut receiver = crate::command::Running::start(&mut command);
+    receiver.wait_for("channel:joined");
+    let sender = send(&group, &files, &["--preserve", "all"]);
+    let received = receiver.end();
+    sender.interrupt();
+    sender.end();
+    assert_eq!(fs::read(files.join("top")).unwrap(), fs::read(out.join("files/top")).unwrap());
+    (received, fs::read_to_string(log).unwrap())
+}
+
+#[test]
+fn modes_and_times_that_cannot_be_set_are_a_warning() {
+    let (received, calls) = receive_without_metadata(&[]);
+    assert_eq!(received.code, Some(0), "{}", received.stderr);
+    let is_warned =
+        received.stderr.matches("modes or times of 8 files and folders could not be set").count() == 1;
+    assert!(is_warned && calls.contains("fchmod") && calls.contains("utimensat"), "{}", received.stderr);
+    let (received, calls) = receive_without_metadata(&["--preserve", "none"]);
+    assert_eq!((received.code, &*calls), (Some(0), ""), "{}", received.stderr);
+    assert!(!received.stderr.contains("could not be set"), "{}", received.stderr);
+}
+
+/// Modes with special bits are an explicit request, as owners are.
+#[test]
+fn modes_that_were_asked_for_with_owners_are_a_failure_by_name() {
+    let (received, _) = receive_without_metadata(&["--preserve", "all"]);
+    assert_eq!(received.code, Some(5), "{}", received.stderr);
+    assert!(received.stdout.contains("its mode or time cannot be set"), "{}", received.stdout);
+}
+
+#[test]
+fn names_that_receivers_refuse_are_left_out_with_exit_code_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let (files, out) = (folder.path().join("files"), folder.path().join("out"));
+    tree(&files);
+    for name in ["note 12:30.txt", "\u{1b}[31mred", "CON"] {
+        fs::write(files.join("below").join(name), "content").unwrap();
+    }
+    let group = group();
+    let receiver = receive(&group, &out, &[]);
+    let sender = send(&group, &files, &["--rate", "20M", "--passes", "3"]);
+    let (received, sent) = (receiver.end(), sender.end());
+    assert_eq!((received.code, sent.code), (Some(0), Some(9)), "{} {}", received.stderr, sent.stderr);
+    assert!(out.join("files/below/file").exists());
+    let named = sent.stderr.matches("has a name that receivers refuse").count();
+    assert!(named == 3 && sent.stderr.contains("3 paths could not be sent"), "{}", sent.stderr);
+    assert!(sent.stderr.contains("\\u{1b}[31mred") && !sent.stderr.contains('\u{1b}'), "{:?}", sent.stderr);
+    let alone = run(&["send", "--interface", "lo", files.join("below/CON").to_str().unwrap()]);
+    assert_eq!(alone.code, Some(2), "{}", alone.stderr);
+    assert!(alone.stderr.contains("CON' has a name that receivers refuse"), "{}", alone.stderr);
+}

@@ -244,3 +244,49 @@ fn a_receiver_without_the_key_of_the_roster_does_not_count() {
     assert!(!names.is_empty() && names.iter().all(|name| *name == "member"), "{names:?}");
     assert_eq!(fs::read_to_string(&receipts).unwrap().lines().count(), 1);
 }
+
+/// Three files in bundles or not: a receiver that takes none of them, and a receiver that takes two.
+#[test]
+fn a_receiver_by_patterns_is_done_in_part_or_not_at_all() {
+    for bundling in ["never", "always"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("photos")).unwrap();
+        for name in ["a.jpg", "b.jpg", "c.txt"] {
+            fs::write(path("photos").join(name), noise(100_000)).unwrap();
+        }
+        let (group, receipts) = (group(), path("receipts"));
+        let options = ["--until", "1", "--bundle", bundling, "--receipts", receipts.to_str().unwrap()];
+        let sending = send(&group, &path("photos"), &options);
+        let nothing = command::receive(&group, &path("nothing"), &["--include", "*.JPG"]).end();
+        assert_eq!(nothing.code, Some(4), "{}", nothing.stderr);
+        assert!(nothing.stderr.contains("no file of the session fits --include"), "{}", nothing.stderr);
+        assert!(nothing.stderr.contains("left out 3 of the 3 files"), "{}", nothing.stderr);
+        let part = command::receive(&group, &path("part"), &["--exclude", "*.txt"]).end();
+        assert_eq!(part.code, Some(0), "{}", part.stderr);
+        assert!(part.stderr.contains("left out 1 of the 3 files of the session"), "{}", part.stderr);
+        let sent = sending.end();
+        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+        let left =
+            events(&sent, "receiver:reported").any(|event| event["state"] == "left" && event["result"] == 4);
+        assert!(left, "{}", sent.stdout);
+        let receipt = fs::read_to_string(&receipts).unwrap();
+        let receipt: Value = serde_json::from_str(receipt.trim_end()).unwrap();
+        let number = |field: &str| receipt[field].as_u64().unwrap();
+        assert!(number("files_whole") < number("files"), "{bundling}: {receipt}");
+    }
+}
+
+/// Receivers that end soon report nothing to a sender that does not await reports.
+#[test]
+fn a_lack_of_reports_is_not_blamed_on_the_network_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, noise(100_000)).unwrap();
+    let sent = send(&group(), &file, &["--duration", "11s"]).end();
+    assert!(
+        sent.stderr.contains("receivers end before a report is due (--receipts awaits"),
+        "{}",
+        sent.stderr
+    );
+}

@@ -1,6 +1,7 @@
 //! What is wrong before anything is sent: exit codes, and errors that say what to do.
 
 use std::fs;
+use std::process::Stdio;
 
 use crate::command::run;
 
@@ -286,6 +287,42 @@ fn a_dry_run_tells_where_repair_symbols_are_kept() {
     assert!(on_disk.contains(&format!("3.57 MB in '{temporary}'")), "{on_disk}");
     let in_memory = run(&args("4MB", temporary)).stdout;
     assert!(in_memory.contains("encoders in memory, 3.57 MB"), "{in_memory}");
-    fails(&args("300kB", temporary), 1, &["needs 357 kB", "raise the limit"]);
+    fails(&args("300kB", temporary), 2, &["needs 357 kB", "raise the limit"]);
     fails(&args("1MB", "/no/such/folder"), 7, &["/no/such/folder", "choose another folder"]);
+}
+
+#[test]
+fn rates_without_a_unit_are_probably_mistaken() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.bin");
+    fs::write(&file, "content").unwrap();
+    let file = file.to_str().unwrap();
+    for option in ["--rate", "--max-rate"] {
+        let said = run(&["send", "--interface", "lo", "--dry-run", option, "10", file]).stderr;
+        assert!(said.contains(&format!("{option} 10M is 10 Mbit/s")), "{said}");
+    }
+    let said = run(&["send", "--interface", "lo", "--dry-run", "--rate", "1k", file]).stderr;
+    assert!(!said.contains("1kM") && !said.contains("a packet takes"), "{said}");
+}
+
+/// As with SIGTERM, receivers learn that the session is over; under `nohup` it goes on.
+#[test]
+fn a_hangup_closes_the_session_unless_it_is_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.bin");
+    fs::write(&file, "content").unwrap();
+    for (disposition, code) in [("--default-signal=HUP", 130), ("--ignore-signal=HUP", 0)] {
+        let mut command = std::process::Command::new("env");
+        command.args([disposition, env!("CARGO_BIN_EXE_headwater"), "send", "--interface", "lo", "--json"]);
+        command.args(["--rate", "1M", "--duration", "2s", "--no-sign", "--group", &crate::command::group()]);
+        command.arg(&file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut sender = crate::command::Running::start(&mut command);
+        sender.wait_for("session:started");
+        // As from a closed terminal: by the kernel, and by the shell.
+        sender.signal("-HUP");
+        sender.signal("-HUP");
+        let ended = sender.end();
+        assert_eq!(ended.code, Some(code), "{disposition}: {}", ended.stderr);
+        assert!(ended.stdout.contains("session:ended"), "{}", ended.stdout);
+    }
 }

@@ -21,6 +21,10 @@ pub struct FetchedDescription {
     tag: Option<String>,
 }
 
+/// Advice after a failure at the port that a URL without a port means.
+const HTTP_PORT_HINT: &str =
+    " (at port 80, since the URL has no port; `headwater send --http` listens at port 7280 by default)";
+
 /// Reason for which a URL gave no description.
 #[derive(Debug, thiserror::Error)]
 pub enum DescriptionError {
@@ -130,7 +134,10 @@ fn failed(url: &str, failure: FetchFailure) -> DescriptionError {
         FetchFailure::Busy(_) => "the server is busy".to_owned(),
         FetchFailure::Unreachable(reason) | FetchFailure::Refused(reason) => reason,
     };
-    DescriptionError::Fetch { url: url.to_owned(), reason }
+    let uri = url.parse::<Uri>().ok();
+    let has_no_port = uri.is_some_and(|uri| uri.scheme_str() == Some("http") && uri.port().is_none());
+    let port = if has_no_port { HTTP_PORT_HINT } else { "" };
+    DescriptionError::Fetch { url: url.to_owned(), reason: reason + port }
 }
 
 /// Resolves a reference: an absolute URL, an absolute path, or a name below the folder of `base`. `None` for
@@ -185,5 +192,12 @@ mod tests {
         assert_eq!(local.rule_of_host("::1"), AddressRule::Any);
         assert_eq!(local.rule_of_host("127.0.0.1"), AddressRule::RemoteOrLoopback);
         assert!(matches!(FetchedDescription::fetch("ftp://h/"), Err(DescriptionError::Url(_))));
+        let hints =
+            |url| failed(url, FetchFailure::Unreachable("x".to_owned())).to_string().contains("port 7280");
+        assert!(
+            hints("http://h/session.sdp")
+                && !hints("http://h:80/session.sdp")
+                && !hints("https://h/session.sdp")
+        );
     }
 }

@@ -357,10 +357,12 @@ pub enum IncompleteReason {
 /// Outcome of a receiving session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiveOutcome {
-    /// Every file is complete, verified and in place.
+    /// Every file that the receiver wants is complete, verified and in place.
     Completed,
     /// No packet of a session came within the timeout.
     NothingReceived,
+    /// The session has files, and the receiver's selection leaves all of them out.
+    NothingWanted,
     /// Packets of sessions came within the timeout, but no packet of a trusted sender.
     NothingTrusted,
     /// Packets of a session came, but no content that the receiver's group keys open.
@@ -384,7 +386,7 @@ impl ReceiveOutcome {
         match self {
             Self::Completed => 0,
             Self::ControlRefused(_) => 1,
-            Self::NothingReceived => 4,
+            Self::NothingReceived | Self::NothingWanted => 4,
             Self::Incomplete(_) => 5,
             Self::VerificationFailed => 6,
             Self::StoreFailed(_) => 7,
@@ -408,6 +410,8 @@ pub struct ReceiveSummary {
     pub bytes_completed: u64,
     /// Refused files.
     pub files_refused: usize,
+    /// Files that the selection left out.
+    pub files_unwanted: usize,
     /// The first few other sessions on the group.
     pub others: Vec<HeardSession>,
     /// Datagrams to the group, with any content.

@@ -1,6 +1,7 @@
 //! Application of a receiver's machine: reports events, ends the session, and derives the outcome.
 
 mod checks;
+mod outcome;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use headwater_proto::auth::PublicKey;
 use headwater_proto::control::{Membership, ReceiverControl};
 use headwater_proto::crypt::Unopened;
 use headwater_proto::delivery::{
-    DeliveryReceiver, Digest, Drops, FileIndex, ReceiverEvent, RelativePath, SessionEvent, StoreError,
+    DeliveryReceiver, Digest, FileIndex, ReceiverEvent, RelativePath, SessionEvent, StoreError,
 };
 use headwater_proto::{Instant, Machine};
 
@@ -21,8 +22,7 @@ use super::repair::Repairer;
 use super::serving::{Serving, ServingOptions};
 use super::session::ContentPort;
 use super::update::{
-    FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary,
-    ReceiveUpdate, SILENCE_SHOWN,
+    FileStatus, HeardSession, ReceiveOutcome, ReceiveProgress, ReceiveSummary, ReceiveUpdate, SILENCE_SHOWN,
 };
 use crate::clock::{Progress, elapsed, used_channels};
 use crate::driver::Application;
@@ -59,8 +59,8 @@ pub(super) struct Watch<'a> {
     others: Vec<HeardSession>,
     /// Start of listening for the session.
     began: Instant,
-    /// Arrival of the last packet before a reported silence.
-    silent_since: Option<Instant>,
+    /// Begin of a reported silence, and whether the session was found before.
+    silent_since: Option<(Instant, bool)>,
     /// Packets lost on the way in before the start; `None` once the suspicion of too long packets was
     /// reported.
     losses_before: Option<InputLosses>,
@@ -72,6 +72,10 @@ pub(super) struct Watch<'a> {
     files_completed: usize,
     bytes_completed: u64,
     files_refused: usize,
+    /// Files that the selection leaves out, also of bundles.
+    files_unwanted: usize,
+    /// Bundles of which the selection leaves files out.
+    bundles_in_part: usize,
     has_told_contradiction: bool,
     /// Keys of the session's sender, to be kept with unfinished files.
     sender: Vec<PublicKey>,
@@ -155,6 +159,8 @@ impl<'a> Watch<'a> {
             files_completed: 0,
             bytes_completed: 0,
             files_refused: 0,
+            files_unwanted: 0,
+            bundles_in_part: 0,
             has_told_contradiction: false,
             sender: Vec::new(),
             is_sender_kept: true,
@@ -278,6 +284,7 @@ impl<'a> Watch<'a> {
         self.encoded.clear();
         (self.mismatch, self.missed) = (false, None);
         (self.files_completed, self.bytes_completed, self.files_refused) = (0, 0, 0);
+        (self.files_unwanted, self.bundles_in_part) = (0, 0);
         self.meter.restart();
     }
 
@@ -300,28 +307,13 @@ impl<'a> Watch<'a> {
             files_completed: self.files_completed,
             bytes_completed: self.bytes_completed,
             files_refused: self.files_refused,
+            files_unwanted: self.files_unwanted,
             datagrams: socket.counters().datagrams,
             others: core::mem::take(&mut self.others),
             kept: machine.store().resumable(),
             folders: machine.store().folders().to_vec(),
             is_described: machine.is_described(),
             pinned: Vec::new(),
-        }
-    }
-
-    /// Returns the outcome at the end of the run.
-    fn final_outcome<C: ReceiverControl>(&self, machine: &DeliveryReceiver<C, DiskStore>) -> ReceiveOutcome {
-        let stats = machine.stats();
-        let Drops { forged, unlisted, replayed, untrusted, over_budget, .. } = stats.dropped;
-        let unverified = forged + unlisted + replayed + untrusted + over_budget + stats.waiting;
-        let is_described = stats.fdt_packets > 0 || machine.files().next().is_some();
-        let unopened = self.unopened.filter(|_| !is_described);
-        match self.outcome(machine.store().out_of_space()) {
-            ReceiveOutcome::Incomplete(incomplete) => {
-                unopened.map_or(ReceiveOutcome::Incomplete(incomplete), ReceiveOutcome::NothingOpened)
-            }
-            ReceiveOutcome::NothingReceived if unverified > 0 => ReceiveOutcome::NothingTrusted,
-            outcome => outcome,
         }
     }
 
@@ -338,6 +330,7 @@ impl<'a> Watch<'a> {
         if self.lingers_until.is_none() {
             let outcome = self.final_outcome(machine);
             machine.report_path(self.bytes_by_path(machine).roster_path());
+            machine.report_in_part(self.bundles_in_part);
             let serving = self.serving.as_mut().filter(|_| outcome == ReceiveOutcome::Completed);
             if let Some(serving) = serving.filter(|_| !self.stop.is_stopped()) {
                 let ServingOptions { port, time } = serving.options();
@@ -362,29 +355,6 @@ impl<'a> Watch<'a> {
         let until = self.lingers_until?;
         let next = machine.poll_timeout().map_or(until, |next| next.min(until));
         (!machine.has_reported() && now < until).then_some(next)
-    }
-
-    fn outcome(&self, out_of_space: Option<&StoreError>) -> ReceiveOutcome {
-        match (&self.end, out_of_space) {
-            (Some(EndReason::ControlRefused(reason)), _) => ReceiveOutcome::ControlRefused(reason.clone()),
-            (Some(EndReason::StoreFailed(error)), _) => ReceiveOutcome::StoreFailed(error.clone()),
-            (Some(EndReason::Stopped | EndReason::Superseded) | None, _) => ReceiveOutcome::Interrupted,
-            _ if self.mismatch => ReceiveOutcome::VerificationFailed,
-            (_, Some(error)) => ReceiveOutcome::StoreFailed(error.clone()),
-            (Some(EndReason::TimedOut), _) if !self.session_found => ReceiveOutcome::NothingReceived,
-            (Some(EndReason::TimedOut), _) => ReceiveOutcome::Incomplete(IncompleteReason::TimedOut),
-            (Some(EndReason::NothingNeeded), _) => {
-                ReceiveOutcome::Incomplete(IncompleteReason::NothingNeeded)
-            }
-            (Some(EndReason::Closed), _) => ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed),
-            (Some(EndReason::Completed | EndReason::PartMissed), _) => match self.missed {
-                Some((bytes, is_beginning)) => {
-                    ReceiveOutcome::Incomplete(IncompleteReason::PartsMissed { bytes, is_beginning })
-                }
-                None if self.files_refused > 0 => ReceiveOutcome::Incomplete(IncompleteReason::Refused),
-                None => ReceiveOutcome::Completed,
-            },
-        }
     }
 
     fn snapshot<C: ReceiverControl>(
@@ -506,9 +476,12 @@ impl<'a> Watch<'a> {
         // Other receivers need the encoded content, which is gone.
         let served = digest.filter(|_| !self.encoded.contains(&file.0));
         if let Some(UnpackedBundle { members, directory }) = self.unpacked.take(file) {
+            let unwanted = directory.layout.members().len() - members.len();
+            self.files_unwanted += unwanted;
+            self.bundles_in_part += usize::from(unwanted > 0);
             if let Some(serving) = &mut self.serving
                 && let Some((name, _)) = self.announced.get(&file.0)
-                && members.len() == directory.layout.members().len()
+                && unwanted == 0
             {
                 serving.add_bundle(name, directory, served);
             }
@@ -600,6 +573,7 @@ impl<C: ReceiverControl, P: ContentPort> Application<DeliveryReceiver<C, DiskSto
                 return self.object_completed(file, digest, is_present);
             }
             ReceiverEvent::FileUnwanted { file } => {
+                self.files_unwanted += 1;
                 let Some((path, _)) = self.announced.remove(&file.0) else { return };
                 ReceiveUpdate::FileUnwanted { file: file.0, path }
             }

@@ -5,47 +5,37 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use headwater_proto::delivery::{FdtTooLarge, NameError, PlanError, RelativePath, SourceError};
+use headwater_proto::delivery::{FdtTooLarge, PlanError, RelativePath, SourceError};
 use headwater_proto::described::DescriptionError;
 use headwater_proto::{Rate, Size};
 
-use super::files::Skipped;
+use super::files::{EscapedPath, Skipped};
 use crate::driver::DriverError;
 use crate::net::{ChannelsError, InterfaceError, OpenError};
 
 /// Error of [`prepare`](super::prepare).
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// The selection holds no regular file.
+    /// The selection holds no regular file that can be sent.
     #[error("there is nothing to send: no regular file is among the paths given{}", Reasons(.skipped))]
     Empty {
-        /// Paths that were found and are not regular files.
+        /// Paths that were found: not regular files, or of names that receivers refuse.
         skipped: Vec<Skipped>,
     },
     /// A file or folder could not be read.
-    #[error("cannot read '{}'", path.display())]
+    #[error("cannot read '{}'", EscapedPath(path))]
     Read {
         /// The file or folder.
         path: PathBuf,
         /// Error of the kernel.
         source: io::Error,
     },
-    /// Receivers would refuse the name.
-    #[error("'{}' has a name that receivers refuse: {source}; rename it", path.display())]
-    Name {
-        /// The file.
-        path: PathBuf,
-        /// Rule that the name breaks.
-        source: NameError,
-    },
-    /// The name is no UTF-8.
-    #[error("the name of '{}' is not UTF-8 and cannot be sent; rename it", path.display())]
-    NotUnicode {
-        /// The file or folder.
-        path: PathBuf,
-    },
     /// Two files would have one name at the receivers.
-    #[error("'{}' and '{}' would both be sent as '{name}'; rename one, or send a folder that holds both", first.display(), second.display())]
+    #[error(
+        "'{}' and '{}' would both be sent as '{name}'; rename one, or send a folder that holds both",
+        EscapedPath(first),
+        EscapedPath(second)
+    )]
     SameName {
         /// The name.
         name: RelativePath,
@@ -71,7 +61,7 @@ impl fmt::Display for Reasons<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN_MAX: usize = 3;
         for skipped in self.0.iter().take(SHOWN_MAX) {
-            write!(f, "; '{}' is {}", skipped.path.display(), skipped.kind)?;
+            write!(f, "; {skipped}")?;
         }
         let more = self.0.len().saturating_sub(SHOWN_MAX);
         if more > 0 { write!(f, "; and {more} more") } else { Ok(()) }

@@ -1,13 +1,14 @@
 //! Converts paths from the command line to files of a session.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headwater_proto::delivery::{
-    FileTime, FileToSend, Preserve, RelativePath, SessionMetadata, check_link_target,
+    FileTime, FileToSend, NameError, Preserve, RelativePath, SessionMetadata, check_link_target,
 };
 
 use super::bundle::Bundle;
@@ -92,10 +93,56 @@ pub struct PrepareOptions {
 /// Path that is not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// Location of the file or link.
+    /// Location of the file, folder or link.
     pub path: PathBuf,
-    /// Kind of file: `a symbolic link`, `a device`.
-    pub kind: &'static str,
+    /// Reason.
+    pub reason: SkipReason,
+}
+
+impl fmt::Display for Skipped {
+    /// Formats `'/dev/null' is a device`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}' {}", EscapedPath(&self.path), self.reason)
+    }
+}
+
+/// Reason why a path is not sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SkipReason {
+    /// The path is no regular file: `a symbolic link`, `a device`.
+    Kind(&'static str),
+    /// Receivers would refuse the name of a file or folder.
+    Name(NameError),
+    /// The name is no UTF-8.
+    NotUnicode,
+}
+
+impl SkipReason {
+    /// Whether the path may have content, which receivers then lack.
+    pub fn has_content(&self) -> bool {
+        !matches!(self, Self::Kind(_))
+    }
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(kind) => write!(f, "is {kind}"),
+            Self::Name(error) => write!(f, "has a name that receivers refuse ({error})"),
+            Self::NotUnicode => f.write_str("has a name that receivers refuse (the name is not UTF-8)"),
+        }
+    }
+}
+
+/// Path for a message: control characters, marks that change the direction of text, and bytes that are no
+/// UTF-8 are escaped.
+pub(super) struct EscapedPath<'a>(pub(super) &'a Path);
+
+impl fmt::Display for EscapedPath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted = format!("{:?}", self.0);
+        f.write_str(quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(&quoted))
+    }
 }
 
 /// Symbolic link whose file is sent although the file lies outside of the given paths.
@@ -133,9 +180,15 @@ impl FileSet {
         &self.metadata
     }
 
-    /// Returns the skipped paths: devices, sockets, pipes, and symbolic links that are not followed.
+    /// Returns the skipped paths: devices, sockets, pipes, symbolic links that are not followed, and files
+    /// and folders whose names receivers refuse.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
+    }
+
+    /// Returns the skipped files and folders whose names receivers refuse.
+    pub fn refused(&self) -> impl Iterator<Item = &Skipped> {
+        self.skipped.iter().filter(|skipped| skipped.reason.has_content())
     }
 
     /// Returns the followed symbolic links that lead outside of the given paths.
@@ -186,9 +239,8 @@ pub fn prepare<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Fil
 /// A given path that is a symbolic link is followed; `links` decides about links inside folders.
 ///
 /// # Errors
-/// [`PrepareError`] if a path cannot be read, receivers would refuse a name, two files would have the same
-/// name, or there is no file at all. The same file under the same name is sent once, however the path is
-/// spelled.
+/// [`PrepareError`] if a path cannot be read, two files would have the same name, or there is no file at all.
+/// The same file under the same name is sent once, however the path is spelled.
 pub fn prepare_with<P: AsRef<Path>>(
     paths: impl IntoIterator<Item = P>,
     links: Links,
@@ -235,16 +287,25 @@ impl Walk {
         self.roots.push(reading(path, fs::canonicalize(path))?);
         // `.`, `..` and `/` have no name: their content is sent without a folder name.
         let name = match path.file_name() {
-            Some(name) => unicode(path, name)?,
-            None => String::new(),
+            Some(name) => match name.to_str() {
+                Some(name) => name,
+                None => {
+                    self.skip(path, SkipReason::NotUnicode);
+                    return Ok(());
+                }
+            },
+            None => "",
         };
-        self.visit(path, &name, &metadata).map(|_is_kept| ())
+        self.visit(path, name, &metadata).map(|_is_kept| ())
     }
 
     fn finish(mut self) -> Result<FileSet, PrepareError> {
+        // Messages name the first few: content that receivers lack stands first.
+        self.skipped.sort_by_key(|skipped| !skipped.reason.has_content());
         if self.files.is_empty() {
-            let kind = "an empty folder, which is sent beside files only";
-            self.skipped.extend(self.folders.into_values().map(|path| Skipped { path, kind }));
+            let reason = SkipReason::Kind("an empty folder, which is sent beside files only");
+            let skipped = |path| Skipped { path, reason: reason.clone() };
+            self.skipped.extend(self.folders.into_values().map(skipped));
             return Err(PrepareError::Empty { skipped: self.skipped });
         }
         for name in self.metadata.hard_links(|name| self.files.contains_key(name)) {
@@ -270,35 +331,47 @@ impl Walk {
 
     /// Returns whether any part of `path` is kept.
     fn visit(&mut self, path: &Path, name: &str, metadata: &Metadata) -> Result<bool, PrepareError> {
-        if metadata.is_dir() {
-            if let Ok(name) = RelativePath::new(name) {
-                self.metadata.add(path, &name, metadata, false);
-            }
-            self.folder(path, name)
+        if metadata.is_dir() && name.is_empty() {
+            self.folder(path, None)
+        } else if metadata.is_dir() {
+            let Some(name) = self.sendable(path, name) else { return Ok(false) };
+            self.metadata.add(path, &name, metadata, false);
+            self.folder(path, Some(name))
         } else if metadata.is_file() {
-            self.metadata.add(path, &sendable(path, name)?, metadata, false);
+            let Some(name) = self.sendable(path, name) else { return Ok(false) };
+            self.metadata.add(path, &name, metadata, false);
             self.file(path, name, metadata).map(|()| true)
         } else if metadata.is_symlink() && self.links == Links::Keep {
             self.keep_link(path, name, metadata)
         } else if metadata.is_symlink() {
             self.link(path, name)
         } else {
-            Ok(self.skip(path, kind(metadata)))
+            Ok(self.skip(path, SkipReason::Kind(kind(metadata))))
         }
     }
 
-    fn skip(&mut self, path: &Path, kind: &'static str) -> bool {
-        self.skipped.push(Skipped { path: path.to_owned(), kind });
+    fn skip(&mut self, path: &Path, reason: SkipReason) -> bool {
+        self.skipped.push(Skipped { path: path.to_owned(), reason });
         false
     }
 
-    fn folder(&mut self, path: &Path, name: &str) -> Result<bool, PrepareError> {
+    /// Checks a name. A path whose name receivers would refuse is skipped.
+    fn sendable(&mut self, path: &Path, name: &str) -> Option<RelativePath> {
+        let checked = RelativePath::new(name);
+        checked.map_err(|error| self.skip(path, SkipReason::Name(error))).ok()
+    }
+
+    /// Visits the content of a folder, which may have no name.
+    fn folder(&mut self, path: &Path, name: Option<RelativePath>) -> Result<bool, PrepareError> {
         let mut is_kept = false;
         for entry in reading(path, fs::read_dir(path))? {
             let entry = reading(path, entry)?;
             let path = entry.path();
-            let own = unicode(&path, &entry.file_name())?;
-            let name = if name.is_empty() { own } else { format!("{name}/{own}") };
+            let Ok(own) = entry.file_name().into_string() else {
+                self.skip(&path, SkipReason::NotUnicode);
+                continue;
+            };
+            let name = name.as_ref().map_or_else(|| own.clone(), |name| format!("{name}/{own}"));
             // Metadata of the entry itself, not of a link's target.
             let metadata = match entry.metadata() {
                 // The entry has just been removed.
@@ -307,8 +380,8 @@ impl Walk {
             };
             is_kept |= self.visit(&path, &name, &metadata)?;
         }
-        if !is_kept && !name.is_empty() {
-            self.folders.insert(sendable(path, name)?, path.to_owned());
+        if let Some(name) = name.filter(|_| !is_kept) {
+            self.folders.insert(name, path.to_owned());
             is_kept = true;
         }
         Ok(is_kept)
@@ -318,37 +391,37 @@ impl Walk {
     /// system.
     fn link(&mut self, path: &Path, name: &str) -> Result<bool, PrepareError> {
         if self.links == Links::Skip {
-            return Ok(self.skip(path, "a symbolic link"));
+            return Ok(self.skip(path, SkipReason::Kind("a symbolic link")));
         }
         match fs::metadata(path).and_then(|metadata| Ok((metadata, fs::canonicalize(path)?))) {
             Ok((metadata, target)) if metadata.is_file() => {
+                let Some(name) = self.sendable(path, name) else { return Ok(false) };
                 self.followed.insert(path.to_owned(), target);
-                self.metadata.add(path, &sendable(path, name)?, &metadata, true);
+                self.metadata.add(path, &name, &metadata, true);
                 self.file(path, name, &metadata).map(|()| true)
             }
-            Ok((metadata, _)) => Ok(self.skip(path, kind_of_target(&metadata))),
-            Err(error) => Ok(self.skip(path, kind_of_failure(&error))),
+            Ok((metadata, _)) => Ok(self.skip(path, SkipReason::Kind(kind_of_target(&metadata)))),
+            Err(error) => Ok(self.skip(path, SkipReason::Kind(kind_of_failure(&error)))),
         }
     }
 
     /// Keeps a link as metadata. A folder of links alone counts as a folder without files.
     fn keep_link(&mut self, path: &Path, name: &str, metadata: &Metadata) -> Result<bool, PrepareError> {
-        let name = sendable(path, name)?;
+        let Some(name) = self.sendable(path, name) else { return Ok(false) };
         let target = reading(path, fs::read_link(path))?;
         let Some(target) = target.to_str() else {
-            return Ok(self.skip(path, "a symbolic link whose target is no UTF-8"));
+            return Ok(self.skip(path, SkipReason::Kind("a symbolic link whose target is no UTF-8")));
         };
         if check_link_target(&name, target).is_err() {
             let kind = "a symbolic link that may lead out of the folder: only relative targets with `..` at the \
                         beginning alone are kept";
-            return Ok(self.skip(path, kind));
+            return Ok(self.skip(path, SkipReason::Kind(kind)));
         }
         self.metadata.add_link(path, &name, metadata, target.to_owned());
         Ok(false)
     }
 
-    fn file(&mut self, path: &Path, name: &str, metadata: &Metadata) -> Result<(), PrepareError> {
-        let name = sendable(path, name)?;
+    fn file(&mut self, path: &Path, name: RelativePath, metadata: &Metadata) -> Result<(), PrepareError> {
         let file = PreparedFile {
             path: path.to_owned(),
             name: name.clone(),
@@ -385,16 +458,8 @@ fn refuse_file_at(files: &[PreparedFile], folder: &str, below: &RelativePath) ->
     }
 }
 
-fn sendable(path: &Path, name: &str) -> Result<RelativePath, PrepareError> {
-    RelativePath::new(name).map_err(|source| PrepareError::Name { path: path.to_owned(), source })
-}
-
 fn reading<T>(path: &Path, result: io::Result<T>) -> Result<T, PrepareError> {
     result.map_err(|source| PrepareError::Read { path: path.to_owned(), source })
-}
-
-fn unicode(path: &Path, name: &std::ffi::OsStr) -> Result<String, PrepareError> {
-    name.to_str().map(str::to_owned).ok_or_else(|| PrepareError::NotUnicode { path: path.to_owned() })
 }
 
 fn kind(metadata: &Metadata) -> &'static str {
@@ -478,7 +543,11 @@ mod tests {
     }
 
     fn kinds(set: &FileSet) -> Vec<&'static str> {
-        let mut kinds: Vec<_> = set.skipped().iter().map(|skipped| skipped.kind).collect();
+        let kind = |skipped: &Skipped| match skipped.reason {
+            SkipReason::Kind(kind) => kind,
+            _ => "a refused name",
+        };
+        let mut kinds: Vec<_> = set.skipped().iter().map(kind).collect();
         kinds.sort_unstable();
         kinds
     }
@@ -546,15 +615,44 @@ mod tests {
         assert!(matches!(both, Err(PrepareError::FileAndFolder { .. })), "{both:?}");
     }
 
+    /// Names of each rule, in folders, of folders and behind links: the rest is sent.
     #[test]
-    fn what_receivers_would_refuse_is_refused() {
-        let bad = folder(&["d/a:b"]);
-        assert!(matches!(prepare([bad.path().join("d")]), Err(PrepareError::Name { .. })));
-        let reserved = folder(&["d/.headwater-x"]);
-        assert!(matches!(prepare([reserved.path().join("d")]), Err(PrepareError::Name { .. })));
-        let latin = folder(&[]);
-        fs::write(latin.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "").unwrap();
-        assert!(matches!(prepare([latin.path()]), Err(PrepareError::NotUnicode { .. })));
+    fn names_that_receivers_refuse_are_left_out_and_named() {
+        let bad = [
+            "a:b",
+            "tab\there",
+            "line\nbreak",
+            "\u{1b}[31mred",
+            "\u{202e}gpj",
+            "CON",
+            "nul.txt",
+            "dot.",
+            "space ",
+        ];
+        let folder = folder(&["d/good", "d/.headwater-x", "d/e:f/below"]);
+        let at = |name: &str| folder.path().join(name);
+        bad.iter().for_each(|name| fs::write(at("d").join(name), "content").unwrap());
+        fs::write(at("d").join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "").unwrap();
+        symlink("good", at("d/to:good")).unwrap();
+        symlink("nothing", at("d/to:nothing")).unwrap();
+        let set = prepare([at("d")]).unwrap();
+        assert_eq!(names(&set), ["d/good"]);
+        assert_eq!(set.refused().count(), bad.len() + 4, "{:?}", set.skipped());
+        assert_eq!(set.skipped().len(), bad.len() + 5, "a link to nothing has no content");
+        let said: Vec<_> = set.skipped().iter().map(Skipped::to_string).collect();
+        let said = said.join("|");
+        assert!(!said.contains(|sign: char| sign.is_control() || sign == '\u{202e}'), "{said:?}");
+        for shown in ["a:b", "line\\nbreak", "\\u{1b}[31mred", "\\u{202e}gpj", "caf\\xE9"] {
+            assert!(
+                said.contains(&format!("d/{shown}' has a name that receivers refuse (")),
+                "{shown}: {said}"
+            );
+        }
+        let mixed = prepare([at("d/a:b"), at("d/good")]).unwrap();
+        assert_eq!((names(&mixed), mixed.refused().count()), (vec!["good"], 1));
+        let alone = prepare([at("d/\u{1b}[31mred")]).unwrap_err();
+        assert!(matches!(&alone, PrepareError::Empty { skipped } if skipped.len() == 1), "{alone:?}");
+        assert!(alone.to_string().contains("\\u{1b}[31mred' has a name that receivers refuse"), "{alone}");
     }
 
     #[test]

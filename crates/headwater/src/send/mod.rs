@@ -30,7 +30,8 @@ pub use compress::CompressionSummary;
 pub use error::{PrepareError, SendError};
 pub(crate) use files::Stamp;
 pub use files::{
-    FileSet, Links, OutsideLink, PrepareOptions, PreparedFile, Skipped, prepare, prepare_tree, prepare_with,
+    FileSet, Links, OutsideLink, PrepareOptions, PreparedFile, SkipReason, Skipped, prepare, prepare_tree,
+    prepare_with,
 };
 pub(crate) use link::Link;
 pub use link::{LinkOptions, SOURCE_PORT};

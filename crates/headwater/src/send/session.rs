@@ -342,7 +342,7 @@ impl SendSession {
         Ok(SendSummary {
             outcome,
             progress: watch.last.unwrap_or_default(),
-            files_left_out: watch.left_out,
+            files_left_out: watch.left_out + self.files.refused().count(),
             roster,
             fdt_packets: machine.stats().fdt_packets,
             calls: match &self.way {

@@ -234,7 +234,8 @@ pub struct SendSummary {
     pub outcome: SendOutcome,
     /// Progress at the end.
     pub progress: SendProgress,
-    /// Files that changed or could not be read and were therefore withdrawn.
+    /// Files that changed or could not be read and were therefore withdrawn, and files and folders whose
+    /// names receivers refuse.
     pub files_left_out: usize,
     /// Packets of the FDT.
     pub fdt_packets: u64,

@@ -229,8 +229,8 @@ impl Folder {
     /// Gives a file already in place the metadata that publishing would have set. A file with further names,
     /// which may be a snapshot of the user, is not changed: a copy takes this name.
     pub(super) fn adopt(&self, file: &File, spec: &FileSpec) -> Result<(), StoreError> {
-        let failed = |attempt: &str, error: Errno| self.failed(&format!("{attempt} '{}'", spec.path), error);
-        let inspect = || files::fstat(file).map_err(|errno| failed("inspect", errno));
+        let failed = |errno| self.failed(&format!("inspect '{}'", spec.path), errno);
+        let inspect = || files::fstat(file).map_err(failed);
         self.rules.note_early(spec);
         let stat = inspect()?;
         if stat.st_nlink > 1 && self.would_change(file, &stat, spec)? {
@@ -238,14 +238,19 @@ impl Folder {
         }
         let is_owned = self.rules.apply_owner_and_xattrs(file.as_fd(), &spec.path);
         let stat = inspect()?;
-        if let Some(bits) = self.new_bits(&stat, spec, is_owned)? {
-            files::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno))?;
-        }
+        let bits = self.new_bits(&stat, spec, is_owned)?;
+        let mode = bits.map_or(Ok(()), |bits| files::fchmod(file, bits));
         self.rules.apply_acls(file.as_fd(), &spec.path);
-        match self.new_time(&stat, spec) {
-            Some(time) => files::futimens(file, &timestamps_beside(&stat, time))
-                .map_err(|errno| failed("set the time of", errno)),
-            None => Ok(()),
+        let set_time = |time| files::futimens(file, &timestamps_beside(&stat, time));
+        let time = self.new_time(&stat, spec).map_or(Ok(()), set_time);
+        self.note_refusal(&spec.path, mode.and(time));
+        Ok(())
+    }
+
+    /// Notes a mode or a time that the file system did not take.
+    pub(super) fn note_refusal(&self, path: &RelativePath, set: Result<(), Errno>) {
+        if let Err(errno) = set {
+            self.rules.refuse(path, &format!("its mode or time cannot be set: {errno}"));
         }
     }
 
@@ -331,20 +336,17 @@ impl Folder {
     /// Gives a working file the permission bits and the time of the final file.
     pub(super) fn set_metadata(&self, file: &File, spec: &FileSpec) -> Result<(), StoreError> {
         let path = &spec.path;
-        let failed = |attempt: &str, error: io::Error| self.failed(&format!("{attempt} '{path}'"), error);
         self.rules.note_early(spec);
         let is_owned = self.rules.apply_owner_and_xattrs(file.as_fd(), path);
         // Bits allowed by both the sender and the umask, which took effect when the file was made.
-        let allowed = files::fstat(file).map_err(|errno| failed("inspect", errno.into()))?.st_mode;
-        let bits = match self.rules.mode(spec) {
-            Some(mode) => self.rules.bits(path, mode, allowed, is_owned),
-            None => mode_of(allowed & MODE_DEFAULT),
-        };
-        files::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno.into()))?;
+        let allowed = files::fstat(file).map_err(|errno| self.failed(&format!("inspect '{path}'"), errno))?;
+        let bits = self.rules.mode(spec).map(|mode| self.rules.bits(path, mode, allowed.st_mode, is_owned));
+        let bits = bits.filter(|bits| allowed.st_mode & MODE_ALL != bits_of(*bits));
+        let mode = bits.map_or(Ok(()), |bits| files::fchmod(file, bits));
         self.rules.apply_acls(file.as_fd(), path);
-        if let Some(time) = self.rules.modified(spec) {
-            set_modified(file, time).map_err(|errno| failed("set the time of", errno.into()))?;
-        }
+        let time = self.rules.modified(spec);
+        let time = time.map_or(Ok(()), |time| files::futimens(file, &timestamps(time)));
+        self.note_refusal(path, mode.and(time));
         Ok(())
     }
 
@@ -511,11 +513,6 @@ pub(super) fn writing(
 fn is_time((seconds, nanos): (i64, i64), time: FileTime, unit_nanos: i64) -> bool {
     let units = |nanos: i64| nanos / unit_nanos;
     (seconds, units(nanos)) == (time.seconds(), units(time.nanoseconds().into()))
-}
-
-/// Sets the time of the last modification, and leaves the time of the last access.
-fn set_modified(file: &File, time: FileTime) -> Result<(), Errno> {
-    files::futimens(file, &timestamps(time))
 }
 
 /// Opens a working folder, created if need be; `None` if another receiver uses the folder.

@@ -12,7 +12,7 @@ use headwater_proto::delivery::{
     EntryKind, FileIndex, FileSpec, FileTime, MetadataEntry, MetadataError, MetadataFault, Owner, Preserve,
     RelativePath, SessionMetadata, Xattr,
 };
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::system::files::{
     self, BorrowedFd, Errno, Gid, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, mode_of,
@@ -75,6 +75,8 @@ pub(super) struct MetadataRules {
     faults: Mutex<Vec<(String, String)>>,
     /// Number of failures beyond those in `faults`.
     further_faults: AtomicUsize,
+    /// First mode or time that the file system did not take, and number of files and folders of this kind.
+    refused: Mutex<Option<(String, usize)>>,
     pub(super) made: MadeNames,
 }
 
@@ -131,8 +133,25 @@ impl MetadataRules {
         }
     }
 
-    /// Removes and returns the failures, with one entry for those beyond [`FAULTS_MAX`].
+    /// Notes a mode or a time that could not be set: a failure if the user has asked for the sender's owners
+    /// and special bits, else a warning at the end. File systems of other systems (CIFS, vfat) keep neither.
+    pub(super) fn refuse(&self, path: &RelativePath, reason: &str) {
+        if self.kinds().owner {
+            return self.fail(path.as_str(), reason);
+        }
+        let first = || (format!("'{path}': {reason}"), 0);
+        lock(&self.refused).get_or_insert_with(first).1 += 1;
+    }
+
+    /// Warns of modes and times that could not be set. Removes and returns the failures, with one entry for
+    /// those beyond [`FAULTS_MAX`].
     pub(super) fn take_faults(&self) -> Vec<(String, String)> {
+        if let Some((first, count)) = lock(&self.refused).take() {
+            warn!(
+                "modes or times of {count} files and folders could not be set, such as {first}; their content is \
+                 whole; --preserve none leaves both to the file system"
+            );
+        }
         let mut faults = std::mem::take(&mut *lock(&self.faults));
         let further = self.further_faults.swap(0, Ordering::Relaxed);
         if further > 0 {

@@ -62,11 +62,8 @@ impl Places {
         }
         // Folders below come first: their own bits may forbid the way.
         for entry in session.entries.iter().rev().filter(wanted) {
-            if entry.kind == EntryKind::Folder
-                && let Err(why) = self.folder.apply_to_folder(entry)
-            {
-                // The folder may be of another user, who lets this user write.
-                warn!("folder '{}': {why}; its files are as announced", entry.path);
+            if entry.kind == EntryKind::Folder {
+                self.folder.apply_to_folder(entry);
             }
         }
         rules.take_faults()
@@ -209,21 +206,22 @@ impl Places {
                     folder.rules.fail(path.as_str(), &cannot_own(user.as_raw(), group.as_raw(), errno));
                 }
             }
-            match entry.modified.filter(|_| folder.rules.kinds().times) {
-                Some(time) => files::utimensat(parent, name, &timestamps(time), AtFlags::SYMLINK_NOFOLLOW),
-                None => Ok(()),
+            if let Some(time) = entry.modified.filter(|_| folder.rules.kinds().times) {
+                let times = timestamps(time);
+                folder.note_refusal(path, files::utimensat(parent, name, &times, AtFlags::SYMLINK_NOFOLLOW));
             }
         };
         if is_present {
             let (parent, name) = folder.find_parent(path).ok_or("its folder is gone")?;
             let parent = parent.as_ref().map_or(folder.out.as_fd(), OwnedFd::as_fd);
-            finish(parent, name).map_err(|errno| errno.to_string())?;
+            finish(parent, name);
         } else {
             let native = files::native_target(target)
                 .ok_or_else(|| format!("it is a link to '{target}', which is no path on this system"))?;
             folder.replace(path, |work| {
                 files::symlinkat(&*native, work, LINK)?;
-                finish(work, LINK)
+                finish(work, LINK);
+                Ok(())
             })?;
         }
         Ok(MadeName { path: path.clone(), file: None, is_present })
@@ -251,15 +249,19 @@ impl Folder {
     }
 
     /// Gives a folder owner, attributes, mode and time, in this order; a folder that is not there stays so.
-    fn apply_to_folder(&self, entry: &MetadataEntry) -> Result<(), Refused> {
+    /// The folder may be of another user, who lets this user write.
+    fn apply_to_folder(&self, entry: &MetadataEntry) {
         let path = &entry.path;
-        let Some((parent, name)) = self.find_parent(path) else { return Ok(()) };
+        let Some((parent, name)) = self.find_parent(path) else { return };
         let parent = parent.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
-        let Ok(folder) = files::openat(parent, name, FOLDER, Mode::empty()) else { return Ok(()) };
-        let failed = |errno: Errno| format!("its metadata cannot be set: {errno}");
+        let Ok(folder) = files::openat(parent, name, FOLDER, Mode::empty()) else { return };
         let (rules, kinds) = (&self.rules, self.rules.kinds());
         let is_owned = rules.apply_owner_and_xattrs(folder.as_fd(), path);
-        let stat = files::fstat(&folder).map_err(failed)?;
+        let stat = match files::fstat(&folder) {
+            Ok(stat) => stat,
+            Err(errno) => return self.note_refusal(path, Err(errno)),
+        };
+        let mut set = Ok(());
         if let Some(mode) = entry.mode.filter(|_| kinds.modes) {
             let mut bits = rules.bits(path, mode, self.umask_allows(), is_owned);
             if !files::is_superuser() {
@@ -269,14 +271,14 @@ impl Folder {
             if stat.st_mode & mask != bits_of(bits) & mask {
                 // Inherited bits of the group stay.
                 let kept = stat.st_mode & 0o7777 & !mask;
-                files::fchmod(&folder, bits | mode_of(kept)).map_err(failed)?;
+                set = files::fchmod(&folder, bits | mode_of(kept));
             }
         }
         rules.apply_acls(folder.as_fd(), path);
-        match entry.modified.filter(|_| kinds.times) {
-            Some(time) => files::futimens(&folder, &timestamps_beside(&stat, time)).map_err(failed),
-            None => Ok(()),
+        if let Some(time) = entry.modified.filter(|_| kinds.times) {
+            set = set.and(files::futimens(&folder, &timestamps_beside(&stat, time)));
         }
+        self.note_refusal(path, set);
     }
 
     /// Returns the permission bits that the umask allows.

@@ -161,6 +161,12 @@ macro_rules! front_views {
             self.front.listening.last_heard()
         }
 
+        /// Returns since when nothing arrives: of the session or, before a session is found, of the session
+        /// that is excepted.
+        pub fn quiet_since(&self) -> crate::time::Instant {
+            self.front.listening.quiet_since()
+        }
+
         /// Verifies each packet before the control or the content sees the packet. Default: no check.
         #[must_use]
         pub fn with_verifying(mut self, verifying: Option<crate::delivery::Verifying>) -> Self {
@@ -631,7 +637,11 @@ impl Listening {
     /// whether the session replaces the received session, which is silent.
     pub(crate) fn hear_other(&mut self, now: Instant, source: SocketAddr, tsi: u64) -> (bool, bool) {
         let this = (source.ip(), tsi);
-        let is_known = self.wanted.except == Some(tsi) || self.others.contains(&this);
+        let is_excepted = self.wanted.except == Some(tsi);
+        if is_excepted && self.session.is_none() {
+            self.last_heard = now;
+        }
+        let is_known = is_excepted || self.others.contains(&this);
         let is_news = self.others.len() < OTHERS_MAX && !is_known;
         if is_news {
             self.others.push(this);
@@ -653,6 +663,11 @@ impl Listening {
     /// Returns the arrival time of the session's last packet; `None` before the first packet.
     pub(crate) fn last_heard(&self) -> Option<Instant> {
         self.session.map(|_| self.last_heard)
+    }
+
+    /// Returns since when neither the session nor, before a session is found, the excepted session is heard.
+    pub(crate) fn quiet_since(&self) -> Instant {
+        self.last_heard
     }
 
     /// Returns the source address of the session's first packet.

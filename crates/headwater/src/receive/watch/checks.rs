@@ -23,20 +23,20 @@ impl Watch<'_> {
         now: Instant,
     ) {
         let last = machine.last_heard();
-        let since = last.unwrap_or(self.began);
+        let since = machine.quiet_since();
         match self.silent_since {
             None if Duration::from(now.since(since)) >= SILENCE_TOLD && !machine.store().is_busy() => {
-                self.silent_since = Some(since);
+                self.silent_since = Some((since, last.is_some()));
                 let lasted = now.since(since).into();
                 (self.observer)(ReceiveUpdate::Silent { lasted, is_found: last.is_some() });
                 if self.names_source && !self.session_found {
                     self.listen_to_others(socket);
                 }
             }
-            Some(before) if since > before => {
+            Some((before, is_found)) if since > before => {
                 self.silent_since = None;
                 // The session's first packet has an update of its own.
-                if before > self.began {
+                if is_found {
                     let lasted = since.since(before).into();
                     (self.observer)(ReceiveUpdate::HeardAgain { lasted });
                 }

@@ -104,7 +104,12 @@ impl FileState {
 impl FileOutcome {
     /// Whether nothing is missing of the file.
     pub fn is_done(self) -> bool {
-        matches!(self, Self::Done | Self::Present | Self::Unwanted)
+        self.is_in_place() || self == Self::Unwanted
+    }
+
+    /// Whether the receiver has the file.
+    pub fn is_in_place(self) -> bool {
+        matches!(self, Self::Done | Self::Present)
     }
 }
 

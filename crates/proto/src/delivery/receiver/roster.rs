@@ -22,6 +22,8 @@ pub(super) struct SessionReporter {
     last: LastReport,
     /// Path of most bytes, by its code.
     path: u8,
+    /// Number of whole bundles of which the application takes a part.
+    in_part: usize,
     /// Last computed content.
     known: Option<(ContentKey, u32)>,
 }
@@ -45,14 +47,20 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     #[must_use]
     pub fn with_reporter(mut self, reporter: Option<RosterReporter>) -> Self {
         let last = LastReport { at: Instant::ZERO, bytes: 0, rate_kbits: 0 };
-        self.reporter =
-            reporter.map(|reporter| Box::new(SessionReporter { reporter, last, path: 0, known: None }));
+        self.reporter = reporter
+            .map(|reporter| Box::new(SessionReporter { reporter, last, path: 0, in_part: 0, known: None }));
         self
     }
 
     /// Sets the path of most bytes in reports, by its code in [`ReceiverState::path`]. Default: 0, multicast.
     pub fn report_path(&mut self, path: u8) {
         self.reporter.iter_mut().for_each(|session| session.path = path);
+    }
+
+    /// Sets the number of bundles that are whole and of which the application has left files out: these
+    /// bundles do not count as files in place. Default: 0.
+    pub fn report_in_part(&mut self, files: usize) {
+        self.reporter.iter_mut().for_each(|session| session.in_part = files);
     }
 
     /// Ends the receiver with an exit code, 0 if all files are whole, and reports the end. The machine leaves
@@ -114,7 +122,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         }
         let symbol_bytes = u64::from(self.symbol_size().unwrap_or(0));
         let Self { reporter, front, catalogue, stats, .. } = self;
-        let SessionReporter { reporter, last, path, known } = &mut **reporter.as_mut()?;
+        let SessionReporter { reporter, last, path, in_part, known } = &mut **reporter.as_mut()?;
         let (is_verified, control) = (front.is_verified(), &mut front.control);
         let is_quick = reporter.is_quick();
         let state = || {
@@ -124,7 +132,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 (held + file.symbols_held.min(file.symbols), symbols + file.symbols)
             });
             let files = catalogue.files.iter();
-            let whole = files.filter(|file| file.outcome.is_some_and(FileOutcome::is_done));
+            let whole = files.filter(|file| file.outcome.is_some_and(FileOutcome::is_in_place));
             ReceiverState {
                 result: 0,
                 path: *path,
@@ -134,7 +142,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 rate_kbits: last.rate_kbits(now, stats.bytes),
                 fair_kbits: control.status(now).fair_rate.map_or(0, |rate| saturated(rate.as_bits() / 1_000)),
                 lost_ppm: ppm(reception.lost, reception.lost + reception.packets),
-                files_whole: saturated(whole.count() as u64),
+                files_whole: saturated(whole.count().saturating_sub(*in_part) as u64),
                 files: saturated(catalogue.files.len() as u64),
                 repair_port: None,
                 packets: is_quick.then(|| packet_counts(&reception)),
