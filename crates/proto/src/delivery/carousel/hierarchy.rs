@@ -3,8 +3,9 @@
 //! Time is divided into buffers, each as long as the base channel takes to send one packet. The sequencer
 //! ranks all packets of a buffer, on all levels, so that a receiver of any rate receives the first places of
 //! each buffer. Place i of buffer b is position b - f_i + x_i on the ring of all symbols, where x are the
-//! application scheduler's offsets and f_i the packets of the FDT at place i: a receiver of the first L places
-//! goes round the ring at L points at once, as far apart as possible, and no symbol is left out. A change of rate adds or removes the last points.
+//! application scheduler's offsets and f_i the packets of the FDT at place i: a receiver of the first L
+//! places goes round the ring at L points at once, as far apart as possible, and no symbol is left out. A
+//! change of rate adds or removes the last points.
 //!
 //! A rateless code never repeats a symbol: the ring only determines the next block. If all blocks are long
 //! and of the same size, each channel cycles through the blocks independently. With places, the number of
