@@ -268,13 +268,16 @@ fn transfer(
 /// Returns the exit code of a session that has ended, or the failure of files or receivers.
 fn conclude(summary: &SendSummary, receivers: Option<&RosterOptions>, exit: Exit) -> Result<Exit, Failure> {
     let missing = roster::failure(receivers, summary.roster.as_ref());
-    match (summary.files_left_out, missing) {
-        (0, None) => Ok(exit),
-        (0, Some(missing)) => {
-            Err(Failure { exit: if exit == Exit::Ok { missing.exit } else { exit }, ..missing })
+    let left_out = (summary.files_left_out > 0).then(|| left_out(summary.files_left_out));
+    // Missing receivers are a reason to send again, and outweigh what can never be sent.
+    let failure = match (missing, left_out) {
+        (None, None) => return Ok(exit),
+        (Some(failure), None) | (None, Some(failure)) => failure,
+        (Some(missing), Some(left_out)) => {
+            Failure::new(missing.exit, format!("{}; {}", missing.error, left_out.error))
         }
-        (files, _) => Err(left_out(files)),
-    }
+    };
+    Err(Failure { exit: if exit == Exit::Ok { failure.exit } else { exit }, ..failure })
 }
 
 /// Returns the failure of a session that left files or folders out. Earlier lines have the reasons.

@@ -260,8 +260,9 @@ impl Supervised {
         if end.lasted >= RESTART_WAIT[1] {
             self.restart_wait = RESTART_WAIT[0];
         }
-        // Content that was left out is sent with the next change.
-        let is_sent = end.status.success() || end.status.code() == Some(Exit::LeftOut as i32);
+        // What has a refused name is sent with the next change. A file that changed is sent again.
+        let is_left_out = end.status.code() == Some(Exit::LeftOut as i32) && self.refused.is_some();
+        let is_sent = end.status.success() || is_left_out;
         if is_sent && self.service.kind == ServiceKind::Carousel {
             self.is_done = true;
             return;

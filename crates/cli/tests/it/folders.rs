@@ -191,6 +191,13 @@ fn names_that_receivers_refuse_are_left_out_with_exit_code_9() {
     let named = sent.stderr.matches("has a name that receivers refuse").count();
     assert!(named == 3 && sent.stderr.contains("3 paths could not be sent"), "{}", sent.stderr);
     assert!(sent.stderr.contains("\\u{1b}[31mred") && !sent.stderr.contains('\u{1b}'), "{:?}", sent.stderr);
+    fs::write(folder.path().join("expected"), "nowhere\n").unwrap();
+    let expected = folder.path().join("expected");
+    let options = ["--expect", expected.to_str().unwrap(), "--duration", "1s"];
+    let missing = send(&group, &files, &options).end();
+    assert_eq!(missing.code, Some(5), "{}", missing.stderr);
+    let said = |text| missing.stderr.contains(text);
+    assert!(said("nowhere has never reported; 3 paths could not be sent"), "{}", missing.stderr);
     let alone = run(&["send", "--interface", "lo", files.join("below/CON").to_str().unwrap()]);
     assert_eq!(alone.code, Some(2), "{}", alone.stderr);
     assert!(alone.stderr.contains("CON' has a name that receivers refuse"), "{}", alone.stderr);

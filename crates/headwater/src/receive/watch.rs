@@ -70,6 +70,7 @@ pub(super) struct Watch<'a> {
     encoded: BTreeSet<usize>,
     mismatch: bool,
     files_completed: usize,
+    links_made: usize,
     bytes_completed: u64,
     files_refused: usize,
     /// Files that the selection leaves out, also of bundles.
@@ -157,6 +158,7 @@ impl<'a> Watch<'a> {
             encoded: BTreeSet::new(),
             mismatch: false,
             files_completed: 0,
+            links_made: 0,
             bytes_completed: 0,
             files_refused: 0,
             files_unwanted: 0,
@@ -284,6 +286,7 @@ impl<'a> Watch<'a> {
         self.encoded.clear();
         (self.mismatch, self.missed) = (false, None);
         (self.files_completed, self.bytes_completed, self.files_refused) = (0, 0, 0);
+        self.links_made = 0;
         (self.files_unwanted, self.bundles_in_part) = (0, 0);
         self.meter.restart();
     }
@@ -427,7 +430,10 @@ impl<'a> Watch<'a> {
                 Some((file, bytes)) => {
                     self.file_completed(file.0, (path, bytes), (None, true), is_present);
                 }
-                None => (self.observer)(ReceiveUpdate::LinkMade { path, is_present }),
+                None => {
+                    self.links_made += 1;
+                    (self.observer)(ReceiveUpdate::LinkMade { path, is_present });
+                }
             }
         }
     }

@@ -140,8 +140,12 @@ pub(super) struct EscapedPath<'a>(pub(super) &'a Path);
 
 impl fmt::Display for EscapedPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quoted = format!("{:?}", self.0);
-        f.write_str(quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(&quoted))
+        let Some(text) = self.0.to_str() else {
+            return f.write_str(format!("{:?}", self.0).trim_matches('"'));
+        };
+        // Separators of Windows and quotation marks stay as they are.
+        let escaped = text.escape_debug().to_string();
+        f.write_str(&escaped.replace("\\\\", "\\").replace("\\'", "'").replace("\\\"", "\""))
     }
 }
 

@@ -22,7 +22,7 @@ use self::inventory::Content;
 use self::inventory::Inventory;
 use self::parts::{StreamParts, carousel_block};
 use self::roster::SessionRoster;
-use super::carousel::{Start, Visit};
+use super::carousel::{Place, Start, Visit};
 use super::fdt::FdtTooLarge;
 use super::object::Digest;
 use super::plan::Orders;
@@ -478,10 +478,8 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
                 if let Some(request) = self.request() {
                     return self.answer(&request);
                 }
-                let layering = SentLevels::of(self.control.layering(), departure.levels);
-                let layering = layering.as_ref().map(|sent| sent as &dyn Layering);
-                let turn = self.content.turn(layering, departure);
-                let epoch = layering.and_then(|layering| layering.epoch(departure.at));
+                let turn = self.turn(departure);
+                let epoch = self.control.layering().and_then(|layering| layering.epoch(departure.at));
                 match self.fdt.due(now, departure.level, epoch) {
                     Due::Now => return Next::Fdt,
                     Due::Soon if self.content.can_spare(turn) => return Next::Fdt,
@@ -494,6 +492,13 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
                 }
             }
         }
+    }
+
+    /// Returns the place of a departure in the buffer, also for a departure without content.
+    fn turn(&mut self, departure: &Departure) -> Option<Place> {
+        let layering = SentLevels::of(self.control.layering(), departure.levels);
+        let layering = layering.as_ref().map(|sent| sent as &dyn Layering);
+        self.content.turn(layering, departure)
     }
 
     /// Returns the request that the due departure answers.

@@ -305,6 +305,8 @@ impl SenderControl for DynamicSender {
         let given_up = self.spacing.sent(now, self.due(), rate);
         self.advance();
         self.give_up(now);
+        // A slot that began may have lowered the ceiling.
+        let before = self.ceiling.level();
         let backlog = self.spacing.backlog(now, self.earliest);
         // Rates are highest when a slot begins.
         let peak = self.channels.slot_start(self.slot);

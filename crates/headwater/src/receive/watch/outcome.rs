@@ -45,7 +45,9 @@ impl Watch<'_> {
                     ReceiveOutcome::Incomplete(IncompleteReason::PartsMissed { bytes, is_beginning })
                 }
                 None if self.files_refused > 0 => ReceiveOutcome::Incomplete(IncompleteReason::Refused),
-                None if self.files_unwanted > 0 && self.files_completed == 0 => ReceiveOutcome::NothingWanted,
+                None if self.files_unwanted > 0 && self.files_completed + self.links_made == 0 => {
+                    ReceiveOutcome::NothingWanted
+                }
                 None => ReceiveOutcome::Completed,
             },
         }

@@ -150,6 +150,7 @@ impl Hierarchy {
     fn lay_ring(&mut self) {
         let blocks: Vec<_> = self.live.iter().map(|block| self.blocks[*block as usize]).collect();
         self.ring = Ring::new(&blocks);
+        self.described.clear();
         let is_long = |block: &CarouselBlock| block.rateless && block.symbols >= LONG_BLOCK;
         self.sent = (self.ring.is_of_blocks() && blocks.iter().all(is_long)).then(Vec::new);
         // Channels begin at the same offsets on the ring as places.

@@ -78,7 +78,10 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
             let due = self.control.next_departure();
             let departure = self.held(self.control.departure(now)?);
             let next = match self.auth_packet(now, departure.channel) {
-                Some(packet) => Next::Auth(packet),
+                Some(packet) => {
+                    let _place = self.turn(&departure);
+                    Next::Auth(packet)
+                }
                 None => self.next(now, &departure),
             };
             match next {
