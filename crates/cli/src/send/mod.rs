@@ -272,7 +272,8 @@ fn conclude(summary: &SendSummary, receivers: Option<&RosterOptions>, exit: Exit
     // Missing receivers are a reason to send again, and outweigh what can never be sent.
     let failure = match (missing, left_out) {
         (None, None) => return Ok(exit),
-        (Some(failure), None) | (None, Some(failure)) => failure,
+        (None, Some(left_out)) => return Err(left_out),
+        (Some(missing), None) => missing,
         (Some(missing), Some(left_out)) => {
             Failure::new(missing.exit, format!("{}; {}", missing.error, left_out.error))
         }
