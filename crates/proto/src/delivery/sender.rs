@@ -478,8 +478,10 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
                 if let Some(request) = self.request() {
                     return self.answer(&request);
                 }
-                let turn = self.turn(departure);
-                let epoch = self.control.layering().and_then(|layering| layering.epoch(departure.at));
+                let layering = SentLevels::of(self.control.layering(), departure.levels);
+                let layering = layering.as_ref().map(|sent| sent as &dyn Layering);
+                let turn = self.content.turn(layering, departure);
+                let epoch = layering.and_then(|layering| layering.epoch(departure.at));
                 match self.fdt.due(now, departure.level, epoch) {
                     Due::Now => return Next::Fdt,
                     Due::Soon if self.content.can_spare(turn) => return Next::Fdt,
