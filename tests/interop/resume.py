@@ -45,8 +45,9 @@ WRITTEN_SECONDS = 0.15
 # Time after which no packet arrives at a host that shall be deaf.
 DEAF_SECONDS = 0.02
 RESUMED_MIN = 0.95
-# A receiver that says for so long that it gets no packet has failed. Packets that bring nothing it needs are no failure: without repair
-# symbols the last symbol may be a whole cycle away, minutes at the rate that a busy machine leaves.
+# A receiver that says for so long that it gets no packet has failed. Packets that bring nothing it needs
+# are no failure: without repair symbols the last symbol may be a whole cycle away, minutes at the rate that
+# a busy machine leaves.
 SILENT_SECONDS = 60
 HEARD_SECONDS = 0.1
 

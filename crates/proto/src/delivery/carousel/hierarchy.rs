@@ -3,9 +3,9 @@
 //! Time is divided into buffers, each as long as the base channel takes to send one packet. The sequencer
 //! ranks all packets of a buffer, on all levels, so that a receiver of any rate receives the first places of
 //! each buffer. Place i of buffer b is position b - f_i + x_i on the ring of all symbols, where x are the
-//! application scheduler's offsets and f_i the packets of the FDT at place i: a receiver of the first L
-//! places goes round the ring at L points at once, as far apart as possible, and no symbol is left out. A
-//! change of rate adds or removes the last points.
+//! application scheduler's offsets and f_i the packets without content at place i (FDT, authentication): a
+//! receiver of the first L places goes round the ring at L points at once, as far apart as possible, and no
+//! symbol is left out. A change of rate adds or removes the last points.
 //!
 //! A rateless code never repeats a symbol: the ring only determines the next block. If all blocks are long
 //! and of the same size, each channel cycles through the blocks independently. With places, the number of
@@ -61,8 +61,8 @@ pub struct Hierarchy {
     arrangement: Arrangement,
     /// Length of a buffer, once the base channel's rate is known.
     time: Option<Duration>,
-    /// f: packets of the FDT at each place. A symbol left out would come only with another place.
-    described: Vec<u64>,
+    /// f: packets without content at each place. A symbol left out would come only with another place.
+    without_content: Vec<u64>,
     /// b: number of buffers begun, minus 1.
     buffer: u64,
     /// Packets of this buffer that the layering did not count.
@@ -109,7 +109,7 @@ impl Hierarchy {
             blocks,
             arrangement: Arrangement::default(),
             time: None,
-            described: Vec::new(),
+            without_content: Vec::new(),
             buffer: 0,
             uncounted: 0,
         };
@@ -150,7 +150,7 @@ impl Hierarchy {
     fn lay_ring(&mut self) {
         let blocks: Vec<_> = self.live.iter().map(|block| self.blocks[*block as usize]).collect();
         self.ring = Ring::new(&blocks);
-        self.described.clear();
+        self.without_content.clear();
         let is_long = |block: &CarouselBlock| block.rateless && block.symbols >= LONG_BLOCK;
         self.sent = (self.ring.is_of_blocks() && blocks.iter().all(is_long)).then(Vec::new);
         // Channels begin at the same offsets on the ring as places.
@@ -193,13 +193,13 @@ impl Hierarchy {
         place
     }
 
-    /// Counts a packet as one of the FDT, until its place is visited.
+    /// Counts a packet as one without content, until its place is visited.
     fn take(&mut self, place: Place) {
         let index = ring_place(place);
-        if self.described.len() <= index {
-            self.described.resize(index + 1, 0);
+        if self.without_content.len() <= index {
+            self.without_content.resize(index + 1, 0);
         }
-        self.described[index] += 1;
+        self.without_content[index] += 1;
     }
 
     fn begin(&mut self, layering: &dyn Layering, at: Instant) {
@@ -231,8 +231,8 @@ impl Hierarchy {
             return Some(self.fresh_symbol(self.live[place]));
         }
         let (block, number) = self.block_at(place)?;
-        if let Some(described) = self.described.get_mut(ring_place(place)) {
-            *described = described.saturating_sub(1);
+        if let Some(without_content) = self.without_content.get_mut(ring_place(place)) {
+            *without_content = without_content.saturating_sub(1);
         }
         let CarouselBlock { encoding_symbols: n, rateless, .. } = self.blocks[block as usize];
         if rateless {
@@ -247,9 +247,9 @@ impl Hierarchy {
     fn block_at(&mut self, place: Place) -> Option<(u32, u64)> {
         let positions = self.ring.positions();
         let index = ring_place(place);
-        // The packet of this place counts as one of the FDT until the place is visited.
-        let described = self.described.get(index).map_or(0, |count| count.saturating_sub(1));
-        let round = place.buffer.saturating_sub(described).checked_rem(positions)?;
+        // The packet of this place counts as one without content until the place is visited.
+        let without_content = self.without_content.get(index).map_or(0, |count| count.saturating_sub(1));
+        let round = place.buffer.saturating_sub(without_content).checked_rem(positions)?;
         let position = self.first + round + self.offsets.get(index);
         let (live, number) = self.ring.at(position % positions);
         Some((self.live[live], number))

@@ -346,8 +346,8 @@ fn receivers_that_begin_at_the_base_again_get_little_more_for_nothing() {
     }
 }
 
-/// A packet of the FDT took the place of a symbol, which then came only when another place got there: 3.3 cycles
-/// until a receiver without losses had all of a code without repair symbols.
+/// A packet of the FDT took the place of a symbol, which then came only when another place got there: 3.3
+/// cycles until a receiver without losses had all of a code without repair symbols.
 #[test]
 fn packets_of_the_fdt_leave_no_symbol_out() {
     let (symbols, places) = (4_465, 5);
