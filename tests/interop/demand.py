@@ -77,10 +77,10 @@ class Bed(Network):
         time.sleep(1)
 
     def send(self, *options):
-        """A sender of an endless session of 200 MB."""
+        """A sender of an endless session of 600 MB: no receiver here is whole within 80 s."""
         file = self.folder / "content.bin"
         if not file.exists():
-            file.write_bytes(random.Random(28).randbytes(20 * MB) * 10)
+            file.write_bytes(random.Random(28).randbytes(20 * MB) * 30)
         return self.start_program("sender", "send", "--ttl", "8", *options, file)
 
     def receive(self, *options):
