@@ -94,7 +94,7 @@ impl Session {
             window: Window::new(averaged, now),
             path: Path::new(averaged, floor, (limits.hint, asked), now),
             losses: Losses::default(),
-            start: FastStart::new(now),
+            start: FastStart::new(now, limits.rules),
             decisions: Decisions { epoch: clock.channels.epoch_at(before), ..Decisions::default() },
             rate: (Instant::ZERO, u16::MAX, 0.0),
             queue: Queue::new(now),
@@ -129,7 +129,7 @@ impl Session {
         self.path.delay.record(now, late);
         self.path.meter.record(now, 1);
         self.losses.intervals.advance(1 + lost);
-        self.start.record(late);
+        self.start.record(now, late);
         // The departure time is unknown for a channel whose sequence restarted.
         let left = found.last_lost.map_or(place.left, |last| self.clock.left_of(place, last));
         let is_chance = found.is_new && self.observe(now, place.left, lost, left);

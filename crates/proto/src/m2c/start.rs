@@ -5,13 +5,16 @@
 //! so each packet yields a one-way delay; and the first packet of a channel marks the time since when the
 //! path carries the channel.
 
+use crate::control::Rules;
 use crate::time::{Duration, Instant};
 
-/// Number of packets before a level is judged, and number of recent packets whose minimum delay counts: a
-/// burst of coinciding packets delays fewer packets.
+/// Number of runs of packets before a level is judged, and number of runs whose minimum delay is the standing
+/// queue: a burst of coinciding packets delays fewer packets.
 const JUDGED: usize = 4;
-/// Minimum time before a level is judged: hosts deliver packets together that arrived within a millisecond or
-/// two.
+/// Packets that arrive within this time are a run: a host that is late sends or delivers together what was due
+/// meanwhile, and the last of these packets waited for no queue. For the published rules each packet is a run.
+const RUN: Duration = Duration::from_millis(2);
+/// Minimum time before a level is judged.
 const JUDGED_TIME: Duration = Duration::from_millis(20);
 /// Bounds in seconds of the delay growth that indicates a queue. Between the bounds, the threshold is an
 /// eighth of the round-trip time (RFC 9406, section 4.3).
@@ -54,8 +57,12 @@ pub(super) struct FastStart {
     /// Departure time of the first packet of the first joined channels, once received.
     left: Option<Instant>,
     packets: u32,
-    /// One-way delays in nanoseconds from an unknown zero: the minimum before the first packet (or the last
-    /// delay before the first join), the minimum since, and the recent delays.
+    /// Length of a run, number of runs, and start of the last run.
+    length: Duration,
+    runs: usize,
+    run: Instant,
+    /// One-way delays in nanoseconds from an unknown zero: the minimum before the first packet (or of the last
+    /// run before the first join), the minimum since, and the minimum of each recent run.
     before: Option<i64>,
     least: i64,
     recent: [i64; JUDGED],
@@ -63,11 +70,18 @@ pub(super) struct FastStart {
 }
 
 impl FastStart {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant, rules: Rules) -> Self {
+        let length = match rules {
+            Rules::Published => Duration::ZERO,
+            Rules::Revised => RUN,
+        };
         Self {
             since: now,
             left: None,
             packets: 0,
+            length,
+            runs: 0,
+            run: now,
             before: None,
             least: i64::MAX,
             recent: [0; JUDGED],
@@ -88,7 +102,8 @@ impl FastStart {
 
     /// Restarts the measurement after a doubt proved wrong.
     fn renew(&mut self, now: Instant, before: Option<i64>) {
-        *self = Self { before, left: self.left, ..Self::new(now) };
+        *self =
+            Self { since: now, packets: 0, runs: 0, before, least: i64::MAX, doubt: Doubt::None, ..*self };
     }
 
     /// Returns the reference delay for the next join.
@@ -97,16 +112,22 @@ impl FastStart {
             _ if self.packets == 0 => self.before,
             // Other flows cause the delays of base packets before the first join. Base packets are far apart,
             // so the last delay is the best estimate.
-            None => Some(self.recent[(self.packets as usize - 1) % JUDGED]),
+            None => Some(self.recent[(self.runs - 1) % JUDGED]),
             Some(_) => Some(self.least),
         }
     }
 
     /// Records a packet.
-    pub(super) fn record(&mut self, delay: i64) {
+    pub(super) fn record(&mut self, now: Instant, delay: i64) {
         self.least = self.least.min(delay);
-        self.recent[self.packets as usize % JUDGED] = delay;
         self.packets = self.packets.saturating_add(1);
+        if self.runs == 0 || now.since(self.run) >= self.length {
+            self.recent[self.runs % JUDGED] = delay;
+            (self.run, self.runs) = (now, self.runs + 1);
+        } else {
+            let least = &mut self.recent[(self.runs - 1) % JUDGED];
+            *least = delay.min(*least);
+        }
     }
 
     /// Returns whether a packet that left at `left` precedes the first joined channels, and therefore says
@@ -129,7 +150,7 @@ impl FastStart {
 
     /// Evaluates the last packet, at a level of `rate` packets per second and a round-trip time in seconds.
     pub(super) fn judge(&mut self, now: Instant, delay: i64, rate: f64, rtt: f64) -> Verdict {
-        if (self.packets as usize) < JUDGED {
+        if self.runs < JUDGED {
             return Verdict::Wait;
         }
         let gap = 1.0 / rate;
@@ -166,7 +187,8 @@ impl FastStart {
         if self.is_measured(now, found.1) && is_certain {
             return Verdict::Settle(self.measured(now));
         }
-        if self.packets >= DOUBTED && !is_certain {
+        // Growth shows in the next run.
+        if self.packets >= DOUBTED && !is_certain && now.since(found.1) >= self.length {
             // The queue is constant: other traffic fills the queue, not this session.
             self.begin(now);
         }
@@ -205,7 +227,7 @@ mod tests {
     impl Level {
         fn new() -> Self {
             let now = Instant::ZERO + Duration::from_secs(1);
-            Self { start: FastStart::new(now), now }
+            Self { start: FastStart::new(now, Rules::Revised), now }
         }
 
         fn hold(&mut self, rate: f64, packets: u32, late: impl Fn(u32, f64) -> f64) -> Option<Verdict> {
@@ -220,7 +242,7 @@ mod tests {
                 if i == 0 {
                     self.start.joined(self.now, began);
                 }
-                self.start.record(delay);
+                self.start.record(self.now, delay);
                 match self.start.judge(self.now, delay, rate, 0.02) {
                     Verdict::Wait => (),
                     Verdict::Settle(rate) => return Some(Verdict::Settle(rate)),
@@ -262,6 +284,20 @@ mod tests {
     }
 
     #[test]
+    fn a_sender_that_is_late_at_each_turn_ends_nothing() {
+        for (rate, packets) in [(50.0, 100), (500.0, 500), (5_000.0, 2_000), (50_000.0, 20_000)] {
+            for period in [5.0, 10.0, 15.0] {
+                let mut level = Level::new();
+                for _ in 0..5 {
+                    // What is due within a period leaves at its end.
+                    let found = level.hold(rate, packets, |_, left| period - left % period);
+                    assert_eq!(found, Some(Verdict::Join), "turns of {period} ms at {rate}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_host_that_slept_once_goes_on() {
         for rate in [100.0, 1_000.0, 10_000.0] {
             let mut level = Level::new();
@@ -283,16 +319,16 @@ mod tests {
 
     #[test]
     fn a_queue_that_was_there_before_the_first_join_is_borne() {
-        let mut start = FastStart::new(Instant::ZERO);
+        let mut start = FastStart::new(Instant::ZERO, Rules::Revised);
         let ms = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
         // The base's packets found the queue empty, until another receiver's start filled it by 60 ms.
-        for late in [0, 0, 60_000_000] {
-            start.record(late);
+        for (at, late) in [(0, 0), (90, 0), (240, 60_000_000)] {
+            start.record(ms(at), late);
         }
         start.joined(ms(300), ms(240));
         let verdicts: Vec<Verdict> = (0..12)
             .map(|i| {
-                start.record(60_000_000);
+                start.record(ms(300 + 25 * i), 60_000_000);
                 start.judge(ms(300 + 25 * i), 60_000_000, 40.0, 0.1)
             })
             .collect();
@@ -306,11 +342,11 @@ mod tests {
         level.start.joined(level.now, level.now);
         level.start.lost(level.now, level.now);
         for _ in 0..7 {
-            level.start.record(0);
+            level.start.record(level.now, 0);
             assert_eq!(level.start.judge(level.now, 0, 1_000.0, 0.02), Verdict::Wait);
             level.now += Duration::from_millis(2);
         }
-        level.start.record(0);
+        level.start.record(level.now, 0);
         let found = level.start.judge(level.now, 0, 1_000.0, 0.02);
         assert_eq!(found, Verdict::Settle(500.0), "seven packets in 14 ms after the first");
     }
@@ -318,7 +354,7 @@ mod tests {
     #[test]
     fn only_what_left_after_the_first_join_ends_it() {
         let ms = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
-        let mut start = FastStart::new(ms(0));
+        let mut start = FastStart::new(ms(0), Rules::Revised);
         start.lost(ms(100), ms(50));
         assert!(!start.doubts(), "nothing was joined");
         start.joined(ms(200), ms(190));

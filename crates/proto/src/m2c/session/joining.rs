@@ -183,6 +183,7 @@ impl Session {
         let Some(wave) = self.levels.waves.pop_back() else { return };
         wishes.push(Membership::Leave(self.clock.channels.channel_of(wave.number)));
         self.follow.forget();
+        self.expect_no_queue();
         self.levels.leaving = now + LEAVE_TIME;
         self.levels.stray = now;
     }

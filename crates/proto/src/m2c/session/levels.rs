@@ -52,6 +52,11 @@ impl Levels {
         u16::try_from(held).unwrap_or(u16::MAX)
     }
 
+    /// Whether channels that were left still arrive, `rtt` seconds being a round trip.
+    pub(super) fn is_leaving(&self, now: Instant, rtt: f64) -> bool {
+        now < self.leaving && now.since(self.stray).as_secs_f64() < rtt
+    }
+
     /// Dynamic channels subscribed or being joined.
     pub(in crate::m2c) fn channels(&self, channels: &DynamicChannels) -> impl Iterator<Item = ChannelId> {
         self.waves.iter().map(|wave| channels.channel_of(wave.number))

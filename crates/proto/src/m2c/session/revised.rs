@@ -171,6 +171,13 @@ impl Session {
         self.path.delay.queueing_last() <= most.max(JOIN_PACKETS / self.held_rate(now))
     }
 
+    /// Records that levels were left: the queue of the last join is no longer expected.
+    pub(super) fn expect_no_queue(&mut self) {
+        if let Some(revised) = &mut self.revised {
+            revised.expected = None;
+        }
+    }
+
     /// Records that a join took effect.
     pub(super) fn expect_queue(&mut self, now: Instant) {
         let rate = self.held_rate(now);
@@ -216,7 +223,7 @@ impl Session {
         if let Some(came) = revised.overloaded.take() {
             let kept = if is_alone { KEPT_ALONE } else { KEPT_BESIDE };
             revised.bottleneck.forget();
-            (revised.above, revised.expected) = (None, None);
+            revised.above = None;
             self.fall_to(now, kept * came, wishes);
             return true;
         }

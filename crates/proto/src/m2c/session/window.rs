@@ -108,8 +108,9 @@ impl Session {
         }
         self.decisions.resumes = false;
         let rtt = self.path.rtt();
-        let is_of_others = now < self.levels.leaving && now.since(self.levels.stray).as_secs_f64() < rtt;
-        if is_of_others || (self.revised.is_none() && now.since(self.losses.last).as_secs_f64() < rtt) {
+        if self.levels.is_leaving(now, rtt)
+            || (self.revised.is_none() && now.since(self.losses.last).as_secs_f64() < rtt)
+        {
             return;
         }
         let Some(cuts) = self.on_event(now, left, rtt) else { return };
