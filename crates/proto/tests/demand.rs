@@ -428,8 +428,8 @@ fn a_fast_session_sends_little_more() {
     }
 }
 
-/// Starts of a median. A start meets the schedule's slots at another place each time, and takes up to 0.7 s more
-/// or less: the medians of half as many starts differ by 0.1 s by chance.
+/// Starts of a median. A start meets the schedule's slots at another place each time, and takes up to 0.7 s
+/// more or less: the medians of half as many starts differ by 0.1 s by chance.
 const STARTS: u64 = 31;
 
 #[test]

@@ -11,8 +11,9 @@ use crate::time::{Duration, Instant};
 /// Number of runs of packets before a level is judged, and number of runs whose minimum delay is the standing
 /// queue: a burst of coinciding packets delays fewer packets.
 const JUDGED: usize = 4;
-/// Packets that arrive within this time are a run: a host that is late sends or delivers together what was due
-/// meanwhile, and the last of these packets waited for no queue. For the published rules each packet is a run.
+/// Packets that arrive within this time are a run: a host that is late sends or delivers together what was
+/// due meanwhile, and the last of these packets waited for no queue. For the published rules each packet is a
+/// run.
 const RUN: Duration = Duration::from_millis(2);
 /// Minimum time before a level is judged.
 const JUDGED_TIME: Duration = Duration::from_millis(20);
@@ -61,8 +62,8 @@ pub(super) struct FastStart {
     length: Duration,
     runs: usize,
     run: Instant,
-    /// One-way delays in nanoseconds from an unknown zero: the minimum before the first packet (or of the last
-    /// run before the first join), the minimum since, and the minimum of each recent run.
+    /// One-way delays in nanoseconds from an unknown zero: the minimum before the first packet (or of the
+    /// last run before the first join), the minimum since, and the minimum of each recent run.
     before: Option<i64>,
     least: i64,
     recent: [i64; JUDGED],
