@@ -284,6 +284,12 @@ fn another_sender_than_the_one_named_is_told_apart_from_silence() {
     assert!(sessions["advice"].as_str().unwrap().contains("--source 10.9.8.2,"), "{sessions}");
     let right = look("10.9.8.2", send).unwrap();
     assert_eq!(check(&right, "sessions")["verdict"], "ok", "{}", right.stdout);
+    let groups = check(&right, "groups");
+    assert_eq!(
+        (groups["verdict"].as_str(), right.code),
+        (Some("unknown"), Some(0)),
+        "2 s are too short: {groups}"
+    );
     let silent = look("10.9.8.77", "sleep 30 & sending=$!\n").unwrap();
     assert_eq!(check(&silent, "sessions")["verdict"], "warning", "{}", silent.stdout);
 }

@@ -76,7 +76,7 @@ fn a_session_on_16_groups_arrives_whole() {
         sending.args(["--max-rate", "20M", "--base-rate", "1M", "--congestion-control", control]);
         let sending = Running::start(sending.arg(&file));
         let looked = (control == "m2c")
-            .then(|| run(&["doctor", "--json", "--interface", "lo", "--wait", "1s", "--group", &group]));
+            .then(|| run(&["doctor", "--json", "--interface", "lo", "--wait", "3s", "--group", &group]));
         let received = receiving.end();
         sending.interrupt();
         let sent = sending.end();

@@ -71,7 +71,7 @@ impl Waves {
 
 /// Groups that were joined and that brought packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Carried {
+struct Carried {
     /// All groups that were joined.
     joined: usize,
     /// Joined groups that the sender sends on.
@@ -85,16 +85,33 @@ pub(super) struct Carried {
 
 /// Result of listening with all groups joined and, if some are missing, with only the groups that are sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct GroupSurvey {
+struct GroupSurvey {
     all: Carried,
     alone: Option<Carried>,
+}
+
+/// Surveys the groups of a session and judges them. If `wait` is shorter than [`LISTEN_LEAST`], no group is
+/// joined: a survey takes 6 s at least.
+pub(super) fn check(base: &Channels, options: &ReceiverOptions, waves: Waves, wait: Duration) -> Check {
+    if wait < LISTEN_LEAST {
+        return Check::unknown(
+            NAME,
+            format!(
+                "the session has {} groups; {:.1} s are too short to try them",
+                waves.cycle,
+                wait.as_secs_f64()
+            ),
+            "listen for longer: --wait 3s",
+        );
+    }
+    judge(&survey(base, options, waves, wait))
 }
 
 /// Joins the groups of a session and counts those that bring packets, `wait` after the last join.
 ///
 /// # Errors
 /// A message, if the groups cannot be joined.
-pub(super) fn survey(
+fn survey(
     base: &Channels,
     options: &ReceiverOptions,
     waves: Waves,
@@ -151,7 +168,7 @@ impl Listener {
             is_within_rate = u128::from(self.bytes - before) <= most;
         }
         self.arrived.clear();
-        self.listen(wait.max(LISTEN_LEAST)).map_err(|error| error.to_string())?;
+        self.listen(wait).map_err(|error| error.to_string())?;
         // Without a ceiling, the levels above the highest that arrives may not exist.
         if self.waves.ceiling.is_none() {
             let last = expected.iter().rposition(|(channel, _)| self.arrived.contains(channel));
@@ -193,7 +210,7 @@ impl Listener {
 }
 
 /// Judges how many groups the path seems to carry.
-pub(super) fn judge(survey: &Result<GroupSurvey, String>) -> Check {
+fn judge(survey: &Result<GroupSurvey, String>) -> Check {
     let advice = "a switch without room for more groups drops them, or floods them to all ports; see headwater send --groups";
     let GroupSurvey { all, alone } = match survey {
         Ok(survey) => *survey,
@@ -274,6 +291,17 @@ mod tests {
         for other in [[0; 4], [10, 10, 0, 0], [0, 1, 0, 0], [3, 0, 0, 0]] {
             assert_eq!(read(other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_short_wait_leaves_the_groups_out() {
+        let base = Channels::new("239.255.72.98:17298".parse().unwrap(), 1).unwrap();
+        let started = Instant::now();
+        let left_out =
+            check(&base, &ReceiverOptions::default(), waves(10, 8, Some(4)), Duration::from_millis(100));
+        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+        assert_eq!(left_out.verdict, Verdict::Unknown);
+        assert!(left_out.advice.unwrap().contains("--wait 3s"));
     }
 
     #[test]

@@ -95,8 +95,8 @@ impl DoctorOptions {
     }
 }
 
-/// Runs all checks, and passes each check to `observe`. Takes the time to listen plus a second, and 6 to 25 s
-/// more if a session of M2C or WEBRC is received.
+/// Runs all checks, and passes each check to `observe`. Takes the time to listen plus a second; if that
+/// time is 3 s or longer and a session of M2C or WEBRC is received, 6 to 25 s more for its groups.
 ///
 /// # Errors
 /// [`ChannelsError`] if the group is no multicast address.
@@ -237,7 +237,7 @@ impl Examination<'_> {
                 self.add(sessions::judge(&place, heard));
                 if let Some(waves) = waves {
                     let receiver = options.receiver_options(interface);
-                    self.add(groups::judge(&groups::survey(&channels, &receiver, waves, options.wait)));
+                    self.add(groups::check(&channels, &receiver, waves, options.wait));
                 }
             }
             Err(error) => {
