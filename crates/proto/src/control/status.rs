@@ -90,7 +90,8 @@ impl fmt::Display for RateLimit {
 pub struct PathStatus {
     /// Whether no other traffic shares the bottleneck.
     pub is_alone: bool,
-    /// Rate of the bottleneck in bit/s of UDP payload; `None` until known.
+    /// Rate of the bottleneck in bit/s of UDP payload, after an overload the rate that arrived; `None` until
+    /// known.
     pub bottleneck: Option<Rate>,
     /// Part of the bottleneck used by other traffic, from 0 to 1; `None` until known.
     pub others: Option<f64>,
@@ -121,6 +122,9 @@ impl fmt::Display for PathStatus {
             (None, _) if self.limit.is_some() => write!(f, "no queue seen")?,
             (None, _) => write!(f, "no queue seen yet, so the path's rate is unknown")?,
             (Some(rate), true) => write!(f, "alone on a path of {}", rounded(rate))?,
+            (Some(rate), false) if self.others.is_none() => {
+                write!(f, "after an overload of a path of {}", rounded(rate))?;
+            }
             (Some(rate), false) => write!(f, "beside others on a path of {}", rounded(rate))?,
         }
         if let Some(part) = self.others.filter(|_| !self.is_alone) {

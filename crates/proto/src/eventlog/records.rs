@@ -122,7 +122,7 @@ pub struct PathEstimate {
     pub why: String,
     /// Whether no other traffic shares the bottleneck.
     pub alone: bool,
-    /// Rate of the bottleneck, in bit/s of UDP payload, once known.
+    /// Rate of the bottleneck, in bit/s of UDP payload, once known; after an overload the rate that arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bottleneck: Option<u64>,
     /// Part of the bottleneck that other traffic uses, from 0 to 1, once known.

@@ -363,6 +363,11 @@ fn a_capacity_that_falls_is_followed_within_two_seconds() {
         run.start();
         run.until(at(40_000));
         run.path.set_rate(after);
+        for ms in (40_100..42_000).step_by(100) {
+            run.until(at(ms));
+            let path = path_of(&mut run);
+            assert!(path.bottleneck.is_some() && path.to_string().contains(" a path of "), "{path}");
+        }
         let (_, loss) = measure(&mut run, 42, 60);
         assert!(loss < 0.2, "{loss:.3} lost of {after} kbit/s");
         run.path.set_rate(before);

@@ -56,7 +56,10 @@ impl Session {
         let (chance, found) = (revised.chance.part(), revised.bottleneck.estimate());
         Some(PathStatus {
             is_alone: self.own_rate().is_some(),
-            bottleneck: found.and_then(|found| Rate::of_packets(found.rate, packet_bytes)),
+            bottleneck: found
+                .map(|found| found.rate)
+                .or(revised.carried)
+                .and_then(|rate| Rate::of_packets(rate, packet_bytes)),
             others: found.map(|found| found.others(chance)),
             queue_depth: Some(revised.bottleneck.depth())
                 .filter(|depth| depth.is_finite())

@@ -61,6 +61,8 @@ pub(super) struct Revised {
     above: Option<Instant>,
     /// Rate that arrived, if the receiver is overloaded.
     overloaded: Option<f64>,
+    /// Rate that arrived at the last overload: the path's rate, until the next estimate.
+    pub(super) carried: Option<f64>,
 }
 
 impl Revised {
@@ -223,7 +225,7 @@ impl Session {
         if let Some(came) = revised.overloaded.take() {
             let kept = if is_alone { KEPT_ALONE } else { KEPT_BESIDE };
             revised.bottleneck.forget();
-            revised.above = None;
+            (revised.carried, revised.above) = (Some(came), None);
             self.fall_to(now, kept * came, wishes);
             return true;
         }
