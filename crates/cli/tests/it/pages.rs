@@ -75,7 +75,7 @@ fn exit_codes_are_those_of_the_help() {
         let (code, meaning) = line.trim().split_once(' ').unwrap();
         writeln!(body, "| {code} | {} |", meaning.trim()).unwrap();
     }
-    body += "\nCode 9 takes precedence over 130. After code 5, a receiver with the same `--out` continues the transfer. After code 7 on a full disk, the receiver keeps the content that has arrived.\n";
+    body += "\nCode 9 takes precedence over 130. After code 5, a receiver with the same `--out` continues the transfer, but refuses again what it refused: names are in its messages. After code 7 on a full disk, the receiver keeps the content that has arrived.\n";
     assert_page("exit-codes.md", "Exit codes", &body);
 }
 
