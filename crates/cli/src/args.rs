@@ -76,7 +76,7 @@ Exit codes:
     2  usage: an option, a file name or a plan is wrong
     3  network: no such interface, no route, address in use; doctor found a problem
     4  nothing was received before the timeout, or not the session or files asked for
-    5  incomplete: files refused, or an end or silence before all files or expected receivers were done
+    5  incomplete: refused files, or the session ended or fell silent before all was done
     6  verification failed: a file differs from the sender's digest and was discarded
     7  disk: a file could not be read or written
     8  packets arrived before the timeout, but no packet of a trusted sender
