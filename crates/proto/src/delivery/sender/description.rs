@@ -14,6 +14,8 @@ use crate::time::{Duration, Instant};
 
 /// Minimum time between two rounds of the FDT.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum time between two prefaces. On a slow base, every second FDT packet is a preface.
+const PREFACE_INTERVAL: Duration = Duration::from_millis(500);
 /// Minimum time between two instances that announce parts of a stream: the content of a part waits for its
 /// announcement.
 const PARTS_INTERVAL: Duration = Duration::from_millis(200);
@@ -58,9 +60,9 @@ pub(crate) enum Due {
 
 /// The FDT of a session and its schedule.
 ///
-/// A single instance holds everything known and is sent cyclically. A long instance has a preface: an
-/// instance of one symbol with the control and as many entries as fit, so that receivers can choose levels
-/// before the rest arrives. If entries change, a new instance replaces the old instance.
+/// A single instance holds everything known and is sent cyclically. An instance of several symbols has a
+/// preface: an instance of one symbol with the control and as many entries as fit, so that receivers can
+/// choose levels before the rest arrives. If entries change, a new instance replaces the old instance.
 #[derive(Debug)]
 pub(crate) struct Description {
     instance: Instance,
@@ -101,12 +103,14 @@ pub(crate) struct Description {
     next_of_all: u64,
 }
 
-/// Beginning of a long FDT.
+/// Beginning of an FDT of several symbols.
 #[derive(Debug)]
 struct Preface {
     carousel: FdtCarousel,
-    /// Time of the next transmission by the base.
+    /// Earliest time of the next transmission by the base.
     next: Instant,
+    /// Whether a symbol of the instance comes first.
+    yields: bool,
 }
 
 /// State of the FDT on a level.
@@ -387,9 +391,12 @@ impl Description {
         (turn.credit, turn.last_sent) = (0, now);
         if level == 0 {
             self.last_sent = now;
-            if let Some(preface) = self.preface.as_mut().filter(|preface| preface.next <= now) {
-                preface.next = now + INTERVAL;
-                return preface.carousel.symbol(0);
+            if let Some(preface) = &mut self.preface {
+                preface.yields = !preface.yields && preface.next <= now;
+                if preface.yields {
+                    preface.next = now + PREFACE_INTERVAL;
+                    return preface.carousel.symbol(0);
+                }
             }
         }
         let symbols = self.carousel.symbols();
@@ -443,11 +450,12 @@ impl Description {
         self.instance_id
     }
 
-    /// Creates the preface of a long FDT in a session with several levels, for transmission from `next` on.
+    /// Creates the preface of an FDT of several symbols in a session with several levels, for transmission
+    /// from `next` on.
     /// The preface has the first entries, with block digests if there is room. An FDT instance must have an
     /// entry (RFC 6726, section 3.4.2); if no entry fits, there is no preface.
     fn make_preface(&mut self, next: Instant) -> Option<Preface> {
-        if !self.is_long() || self.levels.len() < 2 || self.instance.control.is_none() {
+        if self.symbols() < 2 || self.levels.len() < 2 || self.instance.control.is_none() {
             return None;
         }
         let id = self.next_id();
@@ -473,7 +481,7 @@ impl Description {
                 None => break,
             }
         }
-        Some(Preface { carousel: made?, next })
+        Some(Preface { carousel: made?, next, yields: false })
     }
 }
 
