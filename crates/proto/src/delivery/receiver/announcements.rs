@@ -101,6 +101,14 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         is_all && instance.files.iter().all(agrees)
     }
 
+    /// Whether a whole FDT describes other files than the FDT so far. Parts that the sender of a stream has
+    /// released leave the FDT.
+    fn is_other_content(&self, instance: &Instance) -> bool {
+        let agrees = |entry: &File| self.catalogue.agrees(entry, instance.fti(entry).ok());
+        let is_all = self.stream.is_some() || self.catalogue.is_described_by(&instance.files);
+        instance.complete && !(is_all && instance.files.iter().all(agrees))
+    }
+
     fn on_instance(&mut self, now: Instant, instance: &Instance) {
         let recalled = self.recalled.take();
         if recalled
@@ -112,6 +120,15 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             if let (Some(source), Some((_, tsi))) = (self.front.listening.sender(), self.session()) {
                 self.end(SessionEvent::Superseded { tsi, source }.into());
             }
+            return;
+        }
+        if let Some(source) = self.front.listening.restarted_at(now)
+            && let Some((_, tsi)) = self.session()
+            && self.is_other_content(instance)
+        {
+            // Symbols since the restart were taken for those of the earlier content. The next receiver takes
+            // the blocks of other versions for nothing.
+            self.end(SessionEvent::Superseded { tsi, source }.into());
             return;
         }
         // A preface describes only a few files.
