@@ -39,6 +39,21 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             }
             FdtOutcome::Bad => self.stats.dropped.bad_fdt += 1,
         }
+        if self.has_other_content && !self.ended {
+            self.make_way_for_restarted(now);
+        }
+    }
+
+    /// Ends the session if the first sender is silent and another address sends other content under the same
+    /// identifier: mostly, the sender restarted. Returns whether the session has ended.
+    fn make_way_for_restarted(&mut self, now: Instant) -> bool {
+        let Some((source, (_, tsi))) = self.front.listening.restarted_at(now).zip(self.session()) else {
+            return false;
+        };
+        // Symbols since the restart were taken for those of the earlier content. The next receiver takes no
+        // blocks of another version.
+        self.end(SessionEvent::Superseded { tsi, source }.into());
+        true
     }
 
     /// Keeps a complete instance for a receiver that restarts, if the files can be resumed.
@@ -122,13 +137,8 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             }
             return;
         }
-        if let Some(source) = self.front.listening.restarted_at(now)
-            && let Some((_, tsi)) = self.session()
-            && self.is_other_content(instance)
-        {
-            // Symbols since the restart were taken for those of the earlier content. The next receiver takes
-            // the blocks of other versions for nothing.
-            self.end(SessionEvent::Superseded { tsi, source }.into());
+        self.has_other_content |= self.is_other_content(instance);
+        if self.has_other_content && self.make_way_for_restarted(now) {
             return;
         }
         // A preface describes only a few files.
