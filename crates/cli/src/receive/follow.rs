@@ -131,7 +131,8 @@ impl Follower {
     }
 
     /// Deletes the files that are gone with a complete session. Of a session with refused names, deletes the
-    /// files that stand in their way: a folder has become a file at the sender, or a file has become a folder.
+    /// files that stand in their way: at the sender, a folder has become a file, or a file has become a
+    /// folder.
     pub fn on_summary(&mut self, summary: &ReceiveSummary, screen: &Screen) -> Result<(), Failure> {
         let (announced, links) = (std::mem::take(&mut self.announced), std::mem::take(&mut self.links));
         let refused = std::mem::take(&mut self.refused);
@@ -165,7 +166,7 @@ impl Follower {
             }
             Err(failure) if !is_passing(failure.exit) => return NextStep::End(Err(failure)),
             Err(_) if is_again => {
-                tracing::warn!("files in the way were deleted; the session is received again")
+                tracing::warn!("files in the way were deleted; the session is received again");
             }
             Err(failure) => tracing::warn!("{}; the next session is awaited", failure.chain()),
             Ok(exit) if is_asked() => return NextStep::End(Ok(exit)),
