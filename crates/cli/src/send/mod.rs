@@ -284,7 +284,8 @@ fn transfer(
     progress.receivers = summary.roster.as_ref().map(|roster| roster.counts);
     events.emit(None, &Event::SessionEnded { role: Role::Sender, outcome, progress });
     view.sum_up(&summary);
-    conclude(&summary, receivers.as_ref(), exit)
+    let ended = conclude(&summary, receivers.as_ref(), exit)?;
+    receipts.and_then(|receipts| receipts.failure()).map_or(Ok(ended), Err)
 }
 
 /// Returns the exit code of a session that has ended, or the failure of files or receivers.
