@@ -329,7 +329,7 @@ pub struct ReceiveArgs {
     /// The description in that file, once read.
     #[arg(skip)]
     pub described: Option<FetchedDescription>,
-    /// Stop if no needed data arrives for this time: 10s, 5m; default: never
+    /// Stop if no needed data arrives for this time: 10s, 5m; default: never (`headwater get`: 60s)
     #[arg(long, value_name = "TIME", value_parser = values::duration, conflicts_with = "follow")]
     pub timeout: Option<Duration>,
     /// Request packets from this source, by address or name, by unicast; the source sends with

@@ -180,7 +180,7 @@ fn passphrase(path: &Path) -> Option<Zeroizing<String>> {
 
 fn failure(error: KeyError) -> Failure {
     let exit = match &error {
-        KeyError::Io { .. } | KeyError::Exists { .. } => Exit::Disk,
+        KeyError::Io { .. } | KeyError::Record { .. } | KeyError::Exists { .. } => Exit::Disk,
         _ => Exit::Usage,
     };
     Failure::of(exit, error)

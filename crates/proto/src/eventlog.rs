@@ -98,6 +98,16 @@ pub enum Event<'a> {
         /// Their addresses and ports.
         addresses: [String; 2],
     },
+    /// `object:skipped`: a sender leaves a path out, before the session or in a dry run.
+    ObjectSkipped {
+        /// Location at the sender; control characters and bytes that are no UTF-8 are escaped.
+        path: String,
+        /// Reason in words.
+        reason: String,
+        /// Whether receivers would refuse the name: receivers lack content, and the exit code is 9. Otherwise
+        /// the path is no regular file, such as a device.
+        refused: bool,
+    },
     /// `object:withdrawn`: a file changed or could not be read, and is no longer sent.
     ObjectWithdrawn {
         /// File name at the receivers.
@@ -492,6 +502,7 @@ impl Event<'_> {
             Self::ObjectRefused { .. } => "object:refused",
             Self::ObjectCompleted { .. } => "object:completed",
             Self::ObjectMismatch { .. } => "object:mismatch",
+            Self::ObjectSkipped { .. } => "object:skipped",
             Self::ObjectWithdrawn { .. } => "object:withdrawn",
             Self::StreamReleased { .. } => "stream:released",
             Self::StreamBuffer { .. } => "stream:buffer",

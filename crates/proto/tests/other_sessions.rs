@@ -128,3 +128,39 @@ fn a_session_that_is_not_wanted_again_makes_way_for_the_next_one() {
     assert!(bench.events.is_empty() && !bench.receiver.is_ended(), "{:?}", bench.events);
     assert_eq!(bench.dropped().foreign, 2);
 }
+
+/// A sender that was killed and started again with the same TSI, as `headwater send --tsi` does.
+#[test]
+fn a_sender_that_was_started_again_with_other_content_replaces_its_session() {
+    let restarted = "192.0.2.1:5000";
+    let of = |digest, names: &[&str]| {
+        let entry = |(toi, name): (usize, &&str)| {
+            let mut file = file(toi as u128 + 1, name, 10, 5);
+            file.headwater = Headwater { digest: Some([digest; 32]), ..Headwater::default() };
+            file
+        };
+        complete(names.iter().enumerate().map(entry).collect())
+    };
+    // The same files; another content; a file less.
+    let restarts = [(7, &["a", "b"][..], 0), (8, &["a", "b"], 1), (7, &["a"], 1)];
+    // Once the first sender is silent, the FDT of the restart arrives again, or a later FDT.
+    let cases = restarts.into_iter().flat_map(|restart| [(restart, 1), (restart, 2)]);
+    for ((digest, names, replaced), instance) in cases {
+        let mut bench = Bench::new();
+        bench.give(&fdt(0, &of(7, &["a", "b"])));
+        bench.give(&symbol(1, 0, b"old.."));
+        bench.wait(silence_ms() - 100);
+        bench.give_from(restarted, &fdt(1, &of(digest, names)));
+        assert_eq!(superseded(&bench), 0, "the first sender may still send");
+        bench.wait(200);
+        bench.give_from(restarted, &symbol(1, 0, b"new.."));
+        bench.give_from(restarted, &fdt(instance, &of(digest, names)));
+        assert_eq!(superseded(&bench), replaced, "{digest} {names:?} {instance}");
+        assert_eq!(bench.receiver.is_ended(), replaced > 0);
+        if replaced > 0 {
+            let (tsi, source) = (1, restarted.parse().unwrap());
+            let event = ReceiverEvent::Session(SessionEvent::Superseded { tsi, source });
+            assert_eq!(bench.events.last(), Some(&event));
+        }
+    }
+}

@@ -34,7 +34,8 @@ pub struct GetArgs {
     /// Network interface for multicast, by name or address; default: the interface of the route to the group
     #[arg(long, value_name = "IF", value_parser = NonEmptyStringValueParser::new())]
     pub interface: Option<String>,
-    /// Stop if no needed data comes by any path for this time
+    /// Stop if no needed data comes by any path for this time; `headwater receive` waits without end by
+    /// default
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "60s")]
     pub timeout: Duration,
     /// Maximum rate to receive by multicast, in bit/s; default: the fair rate of the path

@@ -32,6 +32,10 @@ pub struct Follower {
     /// Symbolic links of the present session.
     links: NameSet,
     is_complete: bool,
+    /// Names that the present session has and this receiver refuses.
+    refused: Vec<RelativePath>,
+    /// Whether entries were deleted that stood in the way of refused names.
+    has_made_room: bool,
     /// Whether the present session has nothing more for this receiver.
     is_over: bool,
 }
@@ -82,15 +86,22 @@ impl Follower {
         self.tsi = tsi;
         (self.announced, self.links) = Default::default();
         (self.is_complete, self.is_over) = (false, false);
+        self.refused.clear();
     }
 
     /// Records an update of the present session.
     pub fn on_update(&mut self, update: &ReceiveUpdate) {
         match update {
             ReceiveUpdate::SessionFound { tsi, .. } => self.tsi = Some(*tsi),
-            ReceiveUpdate::SessionReplaced { .. } => self.announced = NameSet::default(),
+            ReceiveUpdate::SessionReplaced { .. } => {
+                self.announced = NameSet::default();
+                self.refused.clear();
+            }
             ReceiveUpdate::SessionClosed | ReceiveUpdate::ControlRefused { .. } => self.is_over = true,
             ReceiveUpdate::FileAnnounced { path, .. } => self.announce(path),
+            ReceiveUpdate::FileRefused { location, .. } if self.brought.is_some() => {
+                self.refused.extend(RelativePath::new(location));
+            }
             // Members of a bundle are known once the bundle is whole.
             ReceiveUpdate::FileCompleted { path, is_present, .. } => {
                 self.announce(path);
@@ -119,13 +130,21 @@ impl Follower {
         }
     }
 
-    /// Deletes the files that are gone with a complete session.
+    /// Deletes the files that are gone with a complete session. Of a session with refused names, deletes the
+    /// files that stand in their way: at the sender, a folder has become a file, or a file has become a
+    /// folder.
     pub fn on_summary(&mut self, summary: &ReceiveSummary, screen: &Screen) -> Result<(), Failure> {
         let (announced, links) = (std::mem::take(&mut self.announced), std::mem::take(&mut self.links));
+        let refused = std::mem::take(&mut self.refused);
         // A part of the FDT says nothing of files that it lacks.
-        let is_complete = self.is_complete && summary.is_described;
-        if let Some(brought) = self.brought.as_mut().filter(|_| is_complete) {
-            let deleted = brought.replace((&announced, &links), &summary.folders)?;
+        let is_told_all = self.is_over && summary.is_described;
+        if let Some(brought) = self.brought.as_mut().filter(|_| is_told_all) {
+            let deleted = if self.is_complete {
+                brought.replace((&announced, &links), &summary.folders)?
+            } else {
+                brought.make_room(&refused, &announced)?
+            };
+            self.has_made_room = !self.is_complete && !deleted.is_empty();
             deleted.iter().for_each(|path| screen.say(&format!("{path}: deleted, the session lacks it")));
         }
         Ok(())
@@ -138,13 +157,17 @@ impl Follower {
         }
         let (tsi, is_complete) = (self.tsi.take(), std::mem::take(&mut self.is_complete));
         let is_over = std::mem::take(&mut self.is_over);
-        let except = tsi.filter(|_| is_over);
+        let is_again = std::mem::take(&mut self.has_made_room);
+        let except = tsi.filter(|_| is_over && !is_again);
         match ended {
             // A follower that has everything and waits is done.
             Err(failure) if failure.exit == Exit::Interrupted && tsi.is_none() => {
                 return NextStep::End(Ok(Exit::Ok));
             }
             Err(failure) if !is_passing(failure.exit) => return NextStep::End(Err(failure)),
+            Err(_) if is_again => {
+                tracing::warn!("files in the way were deleted; the session is received again");
+            }
             Err(failure) => tracing::warn!("{}; the next session is awaited", failure.chain()),
             Ok(exit) if is_asked() => return NextStep::End(Ok(exit)),
             Ok(_) => {}
@@ -253,11 +276,49 @@ impl Brought {
         let is_gone =
             |name: &&RelativePath| self.keeps_links && !links.contains(name) && self.selection.wants(name);
         let gone_links: Vec<_> = self.links.iter().filter(is_gone).cloned().collect();
+        self.delete((&gone, &gone_links), &kept, folders)
+    }
+
+    /// Deletes the recorded names that cannot be beside refused names of a session: below a refused name, or
+    /// a file above it. Returns the deleted names.
+    fn make_room(
+        &mut self,
+        refused: &[RelativePath],
+        announced: &NameSet,
+    ) -> Result<Vec<RelativePath>, Failure> {
+        let is_below = |name: &RelativePath, folder: &RelativePath| {
+            let rest = name.as_str().strip_prefix(folder.as_str());
+            rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        let is_folder =
+            |name: &str| fs::symlink_metadata(self.folder.join(name)).is_ok_and(|found| found.is_dir());
+        let is_in_the_way = |name: &&RelativePath| {
+            let is_beside = |refused: &RelativePath| {
+                let name_is_folder = || is_folder(name.as_str());
+                is_below(name, refused)
+                    || is_below(refused, name) && !name_is_folder()
+                    || *name == refused && name_is_folder()
+            };
+            !announced.contains(name) && self.selection.wants(name) && refused.iter().any(is_beside)
+        };
+        let gone: Vec<_> = self.names.iter().filter(is_in_the_way).cloned().collect();
+        let links = self.links.iter().filter(|_| self.keeps_links);
+        let gone_links: Vec<_> = links.filter(is_in_the_way).cloned().collect();
+        self.delete((&gone, &gone_links), &NameSet::default(), &[])
+    }
+
+    /// Deletes recorded names and links, and records these folders. Returns the deleted names.
+    fn delete(
+        &mut self,
+        (gone, gone_links): (&[RelativePath], &[RelativePath]),
+        kept: &NameSet,
+        folders: &[RelativePath],
+    ) -> Result<Vec<RelativePath>, Failure> {
         let mut deleted = Vec::new();
         // Below a folder that is gone, links and files go before the folder.
-        for (kind, gone) in [(ReceivedKind::Links, &gone_links), (ReceivedKind::Content, &gone)] {
+        for (kind, gone) in [(ReceivedKind::Links, gone_links), (ReceivedKind::Content, gone)] {
             if !gone.is_empty() {
-                let removed = remove_received((&self.folder, kind), gone.iter().rev(), &kept);
+                let removed = remove_received((&self.folder, kind), gone.iter().rev(), kept);
                 let tried = || format!("cannot delete files in '{}'", self.folder.display());
                 deleted.extend(removed.or_exit(Exit::Disk, tried())?.into_iter().cloned());
             }
@@ -380,6 +441,36 @@ mod tests {
             assert_eq!(out.join(name).exists(), is_there, "{name}");
         }
         assert_eq!(record(folder.path(), &[]).names, set(&["a", "log"]));
+    }
+
+    #[test]
+    fn only_what_stands_in_the_way_of_a_refused_name_makes_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        fs::create_dir_all(out.join("folder/empty")).unwrap();
+        fs::create_dir_all(out.join("mixed")).unwrap();
+        let brought_names = ["file", "folder/a", "folderx", "mixed/a", "other"];
+        let mut brought = record(folder.path(), &[]);
+        for name in brought_names {
+            fs::write(out.join(name), name).unwrap();
+            brought.add(&path(name));
+        }
+        brought.add(&path("folder/empty"));
+        fs::write(out.join("mixed/own"), "of the user").unwrap();
+        let refused = ["file/a", "folder", "mixed", "full"].map(path);
+        let mut make_room = |announced: &[&str]| {
+            let deleted = brought.make_room(&refused, &set_of(announced)).unwrap();
+            deleted.into_iter().collect::<BTreeSet<_>>()
+        };
+        assert_eq!(make_room(&["other"]), set(&["file", "folder/a", "folder/empty", "mixed/a"]));
+        assert_eq!(make_room(&["other"]), set(&[]), "the second time, nothing is in the way");
+        for (name, is_there) in
+            [("file", false), ("folder", false), ("folderx", true), ("other", true), ("mixed/own", true)]
+        {
+            assert_eq!(out.join(name).exists(), is_there, "{name}");
+        }
+        drop(brought);
+        assert_eq!(record(folder.path(), &[]).names, set(&["folderx", "other"]));
     }
 
     #[test]

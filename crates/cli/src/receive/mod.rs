@@ -32,6 +32,7 @@ use crate::live::{await_viewers, block_cells};
 use crate::sandbox::{Paths, RESOLVER_FILES, confine};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
+use crate::system::is_named_pipe;
 use description::DescriptionWatch;
 pub use failure::{error_failure, failure, nothing_opened, nothing_received};
 use failure::{nothing_answered, nothing_came, nothing_wanted, receiving_failed};
@@ -76,6 +77,9 @@ fn receive(mut args: ReceiveArgs, mut found: Option<Found<'_>>, screen: &Screen)
     let serves = serving::options(&args, server.as_ref());
     let view = args.view.http.map(|_| LiveView::new());
     view.iter().for_each(|view| events.show(view.feed()));
+    if let Some(pipe) = args.to.as_deref().filter(|to| is_named_pipe(to)) {
+        screen.say(&format!("waiting until a program opens the pipe '{}' to read", pipe.display()));
+    }
     let mut session = listen((&args, description, None), (capture.as_ref(), serves), &senders)?;
     let mut follower = Follower::new(&args, found.as_ref().map(|(_, args)| &*args.url), senders.is_told)?;
     let hook = FileHook::start(&args)?;

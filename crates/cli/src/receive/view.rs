@@ -40,6 +40,8 @@ pub struct View<'a> {
     wanted: String,
     has_group_key: bool,
     is_found: bool,
+    /// Identifier of the session that is received.
+    tsi: Option<u64>,
 }
 
 impl<'a> View<'a> {
@@ -60,6 +62,7 @@ impl<'a> View<'a> {
             wanted: wanted(args),
             has_group_key: args.keys.group_key.is_some(),
             is_found: false,
+            tsi: None,
         }
     }
 
@@ -67,7 +70,7 @@ impl<'a> View<'a> {
         match update {
             ReceiveUpdate::Started(started) => self.started(started),
             ReceiveUpdate::SessionFound { tsi, source } => {
-                self.is_found = true;
+                (self.is_found, self.tsi) = (true, Some(*tsi));
                 self.total.rename("receiving");
                 self.screen.say(&format!("session {tsi} from {source}"));
             }
@@ -105,6 +108,11 @@ impl<'a> View<'a> {
                     "session {tsi} from {source} arrives, which is not the requested session{}; to receive it, add --tsi {tsi} --source {}",
                     self.wanted,
                     source.ip()
+                );
+            }
+            ReceiveUpdate::OtherSession { tsi, source } if self.tsi == Some(*tsi) => {
+                tracing::warn!(
+                    "session {tsi} comes from {source}, too: its sender was started again, and is received once the earlier one is silent"
                 );
             }
             ReceiveUpdate::OtherSession { tsi, source } => {
@@ -170,8 +178,9 @@ impl<'a> View<'a> {
                 self.names.insert(*file, path.to_string());
             }
             ReceiveUpdate::FileRefused { location, reason } => {
-                // The sender chose the name: control characters are escaped.
-                tracing::warn!("{:?} is not received: {reason}", location);
+                // The sender chose the name: control characters are escaped. The refusal makes the exit code
+                // 5 or 7, and is told with --quiet, too.
+                tracing::error!("{:?} is not received: {reason}", location);
             }
             ReceiveUpdate::FileCompleted { path, bytes, is_verified, is_present, .. } => {
                 let verdict = match (is_present, is_verified) {

@@ -54,6 +54,7 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
         None => prepare_tree(&args.paths, args.metadata.prepare_options()).map_err(preparation_failed)?,
     };
     warn_of_selection(&files);
+    let refused = files.refused().count();
     keep_sources(&files, [&args.output.pcap, &args.output.events, &args.roster.receipts])?;
     // A dry run creates no capture, not even an empty file.
     let capture = args.output.pcap.as_deref().filter(|_| !args.dry_run).map(Capture::create).transpose()?;
@@ -62,6 +63,7 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let (next_key, group_key) =
         (keys::next_key(args.keys.next_key.as_ref())?, keys::group_key(args.keys.group_key.as_deref())?);
     let mut events = Events::open(&args.output, "headwater send")?;
+    log_skipped(&files, &mut events);
     let receivers = roster::options(args)?;
     let receipts = args.roster.receipts.as_deref().filter(|_| !args.dry_run);
     let receipts = receipts.map(Receipts::open).transpose()?;
@@ -79,7 +81,8 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let (session, server) = http::serve(args, session, (socket, view.clone()), &screen)?;
     if args.dry_run {
         dry_run::show(args, &session, &mut events).or_exit(Exit::Other, "cannot write to standard output")?;
-        return events.finish().map(|()| Exit::Ok);
+        events.finish()?;
+        return if refused == 0 { Ok(Exit::Ok) } else { Err(left_out(refused, "nothing was sent")) };
     }
     let outcome = Shutdown::install(capture.as_ref()).and_then(|shutdown| {
         let outcome = transfer(args, (session, fdt), &shutdown, &screen, (&mut events, receipts, receivers));
@@ -113,10 +116,21 @@ fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
 fn warn_of_selection(files: &FileSet) {
     let skipped = files.skipped();
     for skipped in skipped.iter().take(SKIPPED_NAMED_MAX) {
-        tracing::warn!("{skipped} and is not sent");
+        // A refused name makes the exit code 9, and is told with --quiet, too.
+        if skipped.reason.has_content() {
+            tracing::error!("{skipped} and is not sent");
+        } else {
+            tracing::warn!("{skipped} and is not sent");
+        }
     }
     if let Some(more @ 1..) = skipped.len().checked_sub(SKIPPED_NAMED_MAX) {
-        tracing::warn!("{more} more paths are not sent, for similar reasons");
+        let more =
+            format!("{more} more paths are not sent, for similar reasons; --json and --events name them all");
+        if skipped[SKIPPED_NAMED_MAX].reason.has_content() {
+            tracing::error!("{more}");
+        } else {
+            tracing::warn!("{more}");
+        }
     }
     let outside = files.outside();
     if !outside.is_empty() {
@@ -133,6 +147,14 @@ fn warn_of_selection(files: &FileSet) {
             shown.collect::<Vec<_>>().join(", "),
             if more == 0 { String::new() } else { format!(", and {more} more") }
         );
+    }
+}
+
+/// Writes each skipped path to the event log.
+fn log_skipped(files: &FileSet, events: &mut Events) {
+    for skipped in files.skipped() {
+        let (path, refused) = (skipped.escaped_path(), skipped.reason.has_content());
+        events.emit(None, &Event::ObjectSkipped { path, reason: skipped.reason.to_string(), refused });
     }
 }
 
@@ -262,13 +284,15 @@ fn transfer(
     progress.receivers = summary.roster.as_ref().map(|roster| roster.counts);
     events.emit(None, &Event::SessionEnded { role: Role::Sender, outcome, progress });
     view.sum_up(&summary);
-    conclude(&summary, receivers.as_ref(), exit)
+    let ended = conclude(&summary, receivers.as_ref(), exit)?;
+    receipts.and_then(|receipts| receipts.failure()).map_or(Ok(ended), Err)
 }
 
 /// Returns the exit code of a session that has ended, or the failure of files or receivers.
 fn conclude(summary: &SendSummary, receivers: Option<&RosterOptions>, exit: Exit) -> Result<Exit, Failure> {
     let missing = roster::failure(receivers, summary.roster.as_ref());
-    let left_out = (summary.files_left_out > 0).then(|| left_out(summary.files_left_out));
+    let left_out =
+        (summary.files_left_out > 0).then(|| left_out(summary.files_left_out, "all other files were sent"));
     // Missing receivers are a reason to send again, and outweigh what can never be sent.
     let failure = match (missing, left_out) {
         (None, None) => return Ok(exit),
@@ -281,14 +305,13 @@ fn conclude(summary: &SendSummary, receivers: Option<&RosterOptions>, exit: Exit
     Err(Failure { exit: if exit == Exit::Ok { failure.exit } else { exit }, ..failure })
 }
 
-/// Returns the failure of a session that left files or folders out. Earlier lines have the reasons.
-fn left_out(paths: usize) -> Failure {
+/// Returns the failure of a session that left files or folders out, and the fate of the other files. Earlier
+/// lines have the reasons.
+fn left_out(paths: usize, others: &str) -> Failure {
     let paths = crate::screen::count(paths, "path");
     Failure::new(
         Exit::LeftOut,
-        format!(
-            "{paths} could not be sent and receivers lack them; the lines above say why; all other files were sent"
-        ),
+        format!("{paths} could not be sent and receivers lack them; the lines above say why; {others}"),
     )
 }
 

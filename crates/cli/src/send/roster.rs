@@ -108,6 +108,8 @@ pub fn report(row: &RosterRow, state: RowState) -> ReceiverReport<'_> {
 pub struct Receipts {
     path: PathBuf,
     file: File,
+    /// Number of receipts that could not be written.
+    missing: usize,
 }
 
 /// Receipt of a receiver. Time and rate begin with the first report, and are absent in a receipt of the first
@@ -145,7 +147,7 @@ impl Receipts {
         if has_open_line(path).or_exit(Exit::Disk, attempt())? {
             file.write_all(b"\n").or_exit(Exit::Disk, attempt())?;
         }
-        Ok(Self { path: path.to_owned(), file })
+        Ok(Self { path: path.to_owned(), file, missing: 0 })
     }
 
     /// Writes the receipt of a receiver that has everything now.
@@ -160,8 +162,25 @@ impl Receipts {
             self.file.write_all(&line)
         });
         if let Err(error) = written {
-            tracing::warn!("cannot write a receipt to '{}': {error}", self.path.display());
+            self.missing += 1;
+            tracing::error!(
+                "cannot write the receipt of {} to '{}': {error}",
+                update.row.address,
+                self.path.display()
+            );
         }
+    }
+
+    /// Returns the failure of receipts that could not be written.
+    pub fn failure(&self) -> Option<Failure> {
+        let receipts = count(self.missing, "receipt");
+        (self.missing > 0).then(|| {
+            let to = self.path.display();
+            let why = format!(
+                "{receipts} could not be written to '{to}'; the lines above say why, and name the receivers"
+            );
+            Failure::new(Exit::Disk, why)
+        })
     }
 }
 

@@ -120,7 +120,8 @@ impl<'a> View<'a> {
                 bar.show(&[Size(*bytes_done).to_string()]);
             }
             SendUpdate::Started(started) => self.started(started),
-            SendUpdate::FileLeftOut { reason, .. } => tracing::warn!("{reason}"),
+            // Makes the exit code 9, and is told with --quiet, too.
+            SendUpdate::FileLeftOut { reason, .. } => tracing::error!("{reason}"),
             SendUpdate::PartsReleased { bytes } => self.released(*bytes),
             SendUpdate::InputEnded { bytes } => {
                 self.screen.say(&format!("standard input has ended after {}", Size(*bytes)));

@@ -176,6 +176,11 @@ pub fn wait_for_output(_patience: Option<Duration>) -> bool {
     true
 }
 
+/// Whether the path leads to a pipe with a name, whose opening waits for the other end: never here.
+pub fn is_named_pipe(_path: &Path) -> bool {
+    false
+}
+
 /// Whether two paths lead to the same existing file.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| path.canonicalize().ok();

@@ -30,6 +30,43 @@ fn a_follower_has_what_the_latest_session_has() {
 }
 
 #[test]
+fn a_follower_follows_a_folder_that_becomes_a_file_and_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (files, out, group) = (folder.path().join("files"), folder.path().join("out"), group());
+    fs::create_dir_all(files.join("name")).unwrap();
+    fs::write(files.join("name/a"), "in a folder").unwrap();
+    fs::write(files.join("gone"), "gone").unwrap();
+    let mut follower = receive(&group, &out, &["--follow", "--delete"]);
+    let mut session = |is_folder: bool| {
+        let sender = send(&group, &files, &[]);
+        let whole = if is_folder { "files/name/a" } else { "files/name" };
+        let content = |at: &Path| fs::read_to_string(at).unwrap_or_default();
+        let began = std::time::Instant::now();
+        while content(&out.join(whole)) != content(&files.join(&whole["files/".len()..])) {
+            assert!(began.elapsed().as_secs() < 40, "{whole} does not come");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        // The folder of the next session follows the end of this session.
+        follower.wait_for("session:completed\",\"refused\":0");
+        sender.interrupt();
+        sender.end();
+    };
+    session(true);
+    fs::remove_dir_all(files.join("name")).unwrap();
+    fs::remove_file(files.join("gone")).unwrap();
+    fs::write(files.join("name"), "a file").unwrap();
+    session(false);
+    fs::remove_file(files.join("name")).unwrap();
+    fs::create_dir(files.join("name")).unwrap();
+    fs::write(files.join("name/a"), "in a folder again").unwrap();
+    session(true);
+    follower.interrupt();
+    let followed = follower.end();
+    assert_eq!(followed.code, Some(0), "{}", followed.stderr);
+    assert!(!out.join("files/gone").exists());
+}
+
+#[test]
 fn a_follower_of_bundles_has_what_the_latest_session_has() {
     follow(true);
 }

@@ -48,6 +48,19 @@ fn has_event(run: &Run, event: &str) -> bool {
 }
 
 #[test]
+fn a_damaged_record_of_known_senders_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("headwater")).unwrap();
+    fs::write(folder.path().join("headwater/known_senders"), [0xff; 100]).unwrap();
+    let mut command = headwater();
+    command.env("XDG_STATE_HOME", folder.path());
+    command.args(["receive", "--interface", "lo", "--timeout", "1s", "--group", &group(), "--out"]);
+    let received = Running::start(command.arg(folder.path().join("out"))).end();
+    assert_eq!(received.code, Some(7), "{}", received.stderr);
+    assert!(received.stderr.contains("move it away"), "{}", received.stderr);
+}
+
+#[test]
 fn sessions_are_signed_and_their_senders_are_known_again() {
     let folder = tempfile::tempdir().unwrap();
     let (folder, group) = (folder.path(), group());

@@ -114,6 +114,22 @@ fn silence_is_no_end_while_a_receiver_is_under_way() {
     assert_eq!(events(&sent, "session:ended").next().unwrap()["receivers"]["done"], 1);
 }
 
+/// A full disk takes no receipts: the sender names the receivers, and does not end with success.
+#[cfg(target_os = "linux")]
+#[test]
+fn receipts_that_cannot_be_written_are_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let (group, file) = (group(), folder.path().join("file"));
+    fs::write(&file, "content").unwrap();
+    let receiver = receive(&group, &folder.path().join("out"), "hall");
+    let sent = send(&group, &file, &["--until", "1", "--receipts", "/dev/full", "--quiet"]).end();
+    assert_eq!(receiver.end().code, Some(0));
+    assert_eq!(sent.code, Some(7), "{}", sent.stderr);
+    for part in ["cannot write the receipt of 127.0.0.1", "1 receipt could not be written to '/dev/full'"] {
+        assert!(sent.stderr.contains(part), "'{part}' is missing in {}", sent.stderr);
+    }
+}
+
 #[test]
 fn receipts_are_added_to_those_of_earlier_sessions() {
     let folder = tempfile::tempdir().unwrap();

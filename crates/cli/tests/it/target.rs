@@ -143,3 +143,20 @@ fn other_places_are_refused_with_advice() {
     assert_eq!(run(&["receive", "--to", "-", "--json"]).code, Some(2));
     assert_eq!(run(&["receive"]).code, Some(2));
 }
+
+/// The system lets nobody write to a pipe that nobody reads, and opening waits without a word.
+#[test]
+fn a_receiver_that_waits_for_the_reader_of_a_pipe_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, said) = (pipe(folder.path()), folder.path().join("said"));
+    let mut command = headwater();
+    command.args(["receive", "--interface", "lo", "--group", &group(), "--to", &pipe]);
+    let mut receiver = command.stderr(File::create(&said).unwrap()).spawn().unwrap();
+    let began = std::time::Instant::now();
+    while !fs::read_to_string(&said).unwrap().contains("opens the pipe") {
+        assert!(began.elapsed() < Duration::from_secs(20), "nothing was said");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    receiver.kill().unwrap();
+    receiver.wait().unwrap();
+}

@@ -232,6 +232,36 @@ fn a_dry_run_plans_and_sends_nothing() {
     assert_eq!((json[0]["tsi"].as_u64(), json[0]["files"].as_u64()), (Some(77), Some(2)));
 }
 
+/// A dry run and the session end alike, quiet or not, and the log has each path that is left out.
+#[test]
+fn a_dry_run_tells_of_refused_names_as_the_session_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder.path().join("files");
+    fs::create_dir(&files).unwrap();
+    fs::write(files.join("fine"), "fine").unwrap();
+    (0..12).for_each(|number| fs::write(files.join(format!("{number}:")), "content").unwrap());
+    std::os::unix::fs::symlink("nowhere", files.join("link")).unwrap();
+    let group = crate::command::group();
+    let base = ["send", "--interface", "lo", "--group", &group, "--rate", "1M", "--passes", "1"];
+    for more in [&["--dry-run"][..], &[]] {
+        let sent = run(&[&base[..], more, &["--json", "--quiet", files.to_str().unwrap()]].concat());
+        assert_eq!(sent.code, Some(9), "{more:?}: {}", sent.stderr);
+        for part in ["'", "11:' has a name that receivers refuse", "--events name them all", "12 paths"] {
+            assert!(sent.stderr.contains(part), "'{part}' is missing in {}", sent.stderr);
+        }
+        assert!(!sent.stderr.contains("link"), "no regular file is no error: {}", sent.stderr);
+        let events = sent.json();
+        let skipped: Vec<_> = events.iter().filter(|event| event["event"] == "object:skipped").collect();
+        let refused = skipped.iter().filter(|event| event["refused"] == true).count();
+        assert_eq!((skipped.len(), refused), (13, 12), "{}", sent.stdout);
+        let fits = |event: &serde_json::Value| {
+            let (path, reason) = (event["path"].as_str().unwrap(), event["reason"].as_str().unwrap());
+            path.ends_with("/0:") && reason.contains("has the character ':'")
+        };
+        assert!(skipped.iter().any(|event| fits(event)), "{}", sent.stdout);
+    }
+}
+
 #[test]
 fn a_log_or_capture_never_overwrites_what_is_sent() {
     let folder = tempfile::tempdir().unwrap();

@@ -89,18 +89,18 @@ impl KnownSenders {
             .collect();
         let next = sender.next.map_or_else(String::new, |next| format!(" {}", openssh(&next)));
         text.push_str(&format!("{name} {} {}{next}\n", sender.started, openssh(&sender.key)));
-        self.write(&text).map_err(|source| KeyError::Io { path: self.path.clone(), source })
+        self.write(&text).map_err(|source| KeyError::Record { path: self.path.clone(), source })
     }
 
     fn read(&self) -> Result<String, KeyError> {
         match fs::read_to_string(&self.path) {
             Ok(text) if text.len() <= FILE_BYTES_MAX => Ok(text),
-            Ok(_) => Err(KeyError::Io {
+            Ok(_) => Err(KeyError::Record {
                 path: self.path.clone(),
                 source: io::Error::other("the file is longer than 1 MiB"),
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-            Err(source) => Err(KeyError::Io { path: self.path.clone(), source }),
+            Err(source) => Err(KeyError::Record { path: self.path.clone(), source }),
         }
     }
 

@@ -52,6 +52,17 @@ pub enum KeyError {
         /// Error of the system.
         source: io::Error,
     },
+    /// The record of known senders cannot be read or written.
+    #[error(
+        "cannot use the record of known senders '{}'; move it away to know the senders anew from their next sessions",
+        path.display()
+    )]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
     /// The file does not exist.
     #[error("there is no key file '{}'; check the name, or make a key: headwater keygen (a group's: --group)", path.display())]
     Missing {

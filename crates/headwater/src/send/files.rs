@@ -99,6 +99,13 @@ pub struct Skipped {
     pub reason: SkipReason,
 }
 
+impl Skipped {
+    /// Returns the location, with control characters and bytes that are no UTF-8 escaped.
+    pub fn escaped_path(&self) -> String {
+        EscapedPath(&self.path).to_string()
+    }
+}
+
 impl fmt::Display for Skipped {
     /// Formats `'/dev/null' is a device`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

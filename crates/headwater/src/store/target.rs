@@ -110,7 +110,12 @@ impl Target {
         if let Some(part) = part {
             let (name, next, _) =
                 taken.get_or_insert_with(|| (part.stream.to_string(), 0, FileVersion::default()));
-            if *name != part.stream.as_str() || *next != part.offset {
+            if *name != part.stream.as_str() || part.offset < *next {
+                return Err(StoreError(format!(
+                    "'{to}' has begun with '{name}' of an earlier session, and takes no other content: start this receiver again"
+                )));
+            }
+            if *next != part.offset {
                 return Err(StoreError(format!(
                     "'{to}' takes a stream from its beginning and in order, and bytes before {} of '{name}' are missing",
                     part.offset
@@ -123,6 +128,11 @@ impl Target {
             taken.get_or_insert_with(|| (spec.path.to_string(), spec.bytes, spec.version()));
         if *name == spec.path.as_str() && *bytes == spec.bytes && version.is_same(&spec.version()) {
             return Ok(());
+        }
+        if *name == spec.path.as_str() {
+            return Err(StoreError(format!(
+                "'{to}' has begun with another content of '{name}', and takes no other: start this receiver again"
+            )));
         }
         Err(StoreError(format!(
             "'{to}' takes one file, and '{name}' came first: send a session of one file, or receive with --out"
@@ -420,6 +430,33 @@ mod tests {
         device.file.read_exact_at(&mut got, 0).unwrap();
         assert!(got[..content.len()] == content);
         assert!(got[content.len()..].iter().all(|byte| *byte == 7), "beyond the content");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_target_takes_one_content_and_says_what_it_refuses() {
+        let path = |name: &str| headwater_proto::delivery::RelativePath::new(name).unwrap();
+        let target = || Target::open(Path::new("/dev/null")).unwrap();
+        let refusal = |target: &Target, spec: &FileSpec, part: Option<&StreamPart>| {
+            target.take(spec, part).unwrap_err().to_string()
+        };
+        let version = |digest| FileSpec { digest: Some([digest; 32]), ..FileSpec::new(path("a"), 10) };
+        let file = target();
+        file.take(&version(1), None).unwrap();
+        file.take(&version(1), None).unwrap();
+        assert!(refusal(&file, &version(2), None).contains("another content of 'a'"));
+        assert!(refusal(&file, &FileSpec::new(path("b"), 10), None).contains("'a' came first"));
+
+        let part = |offset| StreamPart { stream: path("s"), offset, end: None };
+        let take =
+            |target: &Target, offset| target.take(&FileSpec::new(path("s.0"), 10), Some(&part(offset)));
+        let stream = target();
+        let late = take(&stream, 10).unwrap_err().to_string();
+        assert!(late.contains("bytes before 10 of 's' are missing"), "{late}");
+        take(&stream, 0).unwrap();
+        take(&stream, 10).unwrap();
+        let restarted = take(&stream, 0).unwrap_err().to_string();
+        assert!(restarted.contains("start this receiver again"), "{restarted}");
     }
 
     #[test]

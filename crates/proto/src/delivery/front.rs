@@ -72,8 +72,9 @@ pub enum SessionEvent {
     },
     /// Another session replaces the received session, and this receiver has ended. Either the session has
     /// been silent for [`SILENCE`](super::SILENCE) while an acceptable session is being sent, mostly because
-    /// the sender restarted. Or the FDT contradicts the FDT that an earlier receiver kept of the session. A
-    /// new receiver would receive the other session.
+    /// the sender restarted. Or the FDT contradicts the FDT that an earlier receiver kept of the session, or
+    /// the earlier FDT of a sender that restarted with the same identifier. A new receiver would receive the
+    /// other session.
     Superseded {
         /// Transport session identifier of the other session.
         tsi: u64,
@@ -584,6 +585,10 @@ pub(crate) struct Listening {
     /// or forged packet does not end a session that continues.
     is_closed: bool,
     last_heard: Instant,
+    /// Source address of the session's last packet.
+    source: Option<SocketAddr>,
+    /// Arrival of the last packet from `sender`.
+    sender_heard: Instant,
 }
 
 /// Session of a packet.
@@ -599,8 +604,8 @@ pub(crate) enum SessionMatch {
 impl Listening {
     /// Listens for the wanted session and source.
     pub(crate) fn new(wanted: Wanted, now: Instant) -> Self {
-        let (session, sender, others) = (None, None, Vec::new());
-        Self { wanted, session, sender, others, is_closed: false, last_heard: now }
+        let (session, sender, source, others) = (None, None, None, Vec::new());
+        Self { wanted, session, sender, others, is_closed: false, last_heard: now, source, sender_heard: now }
     }
 
     /// Whether the session and the source are among those to receive.
@@ -625,8 +630,11 @@ impl Listening {
         if is_ours || (self.session.is_none() && self.would_take(source, tsi)) {
             let is_first = self.session.is_none();
             self.session.get_or_insert(this);
-            self.sender.get_or_insert(source);
-            self.last_heard = now;
+            let sender = *self.sender.get_or_insert(source);
+            (self.last_heard, self.source) = (now, Some(source));
+            if source == sender {
+                self.sender_heard = now;
+            }
             return SessionMatch::Ours { is_first };
         }
         let (is_news, replaces) = self.hear_other(now, source, tsi);
@@ -673,6 +681,12 @@ impl Listening {
     /// Returns the source address of the session's first packet.
     pub(crate) fn sender(&self) -> Option<SocketAddr> {
         self.sender
+    }
+
+    /// Returns the address that sends the session now, if the address of the first packet has been silent for
+    /// [`SILENCE`]: mostly, the sender was started again with the same identifier.
+    pub(crate) fn restarted_at(&self, now: Instant) -> Option<SocketAddr> {
+        self.source.filter(|source| Some(*source) != self.sender && now >= self.sender_heard + SILENCE)
     }
 
     /// Returns the time at which a closed session ends unless another packet arrives.

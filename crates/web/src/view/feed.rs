@@ -236,7 +236,10 @@ impl FollowedEnd {
                 sample.files_whole += 1;
                 sample.members += u64::from(!self.announced.contains(*file));
             }
-            Event::ObjectRefused { .. } | Event::ObjectMismatch { .. } | Event::ObjectWithdrawn { .. } => {
+            Event::ObjectRefused { .. }
+            | Event::ObjectMismatch { .. }
+            | Event::ObjectWithdrawn { .. }
+            | Event::ObjectSkipped { refused: true, .. } => {
                 sample.files_failed += 1;
             }
             Event::RelayProgress(progress) | Event::RelayEnded(progress) => {

@@ -39,6 +39,21 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             }
             FdtOutcome::Bad => self.stats.dropped.bad_fdt += 1,
         }
+        if self.has_other_content && !self.ended {
+            self.make_way_for_restarted(now);
+        }
+    }
+
+    /// Ends the session if the first sender is silent and another address sends other content under the same
+    /// identifier: mostly, the sender restarted. Returns whether the session has ended.
+    fn make_way_for_restarted(&mut self, now: Instant) -> bool {
+        let Some((source, (_, tsi))) = self.front.listening.restarted_at(now).zip(self.session()) else {
+            return false;
+        };
+        // Symbols since the restart were taken for those of the earlier content. The next receiver takes no
+        // blocks of another version.
+        self.end(SessionEvent::Superseded { tsi, source }.into());
+        true
     }
 
     /// Keeps a complete instance for a receiver that restarts, if the files can be resumed.
@@ -101,6 +116,14 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         is_all && instance.files.iter().all(agrees)
     }
 
+    /// Whether a whole FDT describes other files than the FDT so far. Parts that the sender of a stream has
+    /// released leave the FDT.
+    fn is_other_content(&self, instance: &Instance) -> bool {
+        let agrees = |entry: &File| self.catalogue.agrees(entry, instance.fti(entry).ok());
+        let is_all = self.stream.is_some() || self.catalogue.is_described_by(&instance.files);
+        instance.complete && !(is_all && instance.files.iter().all(agrees))
+    }
+
     fn on_instance(&mut self, now: Instant, instance: &Instance) {
         let recalled = self.recalled.take();
         if recalled
@@ -112,6 +135,10 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             if let (Some(source), Some((_, tsi))) = (self.front.listening.sender(), self.session()) {
                 self.end(SessionEvent::Superseded { tsi, source }.into());
             }
+            return;
+        }
+        self.has_other_content |= self.is_other_content(instance);
+        if self.has_other_content && self.make_way_for_restarted(now) {
             return;
         }
         // A preface describes only a few files.

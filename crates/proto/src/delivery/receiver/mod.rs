@@ -118,6 +118,8 @@ pub struct DeliveryReceiver<C, S> {
     awaits_repair: bool,
     reporter: Option<Box<SessionReporter>>,
     stream: Option<AnnouncedStream>,
+    /// Whether a whole FDT has described other content than the FDT before.
+    has_other_content: bool,
     /// Index before which all files have ended.
     first_open_part: usize,
 }
@@ -154,6 +156,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             awaits_repair: false,
             reporter: None,
             stream: None,
+            has_other_content: false,
             first_open_part: 0,
         }
     }
