@@ -8,15 +8,16 @@ STEPS=(fmt prose clippy docs wasm test instructions macos windows python verdict
 PRODUCT=(-p headwater-wire -p headwater-fec -p headwater-proto -p headwater-media -p headwater -p headwater-web -p headwater-cli)
 PURE=(-p headwater-wire -p headwater-fec -p headwater-proto -p headwater-media)
 WASM=wasm32-unknown-unknown
+# Features are those of all named packages together. Named beside each other in every release build, these have their libraries compiled
+# once; the Python package's own build has the same.
+RELEASED=(-p headwater-cli -p headwater-lab -p headwater-python)
 CARGO_DENY=0.20.2
-CARGO_FUZZ=0.13.2
 MKDOCS_MATERIAL=9.8.2
-FUZZ_SECONDS=${FUZZ_SECONDS:-10}
 
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/sbin:/sbin"
 # A run from clean gains nothing from incremental builds, which double the size of target/; line numbers of
 # backtraces and optimisation across crates take minutes.
-if [ "${CI:-}" = true ]; then export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_RELEASE_LTO=off; fi
+if [ "${CI:-}" = true ]; then export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_LTO=off; fi
 
 usage() {
     cat <<EOF
@@ -111,16 +112,14 @@ step_wasm() {
 }
 
 step_test() {
-    tests_log=$scratch/tests.log
-    # Tests of commands and sockets wait most of their time.
+    tests_log=$scratch/test.log
     have strace || need_apt strace
-    RUST_TEST_THREADS=${RUST_TEST_THREADS:-4} cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$tests_log"
-    # The sockets once more, as other systems have them.
-    HEADWATER_PORTABLE=1 cargo test --locked -p headwater --lib --test doctor --test net --test relay --test session 2>&1 | tee -a "$tests_log"
-    HEADWATER_PORTABLE=1 cargo test --locked -p headwater-cli --test it -- transfer groups get 2>&1 | tee -a "$tests_log"
+    have python3 || need_apt python3
+    beside test
     # Debug and release must put the same bytes on the wire, and the simulator must do the same in both.
-    cargo test --locked --release -p headwater-proto --test trace 2>&1 | tee -a "$tests_log"
-    cargo test --locked --release -p headwater-netsim --test engine traces 2>&1 | tee -a "$tests_log"
+    local packages=("${RELEASED[@]}" -p headwater-proto -p headwater-netsim)
+    cargo test --locked --release "${packages[@]}" --test trace 2>&1 | tee -a "$tests_log"
+    cargo test --locked --release "${packages[@]}" --test engine traces 2>&1 | tee -a "$tests_log"
 }
 
 step_macos() {
@@ -229,16 +228,8 @@ step_deny() {
 }
 
 step_fuzz() {
-    have cargo-fuzz || need_cargo cargo-fuzz "$CARGO_FUZZ"
-    local targets
-    targets=$(cargo fuzz list)
-    [ -n "$targets" ] || die "fuzz/ has no target"
-    # libFuzzer needs unstable compiler flags; without a sanitizer the stable compiler has all the rest.
-    local -x RUSTC_BOOTSTRAP=1 RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
-    cargo fuzz build --sanitizer none
-    # shellcheck disable=SC2086
-    side_by_side fuzz_one $targets || die_of_failed
-    notes+=("fuzz: $(wc -w <<<"$targets") targets, $FUZZ_SECONDS s each")
+    have python3 || need_apt python3
+    beside fuzz
 }
 
 step_interop() {
@@ -261,83 +252,20 @@ step_interop() {
     [ -x /usr/bin/time ] || need_apt time
     have python3 || need_apt python3
     /usr/bin/python3 -c 'import zmq' 2>/dev/null || need_apt python3-zmq
-    local scripts=(tests/interop/*.sh tests/attacks/attacks.sh)
-    [ -e "${scripts[0]}" ] || die "no script in tests/interop"
     # Built once, before the scripts look.
     . tests/built.sh
-    side_by_side bash "${scripts[@]}" || once_more_alone bash
-    notes+=("interop: ${#scripts[@]} scripts")
+    cargo build --locked --release "${RELEASED[@]}" -p headwater-attacks --bin headwater-forger
+    cargo build --locked --workspace --bin headwater --example sample_capture --example sample_pgm
+    export HEADWATER LAB
+    beside interop
 }
 
 # ---- helpers of the steps -------------------------------------------------------------------------------------
 
-# side_by_side COMMAND ARG...: runs COMMAND with each ARG, two at a time, as most of them wait for clocks and links
-# more than they compute. Each one's output is shown whole when it ends. Fails when all have ended and one has failed.
-side_by_side() {
-    local command=$1 arg running=0
-    shift
-    : >"$scratch/failed"
-    for arg in "$@"; do
-        if ((running == 2)); then
-            wait -n || true
-            running=$((running - 1))
-        fi
-        shown_whole "$command" "$arg" &
-        running=$((running + 1))
-    done
-    while ((running > 0)); do
-        wait -n || true
-        running=$((running - 1))
-    done
-    [ ! -s "$scratch/failed" ]
-}
-
-# once_more_alone COMMAND: runs what has failed in side_by_side once more, one at a time: scripts that measure time
-# may fail because of their neighbour. The summary names them. Dies if one fails again.
-once_more_alone() {
-    local log code arg line failed
-    mapfile -t failed <"$scratch/failed"
-    : >"$scratch/failed"
-    for line in "${failed[@]}"; do
-        read -r log code arg <<<"$line"
-        say "$step: $arg: exit code $code beside another one; its last lines, and then once more, alone:"
-        tail -n 25 "$log"
-        shown_whole "$1" "$arg"
-        notes+=("$step: $arg failed beside another one (exit code $code) and ran once more, alone")
-    done
-    [ ! -s "$scratch/failed" ] || die_of_failed
-}
-
-# Names those that failed, and shows how they ended once more, as of a long log often the end alone is kept.
-die_of_failed() {
-    local log code arg
-    while read -r log code arg; do
-        say "$step: $arg: exit code $code; its last lines:"
-        tail -n 25 "$log"
-    done <"$scratch/failed"
-    die "$step: failed: $(cut -d ' ' -f 3- "$scratch/failed" | paste -s -d ' ')"
-}
-
-# shown_whole COMMAND ARG
-shown_whole() {
-    local log started=$SECONDS code=0
-    log=$(mktemp -p "$scratch")
-    "$1" "$2" >"$log" 2>&1 || code=$?
-    {
-        flock 9
-        say "$step: $2: exit code $code, $((SECONDS - started)) s"
-        cat "$log"
-        ((code == 0)) || echo "$log $code $2" >>"$scratch/failed"
-    } 9>"$scratch/shown"
-}
-
-# fuzz_one TARGET: new inputs go to a scratch corpus, so that a run leaves the checkout as it was.
-fuzz_one() {
-    local found="$scratch/corpus-$1" seeds=()
-    mkdir "$found"
-    if [ -d "fuzz/corpus/$1" ]; then seeds=("fuzz/corpus/$1"); fi
-    cargo fuzz run --sanitizer none "$1" "$found" "${seeds[@]}" -- \
-        -max_total_time="$FUZZ_SECONDS" -print_final_stats=1 -verbosity=0
+# beside STEP: runs the jobs of a step beside each other, and takes over their notes.
+beside() {
+    python3 .ci/beside.py "$1" "$scratch/$1" 2>&1 | tee "$scratch/$1.log"
+    mapfile -t -O ${#notes[@]} notes <"$scratch/$1/notes"
 }
 
 # check_for TARGET: `cargo check` of the product crates. Nothing is linked, so that dependencies' C code needs
@@ -397,16 +325,19 @@ run_step() {
     step=$1
     printf '\n==== %s\n' "$step"
     "step_$step"
-    table+=("$(printf '%-8s ok %5d s' "$step" $((SECONDS - started)))")
+    table+=("$(printf '%-12s ok %5d s' "$step" $((SECONDS - started)))")
     printf '==== %s: ok, %d s\n' "$step" $((SECONDS - started))
     step=
 }
 
-# Called on any exit: names the step that failed, if one did.
+# Called on any exit: names the step that failed, if one did, and the times of those before.
 at_exit() {
     local code=$?
     rm -rf "$scratch"
-    if [ -n "$step" ]; then printf '\n==== %s: FAILED (exit code %d)\n' "$step" "$code" >&2; fi
+    if [ -n "$step" ]; then
+        printf '%s\n' ${table[@]+"${table[@]}"}
+        printf '\n==== %s: FAILED (exit code %d) after %d s in all\n' "$step" "$code" "$SECONDS" >&2
+    fi
 }
 
 # The sum over all test binaries, in one line that a reader, or a program, can take for the whole.
@@ -422,7 +353,7 @@ summary() {
     printf '\n==== summary\n'
     printf '%s\n' "${table[@]}"
     for note in ${notes[@]+"${notes[@]}"}; do echo "note: $note"; done
-    echo "total       $SECONDS s"
+    printf 'total           %5d s\n' "$SECONDS"
     if [ -n "$tests_log" ]; then tests_total; fi
 }
 

@@ -36,7 +36,9 @@ def count(binary, session, folder):
 
 
 def main():
-    build = ["cargo", "build", "--locked", "--release", "-p", "headwater-proto", "--example", "hot_paths", "--message-format=json"]
+    # Beside the packages of the other release builds, so that the libraries have the same features and are compiled once.
+    beside = [word for package in ("cli", "lab", "python", "netsim") for word in ("-p", f"headwater-{package}")]
+    build = ["cargo", "build", "--locked", "--release", *beside, "-p", "headwater-proto", "--example", "hot_paths", "--message-format=json"]
     # Optimisation across crates moves the counts.
     environment = os.environ | {"CARGO_PROFILE_RELEASE_LTO": "off"}
     built = subprocess.run(build, stdout=subprocess.PIPE, text=True, check=True, env=environment)

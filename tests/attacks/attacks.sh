@@ -7,6 +7,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 . tests/built.sh
-cargo build --locked --release -p headwater-attacks
+cargo build --locked --release -p headwater-cli -p headwater-lab -p headwater-python -p headwater-attacks --bin headwater-forger
 FORGER=$(realpath "${CARGO_TARGET_DIR:-target}/release/headwater-forger")
 PYTHONPATH=tests exec python3 -B tests/attacks/attacks.py "$HEADWATER" "$FORGER" "$@"

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import parts
@@ -357,7 +358,6 @@ def driad(bed):
     """No multicast arrives, and DNS names the AMT relay of the sender."""
     file = bed.content("driad", 3_000_000)
     resolver = Path("/etc/netns") / bed.network.hosts["receiver"]
-    had = resolver.parent.exists()
     resolver.mkdir(parents=True)
     try:
         (resolver / "resolv.conf").write_text("nameserver 127.0.0.1\n")
@@ -376,7 +376,8 @@ def driad(bed):
     finally:
         (resolver / "resolv.conf").unlink()
         resolver.rmdir()
-        if not had:
+        # The folder above stays while another script has a name there.
+        with suppress(OSError):
             resolver.parent.rmdir()
         bed.network.drop_multicast("receiver", False)
 

@@ -10,7 +10,8 @@ command -v tshark >/dev/null || {
 }
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-cargo run --quiet --locked -p headwater-cli --example sample_pgm "$scratch/pgm.pcap"
+cargo build --quiet --locked --workspace --example sample_pgm
+"${CARGO_TARGET_DIR:-target}/debug/examples/sample_pgm" "$scratch/pgm.pcap"
 
 reads() {
     tshark -r "$scratch/pgm.pcap" -d udp.port==3056,pgm "$@" 2>"$scratch/said" || {

@@ -238,17 +238,22 @@ def local(bed):
     command = [sys.executable, "-m", "http.server", "--directory", file.parent, "--bind", "::", "8000"]
     server = bed.network.start("r1", "http", bed.folder, command)
     bed.listening(server)
-    for number, name in enumerate(names):
-        group = f"239.255.72.92:{7410 + number}"
-        program, out = bed.receive("r1", f"local{number}", group, "--drop", "0.1", "--timeout", "20s")
+    # Each receiver waits for its timeout, so all sessions go on at once.
+    groups = {name: f"239.255.72.92:{7410 + number}" for number, name in enumerate(names)}
+    receivers = {name: bed.receive("r1", f"local-{group[-4:]}", group, "--drop", "0.1", "--timeout", "20s") for name, group in groups.items()}
+    senders = []
+    for name, (program, _) in receivers.items():
         program.wait_for("its join", joined)
         options = ("--rate", "8M", "--passes", "1", "--repair-url", f"http://{name}/", "--repair-random-time", "0s")
-        network = ("--group", group, "--interface", "eth0", "--no-roster")
-        sender = bed.network.start("sender", f"local{number}", bed.folder, [bed.binary, "send", "--json", *network, *options, file])
+        network = ("--group", groups[name], "--interface", "eth0", "--no-roster")
+        command = [bed.binary, "send", "--json", *network, *options, file]
+        senders.append(bed.network.start("sender", f"local-{groups[name][-4:]}", bed.folder, command))
+    for name, (program, out) in receivers.items():
         code, said = program.end(), program.err.read_text()
-        sender.end()
         is_refused = code == INCOMPLETE and "this machine or this link" in said and not (out / file.name).exists()
         yield f"{name} is refused (exit code {code})", is_refused
+    for sender in senders:
+        sender.end()
     asked = (server.out.read_text() + server.err.read_text()).count("GET")
     server.signal(signal.SIGINT)
     server.end()

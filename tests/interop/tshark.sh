@@ -23,7 +23,7 @@ command -v tshark >/dev/null || {
     echo "tshark.sh: tshark is missing; ./ci.sh interop installs it" >&2
     exit 1
 }
-cargo build --quiet --locked -p headwater-cli --bin headwater --example sample_capture
+cargo build --quiet --locked --workspace --bin headwater --example sample_capture
 target=${CARGO_TARGET_DIR:-target}/debug
 headwater=$target/headwater
 scratch=$(mktemp -d)

@@ -300,7 +300,7 @@ fn packets_longer_than_the_receivers_mtu_are_found_out_by_doctor_and_receiver() 
         "folder=$(mktemp -d)\n{PAIR}ip link set dev left mtu 1200 || exit 77\n\
          head -c 3000000 /dev/zero >$folder/x; $there $headwater send --quiet --interface right $folder/x & sending=$!\n\
          $headwater receive --json --interface left --out $folder/out --timeout 15s >$folder/log & receiving=$!\n\
-         sleep 1; $headwater doctor --json --interface left; code=$?\n\
+         sleep 1; $headwater doctor --json --interface left --wait 2s; code=$?\n\
          for i in $(seq 200); do grep -q packets:too-long $folder/log && break; sleep 0.1; done\n\
          kill $receiving $sending; wait $receiving; grep packets:too-long $folder/log; kill $other; rm -r $folder; exit $code"
     );
@@ -356,7 +356,7 @@ fn an_old_version_of_the_network_is_named_with_what_follows() {
     let bridge = "$there sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; ip link add bridge type bridge mcast_snooping 1 mcast_querier 1 mcast_igmp_version 2 \
         mcast_mld_version 1 && ip link set dev bridge up && ip link set dev right master bridge' || exit 77\n";
     let look = |group: &str, set_up: &str| {
-        let doctor = format!("$headwater doctor --json --interface left --group {group}");
+        let doctor = format!("$headwater doctor --json --interface left --group {group} --wait 1s");
         let looked = in_namespace(&format!("{PAIR}{set_up}{doctor}; code=$?; kill $other; exit $code"))?;
         Some((check(&looked, "version"), looked.code))
     };
