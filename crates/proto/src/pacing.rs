@@ -7,9 +7,6 @@ use crate::time::{Duration, Instant};
 ///
 /// 10 ms is a few ticks of a coarse system timer, and below a hundred packets up to 100 Mbit/s.
 pub const BURST: Duration = Duration::from_millis(10);
-/// The same for senders whose receivers judge delays: any delay of the driver beyond, which the sender makes
-/// up for at 1.25 times its rate, is a queue to the receivers.
-pub(crate) const BURST_BEFORE_DELAY: Duration = Duration::from_millis(25);
 
 /// Part of the configured rate that a sender's driver sustains.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -275,27 +275,6 @@ fn a_flid_dl_receiver_takes_what_is_sent() {
     is_served(flid_dl(), receiver, 300);
 }
 
-/// A driver that wakes late sends what was due meanwhile: within each turn some packet leaves in time, so that
-/// receivers see no queue.
-#[test]
-fn a_driver_that_is_late_makes_no_standing_delay() {
-    for late in [5, 10, 20] {
-        let mut driver = Driver::new(dynamic(Shape::Geometric));
-        driver.late = Duration::from_millis(late);
-        let mut least = vec![Duration::from_secs(1); 250];
-        driver.run(at(11), 10.0, |now, departure| {
-            let window = now.since(at(1)).as_nanos() / 40_000_000;
-            if now >= at(1)
-                && let Some(least) = least.get_mut(usize::try_from(window).unwrap())
-            {
-                *least = (*least).min(now.since(departure.at));
-            }
-        });
-        let worst = least.iter().max().unwrap();
-        assert!(*worst <= Duration::from_millis(6), "late by {late} ms: at least {worst:?} for 40 ms");
-    }
-}
-
 /// One rate, or several that are a fixed or highest rate together, settles somewhat below what the driver
 /// sends.
 fn settles<C: SenderControl>(sender: C) -> Driver<C> {

@@ -11,7 +11,7 @@ use headwater_wire::auth::{AUTH_BYTES, DEPTH_MAX, KEY_BYTES, MANIFEST_TAGS_MAX, 
 use super::Signer;
 use super::signing::{PLANNED, PLANNED_MAX, SigningConfig, SigningEnd, Slot};
 use crate::machine::{ChannelId, Destination, Ecn, Transmit};
-use crate::pacing::{BURST, BURST_BEFORE_DELAY};
+use crate::pacing::BURST;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -134,8 +134,6 @@ pub(crate) struct SigningLine {
     /// Earliest time of the next departure: a driver that was away sends a pacer's burst, and the rest at
     /// 1.25 times the rate of the schedule.
     earliest: Instant,
-    /// Longest time for which a late driver sends faster than at 1.25 times the rate.
-    burst: Duration,
     /// Time by which the control is delayed, because departures are late: else the control would run into the
     /// bound of waiting packets, and would give up time that the driver only needs to catch up.
     delay: Duration,
@@ -168,7 +166,6 @@ impl SigningLine {
             waiting: VecDeque::new(),
             envelopes: VecDeque::new(),
             earliest: Instant::ZERO,
-            burst: if channels > 1 { BURST_BEFORE_DELAY } else { BURST },
             delay: Duration::ZERO,
             late_before: Instant::ZERO,
             has_left: false,
@@ -214,10 +211,10 @@ impl SigningLine {
 
     /// Delays the control by the time that a late driver gives up.
     fn judge_driver(&mut self, now: Instant) {
-        let given_up = self.poll_timeout().map_or(Duration::ZERO, |due| now.since(due + self.burst));
-        self.late_before = now - self.burst;
+        let given_up = self.poll_timeout().map_or(Duration::ZERO, |due| now.since(due + BURST));
+        self.late_before = now - BURST;
         if self.plans() && given_up > Duration::ZERO {
-            self.earliest = now - self.burst;
+            self.earliest = now - BURST;
             self.delay = (self.delay + given_up).min(DELAY_MAX);
         }
     }

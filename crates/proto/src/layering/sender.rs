@@ -11,7 +11,6 @@ use crate::admission::AdmissionKey;
 use crate::auth::{DEMAND_LEAD_MAX, lead};
 use crate::control::{DemandRates, DemandStatus, Departure, Overload, SenderControl};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
-use crate::pacing::BURST_BEFORE_DELAY;
 use crate::rtt::Answers;
 use crate::time::{Duration, Instant};
 
@@ -71,7 +70,7 @@ impl DynamicSender {
             next: None,
             earliest: channels.base_departure(0),
             ceiling: Ceiling::new(channels.levels() - 1),
-            spacing: Spacing::default().with_burst(BURST_BEFORE_DELAY),
+            spacing: Spacing::default(),
             answers: Answers::default(),
             description: None,
         };

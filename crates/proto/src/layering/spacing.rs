@@ -12,29 +12,16 @@ const LAG_MAX: Duration = Duration::from_secs(1);
 /// Lag up to which a driver counts as on time: a turn or two of the driver.
 const CALM: Duration = Duration::from_millis(5);
 
-/// Spaces packets at 1.25 times the total rate at most, except for a late driver, which sends a burst first.
-#[derive(Clone, Copy, Debug)]
+/// Spaces packets at 1.25 times the total rate at most. A late driver catches up for [`BURST`] at most.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spacing {
-    /// Longest delay that a late driver makes up for by a burst.
-    burst: Duration,
     /// Earliest time of the next packet.
     earliest: Instant,
     /// Whether the driver gave up time and has not caught up with the schedule since.
     is_behind: bool,
 }
 
-impl Default for Spacing {
-    fn default() -> Self {
-        Self { burst: BURST, earliest: Instant::ZERO, is_behind: false }
-    }
-}
-
 impl Spacing {
-    /// Sets the longest delay that a late driver makes up for by a burst; default: [`BURST`].
-    pub(crate) fn with_burst(self, burst: Duration) -> Self {
-        Self { burst, ..self }
-    }
-
     /// Returns the earliest departure time of a packet scheduled at `at`.
     pub(crate) fn due(&self, at: Instant) -> Instant {
         at.max(self.earliest)
@@ -45,7 +32,7 @@ impl Spacing {
     pub(crate) fn sent(&mut self, now: Instant, at: Instant, rate: f64) -> Duration {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
         let gap = (1e9 / (HEADROOM * rate)) as u64;
-        let (due, earliest) = (self.due(at), now - self.burst);
+        let (due, earliest) = (self.due(at), now - BURST);
         self.earliest = due.max(earliest) + Duration::from_nanos(gap);
         let given_up = earliest.since(due);
         self.is_behind |= given_up > Duration::ZERO;

@@ -46,7 +46,7 @@ use headwater_proto::{ChannelId, Duration, Rate};
 pub(crate) use builder::Routers;
 pub use builder::{BuildError, Builder, Names};
 pub use codel::CodelConfig;
-pub use host::{Delay, HostConfig};
+pub use host::{Delay, HostConfig, Pause};
 pub use line::{Line, LineArrival};
 pub use link::DropCause;
 pub use loss::{GilbertElliott, Loss, LossConfig};

@@ -1,12 +1,21 @@
-//! `[hosts]`: nodes that receive in late batches, and whose timers fire late.
+//! `[hosts]`: nodes that receive in late batches, whose timers fire late, and that pause.
 
 use headwater_proto::Duration;
 
 use super::section::Section;
 use super::topology::Topology;
-use crate::network::{Delay, HostConfig};
+use crate::network::{Delay, HostConfig, Pause};
 
-const KEYS: &[&str] = &["nodes", "receive-min", "receive-max", "timer-min", "timer-max"];
+const KEYS: &[&str] = &[
+    "nodes",
+    "receive-min",
+    "receive-max",
+    "timer-min",
+    "timer-max",
+    "pause-interval",
+    "pause-min",
+    "pause-max",
+];
 
 /// Reads the late nodes of a plan, as indices into the topology's nodes; none without `[hosts]`.
 pub(crate) fn read(plan: &Section<'_>, topology: &Topology) -> Vec<(usize, HostConfig)> {
@@ -19,7 +28,10 @@ pub(crate) fn read(plan: &Section<'_>, topology: &Topology) -> Vec<(usize, HostC
         delay
     };
     let receive = delay("receive-min", "receive-max");
-    let config = HostConfig { receive, timer: delay("timer-min", "timer-max") };
+    let interval = hosts.or("pause-interval", Duration::ZERO);
+    let length = delay("pause-min", "pause-max");
+    let pause = (interval > Duration::ZERO).then_some(Pause { interval, length });
+    let config = HostConfig { receive, timer: delay("timer-min", "timer-max"), pause };
     let nodes = match hosts.node("nodes") {
         Some(_) => named(&hosts, topology),
         None => (0..topology.nodes.len()).filter(|node| links(topology, *node) == 1).collect(),

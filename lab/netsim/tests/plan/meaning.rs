@@ -1,7 +1,7 @@
 //! What plans mean.
 
 use headwater_netsim::network::{CodelConfig, LinkQueue, LossConfig, PolicerConfig};
-use headwater_netsim::network::{Delay, HostConfig, LossFilter};
+use headwater_netsim::network::{Delay, HostConfig, LossFilter, Pause};
 use headwater_netsim::plan::flow::{FlowKind, Receivers};
 use headwater_netsim::plan::timetable::What;
 use headwater_proto::queue::{Limit, QueueConfig};
@@ -222,6 +222,9 @@ fn hosts_are_late_where_the_plan_says_so() {
     let late = hosts("nodes = \"sink-2\"\ntimer-max = \"1ms\"");
     let timer = Delay { min: Duration::ZERO, max: Duration::from_millis(1) };
     assert_eq!(late, [(5, HostConfig { timer, ..HostConfig::default() })]);
+    let late = hosts("nodes = \"sink-2\"\npause-interval = \"50ms\"\npause-max = \"1ms\"");
+    let pause = Some(Pause { interval: Duration::from_millis(50), length: timer });
+    assert_eq!(late, [(5, HostConfig { pause, ..HostConfig::default() })]);
     assert!(
         parse(DUMBBELL).unwrap().scenario(&parse(DUMBBELL).unwrap().cell(0), 1).unwrap().hosts.is_empty()
     );
