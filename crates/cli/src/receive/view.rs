@@ -39,8 +39,7 @@ pub struct View<'a> {
     /// Requested session, as named by options.
     wanted: String,
     has_group_key: bool,
-    is_found: bool,
-    /// Identifier of the session that is received.
+    /// Identifier of the session that is received, once found.
     tsi: Option<u64>,
 }
 
@@ -61,7 +60,6 @@ impl<'a> View<'a> {
             why: None,
             wanted: wanted(args),
             has_group_key: args.keys.group_key.is_some(),
-            is_found: false,
             tsi: None,
         }
     }
@@ -70,7 +68,7 @@ impl<'a> View<'a> {
         match update {
             ReceiveUpdate::Started(started) => self.started(started),
             ReceiveUpdate::SessionFound { tsi, source } => {
-                (self.is_found, self.tsi) = (true, Some(*tsi));
+                self.tsi = Some(*tsi);
                 self.total.rename("receiving");
                 self.screen.say(&format!("session {tsi} from {source}"));
             }
@@ -103,7 +101,7 @@ impl<'a> View<'a> {
                 tracing::warn!("packets of the sender arrive again after {}", time(*lasted));
             }
             ReceiveUpdate::LongPacketsMissing(missing) => tracing::warn!("{missing}"),
-            ReceiveUpdate::OtherSession { tsi, source } if !self.is_found => {
+            ReceiveUpdate::OtherSession { tsi, source } if self.tsi.is_none() => {
                 tracing::warn!(
                     "session {tsi} from {source} arrives, which is not the requested session{}; to receive it, add --tsi {tsi} --source {}",
                     self.wanted,
@@ -112,7 +110,7 @@ impl<'a> View<'a> {
             }
             ReceiveUpdate::OtherSession { tsi, source } if self.tsi == Some(*tsi) => {
                 tracing::warn!(
-                    "session {tsi} comes from {source}, too: its sender was started again, and is received once the earlier one is silent"
+                    "session {tsi} comes from {source}, too: its sender was probably started again, and is received once the earlier one is silent"
                 );
             }
             ReceiveUpdate::OtherSession { tsi, source } => {

@@ -16,7 +16,7 @@ use headwater::net::OpenError;
 use headwater::{
     CompressionSummary, CongestionControl, FileSet, GroupKeys, PrepareError, RateLimit, RosterOptions,
     SendEnd, SendError, SendInput, SendOptions, SendOutcome, SendProgress, SendSession, SendSummary,
-    SendUpdate, SenderKey, Session, prepare_tree,
+    SendUpdate, SenderKey, Session, Skipped, prepare_tree,
 };
 use headwater_proto::control::{Counters, DemandStatus};
 use headwater_proto::controls::Network;
@@ -116,21 +116,12 @@ fn paths(args: &SendArgs, files: &FileSet, key: Option<&SenderKey>) -> Paths {
 fn warn_of_selection(files: &FileSet) {
     let skipped = files.skipped();
     for skipped in skipped.iter().take(SKIPPED_NAMED_MAX) {
-        // A refused name makes the exit code 9, and is told with --quiet, too.
-        if skipped.reason.has_content() {
-            tracing::error!("{skipped} and is not sent");
-        } else {
-            tracing::warn!("{skipped} and is not sent");
-        }
+        log_left_out(skipped, &format!("{skipped} and is not sent"));
     }
     if let Some(more @ 1..) = skipped.len().checked_sub(SKIPPED_NAMED_MAX) {
         let more =
             format!("{more} more paths are not sent, for similar reasons; --json and --events name them all");
-        if skipped[SKIPPED_NAMED_MAX].reason.has_content() {
-            tracing::error!("{more}");
-        } else {
-            tracing::warn!("{more}");
-        }
+        log_left_out(&skipped[SKIPPED_NAMED_MAX], &more);
     }
     let outside = files.outside();
     if !outside.is_empty() {
@@ -147,6 +138,15 @@ fn warn_of_selection(files: &FileSet) {
             shown.collect::<Vec<_>>().join(", "),
             if more == 0 { String::new() } else { format!(", and {more} more") }
         );
+    }
+}
+
+/// Logs a line on a skipped path. A refused name makes the exit code 9, and is told with --quiet, too.
+fn log_left_out(skipped: &Skipped, line: &str) {
+    if skipped.reason.has_content() {
+        tracing::error!("{line}");
+    } else {
+        tracing::warn!("{line}");
     }
 }
 

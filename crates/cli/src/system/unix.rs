@@ -220,7 +220,7 @@ pub fn wait_for_output(patience: Option<Duration>) -> bool {
     poll(&mut [PollFd::new(&io::stdout(), PollFlags::OUT)], interval.as_ref()).unwrap_or(1) > 0
 }
 
-/// Whether the path leads to a pipe with a name, whose opening waits for the other end.
+/// Whether the path leads to a named pipe, whose opening waits for the other end.
 pub fn is_named_pipe(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())

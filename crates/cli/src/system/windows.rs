@@ -176,7 +176,7 @@ pub fn wait_for_output(_patience: Option<Duration>) -> bool {
     true
 }
 
-/// Whether the path leads to a pipe with a name, whose opening waits for the other end: never here.
+/// Whether the path leads to a named pipe, whose opening waits for the other end: never here.
 pub fn is_named_pipe(_path: &Path) -> bool {
     false
 }

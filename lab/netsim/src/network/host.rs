@@ -77,8 +77,6 @@ impl Host {
         let Some(Pause { interval, length }) = self.config.pause else { return at };
         while self.pause.1 <= at {
             let start = self.pause.1 + seconds(exponential(&mut self.stream, interval.as_secs_f64()));
-            // Pauses without length must not hold the loop for ever.
-            let start = start + Duration::from_nanos(1);
             self.pause = (start, start + length.draw(&mut self.stream));
         }
         if self.pause.0 <= at { self.pause.1 } else { at }

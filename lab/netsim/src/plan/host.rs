@@ -30,6 +30,9 @@ pub(crate) fn read(plan: &Section<'_>, topology: &Topology) -> Vec<(usize, HostC
     let receive = delay("receive-min", "receive-max");
     let interval = hosts.or("pause-interval", Duration::ZERO);
     let length = delay("pause-min", "pause-max");
+    if interval == Duration::ZERO && length.max > Duration::ZERO {
+        hosts.problem_at("pause-max", "'pause-max' needs 'pause-interval'".to_owned());
+    }
     let pause = (interval > Duration::ZERO).then_some(Pause { interval, length });
     let config = HostConfig { receive, timer: delay("timer-min", "timer-max"), pause };
     let nodes = match hosts.node("nodes") {

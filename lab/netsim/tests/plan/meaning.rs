@@ -225,6 +225,8 @@ fn hosts_are_late_where_the_plan_says_so() {
     let late = hosts("nodes = \"sink-2\"\npause-interval = \"50ms\"\npause-max = \"1ms\"");
     let pause = Some(Pause { interval: Duration::from_millis(50), length: timer });
     assert_eq!(late, [(5, HostConfig { pause, ..HostConfig::default() })]);
+    let no_interval = parse(&spoilt(DUMBBELL, "[flow.tcp]", "[hosts]\npause-max = \"1ms\"\n[flow.tcp]"));
+    assert!(no_interval.unwrap_err().to_string().contains("needs 'pause-interval'"));
     assert!(
         parse(DUMBBELL).unwrap().scenario(&parse(DUMBBELL).unwrap().cell(0), 1).unwrap().hosts.is_empty()
     );
