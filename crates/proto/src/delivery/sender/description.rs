@@ -450,9 +450,10 @@ impl Description {
         self.instance_id
     }
 
-    /// Creates the preface of an FDT of several symbols in a session with several levels, for transmission
-    /// from `next` on. The preface has the first entries, with block digests if there is room. An FDT instance
-    /// must have an entry (RFC 6726, section 3.4.2); if no entry fits, there is no preface.
+    /// Creates the preface of an FDT of several symbols in a session with several levels, for
+    /// transmission from `next` on. The preface has the first entries, with block digests if there is
+    /// room. An FDT instance must have an entry (RFC 6726, section 3.4.2); if no entry fits, there is no
+    /// preface.
     fn make_preface(&mut self, next: Instant) -> Option<Preface> {
         if self.symbols() < 2 || self.levels.len() < 2 || self.instance.control.is_none() {
             return None;
