@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use etherparse::PacketBuilder;
 use headwater_wire::cci::WebrcCci;
-use headwater_wire::extensions::{ContentEncoding, DemandEcho, FdtExtension, Levels, Members, Seq, Time};
+use headwater_wire::extensions::{
+    ContentEncoding, DemandEcho, FdtExtension, Lateness, Levels, Members, Seq, Time,
+};
 use headwater_wire::fti::Ldpc;
 use headwater_wire::rtt::LossClass;
 use headwater_wire::{Cci, Extensions, Fti, PayloadId, alc};
@@ -111,8 +113,10 @@ fn described() -> Vec<alc::Repr> {
         seq: Some(seq),
         levels: None,
         members: None,
+        lateness: None,
     };
     let members = Members { exponent: 2, is_awaiting: true, is_quick: false, count: Members::rounded(1_234) };
+    let lateness = Lateness { micros: 12_345 };
     let echo = DemandEcho { round: 13, is_open: true, level: 7, loss: LossClass::of(0.6) };
     vec![
         plain(),
@@ -122,6 +126,7 @@ fn described() -> Vec<alc::Repr> {
         with(Extensions { levels: Some(Levels { ceiling: 9, demand: None }), ..Extensions::default() }),
         with(Extensions { levels: Some(Levels { ceiling: 9, demand: Some(echo) }), ..Extensions::default() }),
         with(Extensions { members: Some(members), ..Extensions::default() }),
+        with(Extensions { lateness: Some(lateness), ..Extensions::default() }),
         with(Extensions { fti: Some(fti), ..Extensions::default() }),
         alc::Repr { toi: Some(0), ..with(all) },
         alc::Repr { close_object: true, ..plain() },

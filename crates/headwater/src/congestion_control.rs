@@ -444,8 +444,14 @@ impl CongestionControl {
                 u16::try_from(on_request::RainbowCarrierSender::envelope_bytes_max()).unwrap_or(u16::MAX)
             }
             Self::Sim(_) => 8,
+            _ if self.is_stamped() => 4,
             _ => 0,
         }
+    }
+
+    /// Whether packets tell how late they leave: receivers of M2C alone measure delays.
+    fn is_stamped(&self) -> bool {
+        matches!(self, Self::M2c(_))
     }
 
     /// Returns the number of channels of a session.
@@ -543,6 +549,9 @@ impl CongestionControl {
             Self::Dedicated(options) => Box::new(options.sender()),
             Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => {
                 let mut sender = self.description(packet_bytes)?.sender(Instant::ZERO)?;
+                if self.is_stamped() {
+                    sender.stamp_departures();
+                }
                 if let Some(idle) = layers.idle_rate {
                     let [idle, start] =
                         [idle, MAX_RATE_DEFAULT].map(|rate| rate.packets_per_second(packet_bytes.into()));

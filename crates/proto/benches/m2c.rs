@@ -73,7 +73,10 @@ impl Path {
 fn arrive(receiver: &mut Receiver, at: Instant, departure: &Departure) {
     let Departure { channel, cci, ecn, .. } = departure;
     let source = ([192, 0, 2, 1], 4_242).into();
-    receiver.arrived(at, &Arrival { source, channel: *channel, cci, ecn: *ecn, bytes: BYTES.into() });
+    receiver.arrived(
+        at,
+        &Arrival { source, channel: *channel, cci, ecn: *ecn, bytes: BYTES.into(), lateness: Duration::ZERO },
+    );
 }
 
 fn arrivals(criterion: &mut Criterion) {

@@ -4,7 +4,7 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
-use headwater_wire::extensions::Levels;
+use headwater_wire::extensions::{Lateness, Levels};
 use headwater_wire::roster::PacketCounts;
 use headwater_wire::{Cci, fdt};
 use serde::ser::SerializeMap;
@@ -36,6 +36,8 @@ pub struct Departure {
     /// Levels the sender currently sends, unless all are sent whatever receivers hold. Packets of the base
     /// channel announce the value to receivers.
     pub levels: Option<Levels>,
+    /// Time since `at`, if packets tell receivers how late they leave.
+    pub lateness: Option<Lateness>,
 }
 
 /// A receiver's request for a packet.
@@ -241,6 +243,10 @@ pub trait SenderControl {
     /// are sent. Controls without levels ignore the call.
     fn follow_demand(&mut self, _rates: DemandRates) {}
 
+    /// Stamps each packet with its lateness from now on: receivers tell a sender that is late from a queue in
+    /// the network. Controls whose receivers measure no delays ignore the call.
+    fn stamp_departures(&mut self) {}
+
     /// Returns the levels that receivers need, if the sender sends no others.
     fn demand(&self) -> Option<DemandStatus> {
         None
@@ -317,6 +323,7 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         fn paused(now: Instant);
         fn set_admission_key(key: AdmissionKey);
         fn follow_demand(rates: DemandRates);
+        fn stamp_departures();
         fn on_full_link(packets_per_second: f64);
         fn feedback(now: Instant, datagram: &Datagram<'_>);
         fn reported(now: Instant, report: &ReceptionReport);
@@ -360,6 +367,8 @@ pub struct Arrival<'a> {
     pub ecn: Ecn,
     /// Bytes of UDP payload.
     pub bytes: usize,
+    /// Time by which the packet left after its scheduled departure, as far as the packet tells.
+    pub lateness: Duration,
 }
 
 /// A request to join or leave a channel.

@@ -10,6 +10,7 @@ use aes_gcm::aead::AeadInPlace;
 use aes_gcm::{Aes256Gcm, KeyInit, Nonce, Tag};
 use headwater_wire::alc::{self, AlcError};
 use headwater_wire::crypt::{CRYPT_BYTES, Crypt, SEAL_BYTES};
+use headwater_wire::extensions::Lateness;
 use headwater_wire::{PayloadId, lct};
 use zeroize::Zeroizing;
 
@@ -84,7 +85,8 @@ fn nonce(number: u64) -> [u8; 12] {
 }
 
 /// Header that the encryption protects: up to EXT_CRYPT, before the extensions of the authentication were
-/// inserted. The CCI counts as zero, because BCFS writes a word for each address into the CCI.
+/// inserted. The CCI counts as zero, because BCFS writes a word for each address into the CCI, and so does
+/// the lateness, which is written when the packet leaves.
 struct ProtectedHeader {
     bytes: [u8; lct::HEADER_LEN_MAX],
     len: usize,
@@ -95,6 +97,9 @@ impl ProtectedHeader {
         let (mut bytes, len) = ([0; lct::HEADER_LEN_MAX], header.len());
         bytes[..len].copy_from_slice(header);
         bytes[packet.cci_range()].fill(0);
+        if let Some(changing) = Lateness::place(packet).filter(|place| place.end <= len) {
+            bytes[changing].fill(0);
+        }
         // The length in words, as when the packet was encrypted.
         bytes[2] = u8::try_from(len / 4).unwrap_or(u8::MAX);
         Self { bytes, len }

@@ -1,5 +1,7 @@
 //! Pacing: departure times without loss of fractions of a nanosecond.
 
+use headwater_wire::extensions::Lateness;
+
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -7,6 +9,12 @@ use crate::time::{Duration, Instant};
 ///
 /// 10 ms is a few ticks of a coarse system timer, and below a hundred packets up to 100 Mbit/s.
 pub const BURST: Duration = Duration::from_millis(10);
+
+/// Returns the lateness of a packet that leaves at `now`, scheduled at `at`.
+pub(crate) fn lateness(now: Instant, at: Instant) -> Lateness {
+    let micros = u32::try_from(now.since(at).as_nanos() / 1_000).unwrap_or(u32::MAX);
+    Lateness { micros: micros.min(Lateness::MICROS_MAX) }
+}
 
 /// Part of the configured rate that a sender's driver sustains.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -166,6 +166,7 @@ fn flid_changes_levels_without_an_allocation() {
                     cci: &departure.cci,
                     ecn: Ecn::NotCapable,
                     bytes: 1_440,
+                    lateness: Duration::ZERO,
                 };
                 receiver.arrived(now, &arrival);
             }

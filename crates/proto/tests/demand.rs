@@ -275,8 +275,10 @@ mod support {
                 host.receiver.limited(self.now, levels);
             }
             let (source, ecn) = (SENDER.into(), Ecn::NotCapable);
-            host.receiver
-                .arrived(self.now, &Arrival { source, channel, cci: &cci, ecn, bytes: BYTES.into() });
+            host.receiver.arrived(
+                self.now,
+                &Arrival { source, channel, cci: &cci, ecn, bytes: BYTES.into(), lateness: Duration::ZERO },
+            );
             // The description takes five packets of the base channel.
             if host.packets == 5 {
                 let description = self.description.to_fdt();

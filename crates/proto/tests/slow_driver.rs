@@ -246,7 +246,10 @@ fn is_served<R: ReceiverControl>(sender: impl SenderControl, mut receiver: R, se
                 receiver.limited(now, departure.levels);
             }
             let bytes = PACKET_BYTES.into();
-            receiver.arrived(now, &Arrival { source: SENDER.into(), channel, cci, ecn, bytes });
+            receiver.arrived(
+                now,
+                &Arrival { source: SENDER.into(), channel, cci, ecn, bytes, lateness: Duration::ZERO },
+            );
         }
         apply(&mut receiver);
     });

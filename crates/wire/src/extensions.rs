@@ -1,9 +1,11 @@
 //! The LCT header extensions that Headwater understands (RFC 5651 section 5.2, RFC 6726 section 3.4, and our
-//! EXT_SEQ, EXT_LEVELS and EXT_MEMBERS).
+//! EXT_SEQ, EXT_LEVELS, EXT_MEMBERS and EXT_LATENESS).
+use core::ops::Range;
+
 use crate::bytes::{Writer, be16, be32};
 use crate::crypt::Crypt;
 use crate::fti::{EncodingId, Fti, FtiError};
-use crate::lct::ExtensionIter;
+use crate::lct::{self, ExtensionIter};
 use crate::rtt::LossClass;
 
 /// EXT_AUTH, authentication of the packet; each session defines the content.
@@ -28,6 +30,8 @@ pub const HET_CENC: u8 = 193;
 pub const HET_LEVELS: u8 = 224;
 /// EXT_MEMBERS, our own: how often receivers report to the sender.
 pub const HET_MEMBERS: u8 = 225;
+/// EXT_LATENESS, our own: how long after the scheduled time the packet left.
+pub const HET_LATENESS: u8 = 226;
 
 /// Largest FDT instance ID, 20 bits.
 pub const FDT_INSTANCE_ID_MAX: u32 = (1 << 20) - 1;
@@ -60,6 +64,8 @@ pub struct Extensions {
     pub levels: Option<Levels>,
     /// EXT_MEMBERS.
     pub members: Option<Members>,
+    /// EXT_LATENESS.
+    pub lateness: Option<Lateness>,
 }
 
 /// EXT_TIME (RFC 5651 section 5.2.2). `sct_low` has a meaning only beside `sct_high`.
@@ -199,6 +205,45 @@ impl Members {
     }
 }
 
+/// EXT_LATENESS: how long after the scheduled time a packet left (`docs/reference/wire/lateness.md`). One
+/// word. The content is written when the packet leaves, after the packet was listed in manifests: tags,
+/// signatures and encryption count the content as zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Lateness {
+    /// Microseconds, at most [`Lateness::MICROS_MAX`], which stands for all longer times.
+    pub micros: u32,
+}
+
+impl Lateness {
+    /// Longest time that the extension tells, 24 bits.
+    pub const MICROS_MAX: u32 = (1 << 24) - 1;
+
+    /// Reads the three bytes of content.
+    pub fn parse(content: &[u8]) -> Option<Self> {
+        let &[high, middle, low] = content.first_chunk()?;
+        Some(Self { micros: u32::from_be_bytes([0, high, middle, low]) })
+    }
+
+    /// Returns the three bytes of content.
+    pub fn content(self) -> [u8; 3] {
+        let [_, content @ ..] = self.micros.min(Self::MICROS_MAX).to_be_bytes();
+        content
+    }
+
+    /// Returns the place of the content in the datagram, if the packet has the extension.
+    pub fn place<T: AsRef<[u8]>>(packet: &lct::Packet<T>) -> Option<Range<usize>> {
+        let mut start = packet.extensions_start();
+        for (het, content) in packet.extensions() {
+            let end = start + content.len() + if het < lct::HET_FIXED { 2 } else { 1 };
+            if het == HET_LATENESS {
+                return Some(start + 1..end);
+            }
+            start = end;
+        }
+        None
+    }
+}
+
 /// Why a known extension cannot be read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExtensionError {
@@ -260,6 +305,7 @@ impl Extensions {
                 HET_SEQ if found.seq.is_none() => found.seq = Some(Seq::parse(content)?),
                 HET_LEVELS if found.levels.is_none() => found.levels = Levels::parse(content),
                 HET_MEMBERS if found.members.is_none() => found.members = Members::parse(content),
+                HET_LATENESS if found.lateness.is_none() => found.lateness = Lateness::parse(content),
                 HET_FDT if found.fdt.is_none() => found.fdt = Some(FdtExtension::parse(content)),
                 HET_CENC if found.content_encoding.is_none() => {
                     found.content_encoding = content.first().map(|&code| ContentEncoding::from(code));
@@ -277,6 +323,7 @@ impl Extensions {
             self.content_encoding.is_some(),
             self.levels.is_some(),
             self.members.is_some(),
+            self.lateness.is_some(),
         ];
         words.into_iter().filter(|is_present| *is_present).count() * 4
             + self.time.map_or(0, |time| 4 + 4 * time.words().into_iter().flatten().count())
@@ -288,6 +335,11 @@ impl Extensions {
     pub(crate) fn emit(&self, codepoint: u8, out: &mut Writer<'_>) -> Result<(), ExtensionError> {
         if self.auth || self.crypt.is_some() {
             return Err(ExtensionError::Inserted);
+        }
+        // The first extension is found fastest, for each packet that leaves.
+        if let Some(lateness) = self.lateness {
+            out.put(&[HET_LATENESS]);
+            out.put(&lateness.content());
         }
         if let Some(fdt) = self.fdt {
             fdt.emit(out)?;

@@ -21,7 +21,7 @@ pub const TSI_MAX: u64 = (1 << 48) - 1;
 pub const TOI_MAX: u128 = (1 << 112) - 1;
 
 /// First header extension type of one 32-bit word; types below have a length byte (RFC 5651 section 5.2).
-const HET_FIXED: u8 = 128;
+pub(crate) const HET_FIXED: u8 = 128;
 /// Bytes before the CCI.
 const FIXED_LEN: usize = 4;
 

@@ -3,6 +3,7 @@
 use core::ops::Range;
 
 use headwater_wire::auth::{Authentication, DEPTH_MAX, Node, PASS_BYTES, Pass, Tag};
+use headwater_wire::extensions::Lateness;
 use headwater_wire::lct;
 
 use super::SIGNATURE_BYTES;
@@ -45,12 +46,13 @@ impl SessionKeys {
 
     /// Returns the tag of a packet.
     pub(crate) fn tag(&self, packet: &lct::Packet<&[u8]>, bytes: &[u8]) -> Tag {
-        let hash = if self.ignores_cci {
-            let mut hasher = blake3::Hasher::new_keyed(&self.tag);
-            update_without(&mut hasher, bytes, packet.cci_range());
-            hasher.finalize()
-        } else {
+        let changing = self.changing(packet);
+        let hash = if changing.iter().all(Range::is_empty) {
             blake3::keyed_hash(&self.tag, bytes)
+        } else {
+            let mut hasher = blake3::Hasher::new_keyed(&self.tag);
+            update_without(&mut hasher, bytes, changing);
+            hasher.finalize()
         };
         *hash.as_bytes().first_chunk().expect("32 bytes")
     }
@@ -74,25 +76,40 @@ impl SessionKeys {
     }
 
     /// Returns the digest of a packet whose EXT_AUTH is at `extension`. Signature and path count as zeros.
-    pub(crate) fn digest(&self, bytes: &[u8], cci: Range<usize>, extension: Range<usize>) -> Digest {
-        let unsigned = Authentication::unsigned_part(extension);
+    pub(crate) fn digest(
+        &self,
+        packet: &lct::Packet<&[u8]>,
+        bytes: &[u8],
+        extension: Range<usize>,
+    ) -> Digest {
+        let [cci, lateness] = self.changing(packet);
         let mut hasher = blake3::Hasher::new();
-        if self.ignores_cci {
-            update_without(&mut hasher, &bytes[..unsigned.start], cci);
-        } else {
-            hasher.update(&bytes[..unsigned.start]);
-        }
-        hasher.update(&[0; SIGNATURE_BYTES + DEPTH_MAX * size_of::<Node>()][..unsigned.len()]);
-        hasher.update(&bytes[unsigned.end..]);
+        update_without(&mut hasher, bytes, [cci, lateness, Authentication::unsigned_part(extension)]);
         *hasher.finalize().as_bytes()
+    }
+
+    /// Returns the parts of a packet that change after the packet was listed, in order: CCI and lateness.
+    fn changing(&self, packet: &lct::Packet<&[u8]>) -> [Range<usize>; 2] {
+        let cci = packet.cci_range();
+        let end = cci.end;
+        [if self.ignores_cci { cci } else { end..end }, Lateness::place(packet).unwrap_or(end..end)]
     }
 }
 
-/// Hashes bytes with zeros in place of a range of at most 16 bytes.
-fn update_without(hasher: &mut blake3::Hasher, bytes: &[u8], range: Range<usize>) {
-    hasher.update(&bytes[..range.start]);
-    hasher.update(&[0; 16][..range.len()]);
-    hasher.update(&bytes[range.end..]);
+/// Longest part of a packet that counts as zeros.
+const UNHASHED_MAX: usize = SIGNATURE_BYTES + DEPTH_MAX * size_of::<Node>();
+
+/// Hashes bytes with zeros in place of the ranges, which are in order.
+fn update_without(hasher: &mut blake3::Hasher, bytes: &[u8], ranges: impl IntoIterator<Item = Range<usize>>) {
+    let mut start = 0;
+    for range in ranges.into_iter().filter(|range| !range.is_empty()) {
+        // An extension behind EXT_AUTH, which no sender writes, is hashed as it stands.
+        let Some(before) = bytes.get(start..range.start) else { continue };
+        hasher.update(before);
+        hasher.update(&[0; UNHASHED_MAX][..range.len()]);
+        start = range.end;
+    }
+    hasher.update(&bytes[start..]);
 }
 
 /// Returns the leaf of a packet in a tree.

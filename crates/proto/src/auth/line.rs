@@ -7,11 +7,13 @@
 use std::collections::VecDeque;
 
 use headwater_wire::auth::{AUTH_BYTES, DEPTH_MAX, KEY_BYTES, MANIFEST_TAGS_MAX, Node, TAG_BYTES};
+use headwater_wire::extensions::Lateness;
+use headwater_wire::lct;
 
 use super::Signer;
 use super::signing::{PLANNED, PLANNED_MAX, SigningConfig, SigningEnd, Slot};
 use crate::machine::{ChannelId, Destination, Ecn, Transmit};
-use crate::pacing::BURST;
+use crate::pacing::{BURST, lateness};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -108,6 +110,8 @@ struct Waiting {
     destination: Destination,
     ecn: Ecn,
     at: Instant,
+    /// Time from which the packet's lateness counts, if the packet tells its lateness.
+    scheduled: Option<Instant>,
     /// Bytes of the envelope around the packet.
     envelope: usize,
 }
@@ -285,14 +289,14 @@ impl SigningLine {
         self.end.sign(channel, buffer, bytes).ok()
     }
 
-    /// Queues a packet, or the header of a manifest, that leaves at `at` in an envelope. Returns the length
-    /// with which the packet is expected to leave.
+    /// Queues a packet, or the header of a manifest, that leaves at `at` in an envelope. A packet that tells
+    /// its lateness has a scheduled time. Returns the length with which the packet is expected to leave.
     pub(crate) fn plan(
         &mut self,
         channel: ChannelId,
         destination: Destination,
         ecn: Ecn,
-        at: Instant,
+        (at, scheduled): (Instant, Option<Instant>),
         envelope: &[u8],
         packet: &[u8],
     ) -> usize {
@@ -302,8 +306,9 @@ impl SigningLine {
         if self.end.plan(channel, packet).is_ok() {
             let at = at + self.shift;
             let at = self.waiting.back().map_or(at, |last| at.max(last.at));
-            self.waiting.push_back(Waiting { channel, destination, ecn, at, envelope: envelope.len() });
             self.envelopes.extend(envelope);
+            let envelope = envelope.len();
+            self.waiting.push_back(Waiting { channel, destination, ecn, at, scheduled, envelope });
         }
         if self.leaves_max > 0 {
             return envelope.len() + packet.len() + AUTH_BYTES + TREE_BYTES;
@@ -326,13 +331,16 @@ impl SigningLine {
             self.seal();
         }
         while let Some(due) = self.poll_timeout().filter(|due| *due <= now) {
-            let Waiting { channel, destination, ecn, at, envelope } = self.waiting.pop_front()?;
+            let Waiting { channel, destination, ecn, at, scheduled, envelope } = self.waiting.pop_front()?;
             self.is_sealed &= !self.waiting.is_empty();
             self.has_left = true;
             self.envelopes.drain(..envelope).zip(&mut *buffer).for_each(|(byte, place)| *place = byte);
             self.space(due, self.waiting.front().map_or(at, |next| next.at).since(at));
             // A packet that cannot be signed does not leave: a receiver would drop the packet.
             if let Ok(Some(bytes)) = self.end.send(channel, &mut buffer[envelope..]) {
+                if let Some(scheduled) = scheduled {
+                    stamp(&mut buffer[envelope..envelope + bytes], lateness(now, scheduled));
+                }
                 return Some(Transmit { destination, bytes: envelope + bytes, ecn });
             }
         }
@@ -357,6 +365,14 @@ impl SigningLine {
             let _signed = self.end.sign_tree(channel);
         }
         self.is_sealed = !self.waiting.is_empty();
+    }
+}
+
+/// Writes the lateness into a packet that tells its lateness.
+fn stamp(packet: &mut [u8], lateness: Lateness) {
+    let place = lct::Packet::new_checked(&*packet).ok().and_then(|packet| Lateness::place(&packet));
+    if let Some(place) = place {
+        packet[place].copy_from_slice(&lateness.content());
     }
 }
 

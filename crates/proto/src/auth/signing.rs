@@ -373,7 +373,7 @@ impl<S: Signer> SigningEnd<S> {
         let place = blank.insert(buffer, bytes)?;
         let bytes = bytes + place.len();
         let packet = lct::Packet::new_checked(&buffer[..bytes]).map_err(auth::Error::from)?;
-        let digest = self.keys.digest(&buffer[..bytes], packet.cci_range(), place.clone());
+        let digest = self.keys.digest(&packet, &buffer[..bytes], place.clone());
         let signature = self.signer.sign(Message::new(channel.id, &digest).as_bytes());
         self.signatures += 1;
         Authentication::complete(&mut buffer[place], &signature, &[]);
@@ -414,7 +414,7 @@ impl<S: Signer> SigningEnd<S> {
             auth.leaf = u8::try_from(at).expect("below 16");
             let place = auth.insert(&mut planned.bytes, bytes)?;
             let packet = lct::Packet::new_checked(planned.bytes.as_slice()).map_err(auth::Error::from)?;
-            levels[0][at] = leaf(&self.keys.digest(&planned.bytes, packet.cci_range(), place.clone()));
+            levels[0][at] = leaf(&self.keys.digest(&packet, &planned.bytes, place.clone()));
             planned.is_sealed = true;
             planned.must_sign = true;
             starts[at] = place.start;

@@ -553,7 +553,7 @@ impl<V: Verifier> VerifyingFront<V> {
         {
             return Err(Rejection::Replayed);
         }
-        let message = Message::of(id, auth, &keys.digest(bytes, packet.cci_range(), range.clone()));
+        let message = Message::of(id, auth, &keys.digest(packet, bytes, range.clone()));
         let restarts = candidate.is_some() && self.session.is_some();
         let number_use = if restarts {
             NumberUse::New

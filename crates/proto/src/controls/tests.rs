@@ -81,6 +81,7 @@ fn begun(description: &Description, mut receiver: ReceiverEnd) -> bool {
                 cci: &departure.cci,
                 ecn: Ecn::NotCapable,
                 bytes: 1_424,
+                lateness: Duration::ZERO,
             };
             receiver.arrived(now, &arrival);
         }

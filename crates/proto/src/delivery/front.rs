@@ -462,7 +462,9 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         if channel == ChannelId::BASE && timing != Timing::Before {
             self.control.limited(now, header.extensions.levels);
         }
-        let arrival = Arrival { source, channel, cci: &header.cci, ecn, bytes };
+        let lateness = header.extensions.lateness.map_or(0, |lateness| lateness.micros);
+        let lateness = Duration::from_micros(lateness.into());
+        let arrival = Arrival { source, channel, cci: &header.cci, ecn, bytes, lateness };
         match timing {
             Timing::InTime => self.control.arrived(arrived, &arrival),
             Timing::Late => self.control.arrived_late(arrived, &arrival),

@@ -163,6 +163,7 @@ struct Last {
     cci: Cci,
     ecn: Ecn,
     bytes: usize,
+    lateness: Duration,
 }
 
 impl DescribedReceiver {
@@ -218,10 +219,10 @@ impl DescribedReceiver {
         self.inner_mut().start(now - first_join);
         // The new control joins the base channel only, which is joined already.
         let _base = self.inner_mut().poll_membership();
-        if let Some(Last { at, source, cci, ecn, bytes }) = self.last {
+        if let Some(Last { at, source, cci, ecn, bytes, lateness }) = self.last {
             self.before.packets = self.before.packets.saturating_sub(1);
             self.before.marked -= u64::from(ecn == Ecn::CongestionExperienced).min(self.before.marked);
-            let arrival = Arrival { source, channel: ChannelId::BASE, cci: &cci, ecn, bytes };
+            let arrival = Arrival { source, channel: ChannelId::BASE, cci: &cci, ecn, bytes, lateness };
             let levels = self.levels;
             self.inner_mut().limited(at, levels);
             self.inner_mut().arrived(at, &arrival);
@@ -301,8 +302,8 @@ impl DescribedReceiver {
         self.channels.arrived(now, arrival.channel);
         if !self.is_described() {
             self.first_join.get_or_insert(now.since(self.started));
-            let Arrival { source, cci, ecn, bytes, .. } = *arrival;
-            self.last = Some(Last { at: now, source, cci: *cci, ecn, bytes });
+            let Arrival { source, cci, ecn, bytes, lateness, .. } = *arrival;
+            self.last = Some(Last { at: now, source, cci: *cci, ecn, bytes, lateness });
         }
     }
 }

@@ -72,6 +72,7 @@ impl Bed {
                     cci: &departure.cci,
                     ecn,
                     bytes: BYTES,
+                    lateness: Duration::ZERO,
                 };
                 self.receiver.arrived(now, &arrival);
                 self.apply();
@@ -249,7 +250,7 @@ proptest! {
             let cci = Cci::new(&cci).unwrap();
             let channel = ChannelId(u16::from(!is_base));
             let (source, ecn) = (SENDER.into(), Ecn::NotCapable);
-            receiver.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes: BYTES });
+            receiver.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes: BYTES, lateness: Duration::ZERO });
             while let Some(membership) = receiver.poll_membership() {
                 match membership {
                     Membership::Join(channel) => prop_assert!(held.insert(channel) && channel.0 < 256),
@@ -284,7 +285,7 @@ proptest! {
             let cci = Data { rank, request: request.wrapping_sub(20), timestamp: stamp, sequence: stamp >> 9 }.to_cci();
             let ecn = if is_marked { Ecn::CongestionExperienced } else { Ecn::Capable0 };
             let (source, channel) = (SENDER.into(), ChannelId(rank.into()));
-            receiver.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes: BYTES });
+            receiver.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes: BYTES, lateness: Duration::ZERO });
             while let Some(membership) = receiver.poll_membership() {
                 match membership {
                     Membership::Join(channel) => prop_assert!(held.insert(channel) && u64::from(channel.0) < groups.max(1)),

@@ -29,7 +29,14 @@ fn a_departure_is_due_no_sooner_than_said() {
 
 fn arrival(cci: &Cci) -> Arrival<'_> {
     let source = ([192, 0, 2, 1], 4_242).into();
-    Arrival { source, channel: ChannelId::BASE, cci, ecn: Ecn::NotCapable, bytes: 1 }
+    Arrival {
+        source,
+        channel: ChannelId::BASE,
+        cci,
+        ecn: Ecn::NotCapable,
+        bytes: 1,
+        lateness: Duration::ZERO,
+    }
 }
 
 #[test]

@@ -108,6 +108,7 @@ impl SenderControl for FlidSender {
             cci: self.cci(),
             ecn: Ecn::NotCapable,
             levels: self.turns.ceiling().announced(self.turns.number()),
+            lateness: None,
         })
     }
 

@@ -50,6 +50,15 @@ pub(crate) struct Place {
     pub(crate) sequence: u16,
     /// Scheduled departure time.
     pub(crate) left: Instant,
+    /// Time by which the packet left late, as far as known.
+    pub(crate) lateness: Duration,
+}
+
+impl Place {
+    /// Returns when the packet left.
+    pub(crate) fn departed(&self) -> Instant {
+        self.left + self.lateness
+    }
 }
 
 /// Converts the driver's time to schedule time.
@@ -142,7 +151,7 @@ impl Clock {
             let left = channels.slot_start(slot) + channels.base_phase(packet);
             let number = slot * channels.base_per_slot() + packet;
             let sequence = u16::try_from(number % SEQUENCES).ok()?;
-            return Some(Place { slot, wave: None, sequence, left });
+            return Some(Place { slot, wave: None, sequence, left, lateness: Duration::ZERO });
         }
         let cycle = u64::from(channels.dynamic_channels());
         let first = slot * channels.channels_per_slot();
@@ -152,7 +161,8 @@ impl Clock {
         }
         let wave = wave(channels, first + ahead);
         let left = self.left(&wave, slot, sequence)?;
-        Some(Place { slot, wave: Some(wave), sequence, left: channels.wave_departure(&wave, left) })
+        let left = channels.wave_departure(&wave, left);
+        Some(Place { slot, wave: Some(wave), sequence, left, lateness: Duration::ZERO })
     }
 
     /// Returns the scheduled departure time of an earlier packet of the same channel, by sequence number.

@@ -11,6 +11,7 @@ use crate::admission::AdmissionKey;
 use crate::auth::{DEMAND_LEAD_MAX, lead};
 use crate::control::{DemandRates, DemandStatus, Departure, Overload, SenderControl};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
+use crate::pacing::lateness;
 use crate::rtt::Answers;
 use crate::time::{Duration, Instant};
 
@@ -42,6 +43,7 @@ pub struct DynamicSender {
     spacing: Spacing,
     answers: Answers,
     description: Option<fdt::ControlAttributes>,
+    is_stamped: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +75,7 @@ impl DynamicSender {
             spacing: Spacing::default(),
             answers: Answers::default(),
             description: None,
+            is_stamped: false,
         };
         sender.begin(1, channels.slot_start(0));
         sender.choose();
@@ -296,7 +299,8 @@ impl SenderControl for DynamicSender {
             }
         };
         let levels = self.ceiling.announced(self.base.number);
-        Some(Departure { channel, level, at, cci: self.cci(), ecn: Ecn::NotCapable, levels })
+        let lateness = self.is_stamped.then(|| lateness(now, at));
+        Some(Departure { channel, level, at, cci: self.cci(), ecn: Ecn::NotCapable, levels, lateness })
     }
 
     fn departed(&mut self, now: Instant, _bytes: usize) {
@@ -332,6 +336,10 @@ impl SenderControl for DynamicSender {
         let rates = DemandRates { start: rates.start / self.channels.mean_of_decay(), ..rates };
         self.ceiling.follow_demand(rates, |level| self.channels.cumulative_rate(level, at));
         self.follow_ceiling(at, before);
+    }
+
+    fn stamp_departures(&mut self) {
+        self.is_stamped = true;
     }
 
     fn demand(&self) -> Option<DemandStatus> {

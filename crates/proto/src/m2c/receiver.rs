@@ -157,8 +157,8 @@ impl Receiver {
         true
     }
 
-    /// Counts a packet. Returns when the packet left, if the packet is of the schedule.
-    fn count(&mut self, now: Instant, arrival: &Arrival<'_>, is_late: bool) -> Option<Instant> {
+    /// Counts a packet. Returns the place of the packet, if the packet is of the schedule.
+    fn count(&mut self, now: Instant, arrival: &Arrival<'_>, is_late: bool) -> Option<Place> {
         self.reception.packets += 1;
         let Ok(cci) = arrival.cci.webrc() else { return None };
         if !self.held {
@@ -168,12 +168,13 @@ impl Receiver {
         self.prober.iter_mut().for_each(|prober| prober.heard(now, arrival.source));
         if self.session.is_none() {
             // The configuration was validated when the receiver was created.
-            let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return None };
+            let Ok(Some(clock)) = Clock::start(self.layers, now - arrival.lateness, cci) else { return None };
             let asked = self.prober.as_ref().and_then(Prober::rtt);
             let session = self.session.insert(Session::new(clock, self.limits, asked, at));
             session.limit(at, self.announced, &mut self.wishes);
         }
-        let Some(place) = self.place(at, cci) else {
+        let Some(place) = self.place(at, cci).map(|place| Place { lateness: arrival.lateness, ..place })
+        else {
             if arrival.channel == ChannelId::BASE {
                 self.astray(at);
             }
@@ -181,7 +182,7 @@ impl Receiver {
         };
         let is_marked = arrival.ecn == Ecn::CongestionExperienced;
         self.reception.marked += u64::from(is_marked);
-        self.arrive(at, place, is_marked, is_late).then_some(place.left)
+        self.arrive(at, place, is_marked, is_late).then_some(place)
     }
 
     /// Advances to a new slot: leaves the lowest channels, which are silent now.
@@ -232,10 +233,10 @@ impl ReceiverControl for Receiver {
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        if let Some(left) = self.count(now, arrival, false)
+        if let Some(place) = self.count(now, arrival, false)
             && let Some(session) = self.session.as_mut()
         {
-            session.decide(shifted(now), left, &mut self.wishes);
+            session.decide(shifted(now), &place, &mut self.wishes);
         }
     }
 

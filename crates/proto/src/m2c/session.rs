@@ -125,14 +125,14 @@ impl Session {
     pub(super) fn record(&mut self, now: Instant, place: &Place, found: Found) {
         let lost = found.lost;
         self.remember_rate(now);
-        let late = delay(now, place.left);
+        let late = delay(now, place.departed());
         self.path.delay.record(now, late);
         self.path.meter.record(now, 1);
         self.losses.intervals.advance(1 + lost);
         self.start.record(now, late);
         // The departure time is unknown for a channel whose sequence restarted.
         let left = found.last_lost.map_or(place.left, |last| self.clock.left_of(place, last));
-        let is_chance = found.is_new && self.observe(now, place.left, lost, left);
+        let is_chance = found.is_new && self.observe(now, place, lost, left);
         self.watch(now, if is_chance { 0 } else { lost });
         self.follow.tally.add(lost);
         self.look(now, place.left, late);

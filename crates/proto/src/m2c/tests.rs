@@ -196,7 +196,8 @@ fn packets_that_waited_for_a_signature_are_no_loss() {
     for sequence in 8..20 {
         let cci = WebrcCci { slot: 1, channel, sequence }.short().unwrap();
         let (source, channel, ecn) = (SENDER.into(), ChannelId::BASE, Ecn::NotCapable);
-        let arrival = Arrival { source, channel, cci: &cci, ecn, bytes: BYTES.into() };
+        let arrival =
+            Arrival { source, channel, cci: &cci, ecn, bytes: BYTES.into(), lateness: Duration::ZERO };
         run.receiver.arrived_late(run.now, &arrival);
     }
     (26..31).for_each(|sequence| give(&mut run, sequence));
@@ -330,7 +331,8 @@ fn what_makes_no_sense_is_ignored() {
     {
         let cci = WebrcCci { slot, channel, sequence }.short().unwrap();
         let (source, channel) = (SENDER.into(), ChannelId(1));
-        let arrival = Arrival { source, channel, cci: &cci, ecn: Ecn::NotCapable, bytes: 1 };
+        let arrival =
+            Arrival { source, channel, cci: &cci, ecn: Ecn::NotCapable, bytes: 1, lateness: Duration::ZERO };
         run.receiver.arrived(run.now, &arrival);
         run.path.apply(run.now, &mut run.receiver);
     }

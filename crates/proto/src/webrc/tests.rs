@@ -62,7 +62,14 @@ impl Bench {
 
     fn give(&mut self, channel: ChannelId, cci: WebrcCci) {
         let (source, cci) = (SENDER.into(), cci.short().unwrap());
-        let arrival = Arrival { source, channel, cci: &cci, ecn: Ecn::NotCapable, bytes: BYTES.into() };
+        let arrival = Arrival {
+            source,
+            channel,
+            cci: &cci,
+            ecn: Ecn::NotCapable,
+            bytes: BYTES.into(),
+            lateness: Duration::ZERO,
+        };
         self.receiver.arrived(self.now, &arrival);
         apply(&mut self.held, &mut self.receiver);
     }

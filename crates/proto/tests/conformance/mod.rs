@@ -103,6 +103,7 @@ pub fn check_receiver<S: SenderControl, R: ReceiverControl>(mut sender: S, mut r
                 cci: &departure.cci,
                 ecn: departure.ecn,
                 bytes: PACKET_BYTES,
+                lateness: Duration::ZERO,
             };
             receiver.arrived(now, &arrival);
         }

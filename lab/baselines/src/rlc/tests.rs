@@ -151,6 +151,7 @@ impl Alone {
             cci: &cci.into(),
             ecn: Ecn::NotCapable,
             bytes: BYTES.into(),
+            lateness: Duration::ZERO,
         };
         self.receiver.arrived(now, &arrival);
         apply(&mut self.held, &mut self.receiver);
@@ -251,6 +252,7 @@ fn foreign_packets_change_nothing() {
             cci: &cci,
             ecn: Ecn::NotCapable,
             bytes: 100,
+            lateness: Duration::ZERO,
         };
         alone.receiver.arrived(at(1_401), &arrival);
     }

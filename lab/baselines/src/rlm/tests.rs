@@ -67,8 +67,17 @@ impl Bed {
                 && self.packets % u64::from(self.held) < u64::from(self.held - self.fits);
             if departure.channel.0 < self.held && !is_lost {
                 let (source, channel, cci) = (SENDER.into(), departure.channel, &departure.cci);
-                self.receiver
-                    .arrived(now, &Arrival { source, channel, cci, ecn: Ecn::NotCapable, bytes: 1_000 });
+                self.receiver.arrived(
+                    now,
+                    &Arrival {
+                        source,
+                        channel,
+                        cci,
+                        ecn: Ecn::NotCapable,
+                        bytes: 1_000,
+                        lateness: Duration::ZERO,
+                    },
+                );
             }
             self.settle(now);
             see(now, &self.receiver);
@@ -111,7 +120,17 @@ fn take(receiver: &mut RlmReceiver, packets: &[(u64, [u8; 4])]) {
         let now = Instant::ZERO + Duration::from_millis(*ms);
         let (source, channel) = (SENDER.into(), ChannelId(bytes[1].into()));
         let cci = headwater_wire::Cci::new(bytes).unwrap();
-        receiver.arrived(now, &Arrival { source, channel, cci: &cci, ecn: Ecn::NotCapable, bytes: 1_000 });
+        receiver.arrived(
+            now,
+            &Arrival {
+                source,
+                channel,
+                cci: &cci,
+                ecn: Ecn::NotCapable,
+                bytes: 1_000,
+                lateness: Duration::ZERO,
+            },
+        );
     }
 }
 
@@ -183,7 +202,10 @@ fn a_base_layer_that_does_not_fit_is_given_up() {
         if number % 2 == 0 {
             let cci = headwater_wire::Cci::new(&[0, 0, high, low]).unwrap();
             let (source, channel, ecn) = (SENDER.into(), ChannelId::BASE, Ecn::NotCapable);
-            receiver.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes: 1_000 });
+            receiver.arrived(
+                now,
+                &Arrival { source, channel, cci: &cci, ecn, bytes: 1_000, lateness: Duration::ZERO },
+            );
         }
         given_up = given_up.or((receiver.level() == 0).then_some(now));
         assert_eq!(receiver.level(), usize::from(given_up.is_none()), "{now:?}");

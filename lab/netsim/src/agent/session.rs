@@ -16,6 +16,7 @@ use headwater_proto::delivery::{
 };
 use headwater_proto::{Destination, Duration, Input, Instant, Machine, Output, Transmit};
 use headwater_wire::Cci;
+use headwater_wire::extensions::Lateness;
 
 /// Sends packets of a fixed length whenever the congestion control allows.
 #[derive(Clone, Debug)]
@@ -75,6 +76,10 @@ impl<C: SenderControl> Machine for ControlSender<C> {
         let cci = departure.cci.as_bytes();
         buffer[..bytes].fill(0);
         buffer[..cci.len()].copy_from_slice(cci);
+        if let Some(lateness) = departure.lateness {
+            let place = cci.len()..cci.len() + 3;
+            buffer[place].copy_from_slice(&lateness.content());
+        }
         self.control.departed(now, bytes);
         let destination = Destination::Channel(departure.channel);
         Some(Output::Transmit(Transmit { destination, bytes, ecn: departure.ecn }))
@@ -143,7 +148,10 @@ impl<C: ReceiverControl> Machine for ControlReceiver<C> {
         let cci = datagram.payload.get(..self.cci_bytes.into()).map(Cci::new);
         if let (Some(channel), Some(Ok(cci))) = (datagram.channel, cci) {
             let (source, ecn, bytes) = (datagram.source, datagram.ecn, datagram.payload.len());
-            self.control.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes });
+            // Zeros follow the information of a sender that does not stamp its packets.
+            let stamp = datagram.payload.get(self.cci_bytes.into()..).and_then(Lateness::parse);
+            let lateness = Duration::from_micros(stamp.map_or(0, |lateness| lateness.micros.into()));
+            self.control.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes, lateness });
         }
     }
 

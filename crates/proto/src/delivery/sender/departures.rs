@@ -118,8 +118,9 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
             }
             if let Some(line) = self.signing.as_mut().filter(|line| line.queues()) {
                 let at = due.filter(|_| line.plans()).map_or(now, |due| due.min(now));
+                let scheduled = departure.lateness.map(|_| departure.at);
                 let (envelope, packet) = buffer[..bytes].split_at(envelope);
-                let bytes = line.plan(channel, destination, ecn, at, envelope, packet);
+                let bytes = line.plan(channel, destination, ecn, (at, scheduled), envelope, packet);
                 self.control.departed(now, bytes);
                 return Some(Step::Planned);
             }

@@ -72,6 +72,7 @@ impl Header {
         let is_base = departure.channel == ChannelId::BASE;
         let SessionHeader { tsi, members } = session.into();
         let (levels, members) = (departure.levels.filter(|_| is_base), members.filter(|_| is_base));
+        let lateness = departure.lateness;
         Self(alc::Repr {
             tsi: tsi.into(),
             toi,
@@ -80,7 +81,7 @@ impl Header {
             psi: 0,
             codepoint,
             cci: departure.cci,
-            extensions: Extensions { levels, members, ..Extensions::default() },
+            extensions: Extensions { levels, members, lateness, ..Extensions::default() },
             payload_id: None,
         })
     }

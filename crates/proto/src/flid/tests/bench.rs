@@ -29,7 +29,14 @@ impl Bench {
     fn give(&mut self, cci: FlidSlCci) {
         let (source, channel) = (SENDER.into(), ChannelId(cci.group.into()));
         let cci = cci.try_into().unwrap();
-        let arrival = Arrival { source, channel, cci: &cci, ecn: Ecn::NotCapable, bytes: BYTES.into() };
+        let arrival = Arrival {
+            source,
+            channel,
+            cci: &cci,
+            ecn: Ecn::NotCapable,
+            bytes: BYTES.into(),
+            lateness: Duration::ZERO,
+        };
         self.receiver.timeout(self.now);
         self.receiver.arrived(self.now, &arrival);
         apply(&mut self.held, &mut self.receiver);

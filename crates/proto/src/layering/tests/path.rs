@@ -208,7 +208,7 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
                 let Reverse((_, index)) = self.on_wire.pop().unwrap();
                 let Departure { channel, cci, ecn, .. } = self.carried[usize::try_from(index).unwrap()];
                 let (source, bytes) = (SENDER.into(), BYTES.into());
-                let arrival = Arrival { source, channel, cci: &cci, ecn, bytes };
+                let arrival = Arrival { source, channel, cci: &cci, ecn, bytes, lateness: Duration::ZERO };
                 self.receiver.arrived(self.now + self.path.ahead, &arrival);
             } else if departure == next {
                 let departure = self.sender.departure(self.now).unwrap();
@@ -238,8 +238,10 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
     pub(crate) fn give_with(&mut self, channel: u16, cci: WebrcCci, ecn: Ecn) {
         let cci = cci.short().unwrap();
         let (source, channel, bytes) = (SENDER.into(), ChannelId(channel), BYTES.into());
-        self.receiver
-            .arrived(self.now + self.path.ahead, &Arrival { source, channel, cci: &cci, ecn, bytes });
+        self.receiver.arrived(
+            self.now + self.path.ahead,
+            &Arrival { source, channel, cci: &cci, ecn, bytes, lateness: Duration::ZERO },
+        );
         self.path.apply(self.now, &mut self.receiver);
     }
 

@@ -5,7 +5,7 @@ use headwater_wire::extensions::Levels;
 use super::Session;
 use crate::control::{LevelNeed, Membership, Wishes};
 use crate::layering::Layering;
-use crate::layering::clock::delay;
+use crate::layering::clock::{Place, delay};
 use crate::layering::demand::{REPORT_TIME, STEPS_OF_START, with_room};
 use crate::layering::held::{Held, Joining};
 use crate::m2c::receiver::Mode;
@@ -31,9 +31,9 @@ pub(super) const ROOM: f64 = 0.5;
 pub(super) const LEAVE_TIME: Duration = Duration::from_secs(3);
 
 impl Session {
-    /// Decides on joins and leaves after a packet of a subscribed channel that left at `left`.
-    pub(in crate::m2c) fn decide(&mut self, now: Instant, left: Instant, wishes: &mut Wishes) {
-        let opens = self.turn_epoch(now, left);
+    /// Decides on joins and leaves after a packet of a subscribed channel.
+    pub(in crate::m2c) fn decide(&mut self, now: Instant, place: &Place, wishes: &mut Wishes) {
+        let opens = self.turn_epoch(now, place.left);
         self.try_more(now);
         if self.descend(now, wishes) {
             return;
@@ -54,8 +54,8 @@ impl Session {
         }
         let may_join = match self.mode {
             Mode::FastStart if self.is_first() => opens,
-            Mode::FastStart => self.judge(now, left, wishes),
-            Mode::SlowStart => self.judge(now, left, wishes) && self.may_join(now),
+            Mode::FastStart => self.judge(now, place, wishes),
+            Mode::SlowStart => self.judge(now, place, wishes) && self.may_join(now),
             Mode::CongestionAvoidance => self.may_avoid(now, opens),
         };
         if !may_join || self.levels.joining.is_some() {
@@ -77,9 +77,9 @@ impl Session {
     }
 
     /// Rule 5: returns whether to continue fast start, or slow start, which also reacts to queues.
-    fn judge(&mut self, now: Instant, left: Instant, wishes: &mut Wishes) -> bool {
+    fn judge(&mut self, now: Instant, place: &Place, wishes: &mut Wishes) -> bool {
         let held = self.held_rate(now);
-        let verdict = self.start.judge(now, delay(now, left), held, self.path.rtt());
+        let verdict = self.start.judge(now, delay(now, place.departed()), held, self.path.rtt());
         if let Verdict::Settle(rate) = verdict {
             self.settle(now, rate, wishes);
         } else if self.start.doubts() {

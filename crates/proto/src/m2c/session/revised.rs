@@ -6,6 +6,7 @@ use super::bottleneck::Bottleneck;
 use super::chance::Chance;
 use super::joining::LEAVE_TIME;
 use crate::control::Wishes;
+use crate::layering::clock::Place;
 use crate::m2c::receiver::Mode;
 use crate::measure::{DelayStep, Overload, Waits};
 use crate::time::{Duration, Instant};
@@ -79,7 +80,8 @@ impl Revised {
 impl Session {
     /// Records a packet for the rules. Returns whether the revealed losses, the last of which left at
     /// `lost_left`, are chance.
-    pub(super) fn observe(&mut self, now: Instant, left: Instant, lost: u64, lost_left: Instant) -> bool {
+    pub(super) fn observe(&mut self, now: Instant, place: &Place, lost: u64, lost_left: Instant) -> bool {
+        let left = place.left;
         let rate = self.held_rate(now);
         let Some(revised) = &mut self.revised else { return false };
         if let Some(height) = revised.step.record(now, self.path.delay.queueing_last(), 1.0 / rate) {
@@ -93,7 +95,7 @@ impl Session {
         let is_settled =
             now >= self.levels.leaving || revised.started.is_some_and(|at| now >= at + LEAVE_TIME);
         if is_settled {
-            revised.bottleneck.record(now, left, wait, rate);
+            revised.bottleneck.record(now, place.departed(), wait, rate);
         }
         let short = (SHORT_PART * peak).max(GAPS / rate).max(SHORT);
         let waited = |waits: &Waits, left| waits.longest(left, GAPS / rate).unwrap_or(wait);

@@ -89,7 +89,14 @@ fn give(receiver: &mut PgmCarrierReceiver, now: Instant, from: SocketAddr, datag
 }
 
 fn arrival(source: SocketAddr, cci: &Cci) -> Arrival<'_> {
-    Arrival { source, channel: ChannelId::BASE, cci, ecn: Ecn::NotCapable, bytes: 124 }
+    Arrival {
+        source,
+        channel: ChannelId::BASE,
+        cci,
+        ecn: Ecn::NotCapable,
+        bytes: 124,
+        lateness: Duration::ZERO,
+    }
 }
 
 fn rate(sender: &PgmCarrierSender) -> Rate {

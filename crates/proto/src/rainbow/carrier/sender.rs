@@ -203,7 +203,15 @@ impl SenderControl for RainbowCarrierSender {
         let at = self.next_departure().filter(|at| *at <= now)?;
         let word = self.peers.word(self.pending.front()?.path.peer);
         let cci = Cci::new(&word).ok()?;
-        Some(Departure { channel: ChannelId::BASE, level: 0, at, cci, ecn: Ecn::NotCapable, levels: None })
+        Some(Departure {
+            channel: ChannelId::BASE,
+            level: 0,
+            at,
+            cci,
+            ecn: Ecn::NotCapable,
+            levels: None,
+            lateness: None,
+        })
     }
 
     fn departed(&mut self, now: Instant, bytes: usize) {

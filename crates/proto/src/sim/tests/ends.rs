@@ -298,7 +298,10 @@ fn after_a_leave(
                 let cci = Data { rank, request, timestamp: clock(now), sequence }.to_cci();
                 let ecn = if is_marked { Ecn::CongestionExperienced } else { Ecn::Capable0 };
                 let (source, channel) = (SENDER.into(), ChannelId(rank.into()));
-                receiver.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes: 1_000 });
+                receiver.arrived(
+                    now,
+                    &Arrival { source, channel, cci: &cci, ecn, bytes: 1_000, lateness: Duration::ZERO },
+                );
                 if let Some(transmit) = receiver.poll_transmit(now, &mut buffer) {
                     let report = SimReport::parse(&buffer[..transmit.bytes]).unwrap();
                     match (report.group.rank, left) {
@@ -368,7 +371,14 @@ fn feed(
     for (now, data) in packets {
         let (ecn, bytes) = see(&data);
         let channel = ChannelId(data.rank.into());
-        let arrival = Arrival { source: SENDER.into(), channel, cci: &data.to_cci(), ecn, bytes };
+        let arrival = Arrival {
+            source: SENDER.into(),
+            channel,
+            cci: &data.to_cci(),
+            ecn,
+            bytes,
+            lateness: Duration::ZERO,
+        };
         receiver.arrived(now, &arrival);
         while let Some(transmit) = receiver.poll_transmit(now, &mut buffer) {
             reports.push(SimReport::parse(&buffer[..transmit.bytes]).unwrap());
@@ -424,7 +434,10 @@ fn a_group_that_nobody_carries_is_left() {
             let data = Data::parse(departure.cci.as_bytes()).unwrap();
             sender.departed(now, 1_000);
             let (source, channel, cci) = (SENDER.into(), departure.channel, &departure.cci);
-            receiver.arrived(now, &Arrival { source, channel, cci, ecn: Ecn::Capable0, bytes: 1_000 });
+            receiver.arrived(
+                now,
+                &Arrival { source, channel, cci, ecn: Ecn::Capable0, bytes: 1_000, lateness: Duration::ZERO },
+            );
             if last.replace(data.request) != Some(data.request) {
                 // Others make the bottom group fall, and nobody tells the sender of the group above.
                 let is_congested = data.request.is_multiple_of(5);

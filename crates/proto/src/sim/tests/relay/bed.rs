@@ -170,8 +170,14 @@ impl Bed {
                     end.bytes += bytes.len() as u64;
                     end.marked += u64::from(ecn == Ecn::CongestionExperienced);
                     let packet = headwater_wire::alc::parse(bytes).unwrap().0;
-                    let arrival =
-                        Arrival { source, channel: rank, cci: &packet.cci, ecn, bytes: bytes.len() };
+                    let arrival = Arrival {
+                        source,
+                        channel: rank,
+                        cci: &packet.cci,
+                        ecn,
+                        bytes: bytes.len(),
+                        lateness: Duration::ZERO,
+                    };
                     end.receiver.arrived(self.now, &arrival);
                 }
             }
