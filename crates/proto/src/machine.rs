@@ -175,11 +175,19 @@ pub trait Outlet<E> {
 
     /// Takes an output. A `Transmit` refers to the bytes last written into [`Outlet::room`].
     fn put(&mut self, output: Output<E>);
+
+    /// Whether the outlet takes no more outputs in this turn: the driver reads its clock before the next turn,
+    /// so that a machine that is late knows the time of each packet. Default: no.
+    fn is_full(&self) -> bool {
+        false
+    }
 }
 
 /// Drains a machine: the one loop that every driver runs after every batch of inputs and every timeout.
 pub fn drain<M: Machine + ?Sized>(machine: &mut M, now: Instant, outlet: &mut impl Outlet<M::Event>) {
-    while let Some(output) = machine.poll_output(now, outlet.room()) {
+    while !outlet.is_full()
+        && let Some(output) = machine.poll_output(now, outlet.room())
+    {
         outlet.put(output);
     }
 }

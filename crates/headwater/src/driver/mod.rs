@@ -280,7 +280,7 @@ impl LoopState<'_> {
         let before = self.outputs;
         let now = self.now;
         let mut events = Vec::new();
-        drain(machine, now, &mut OutputSink { turn: self, port, events: &mut events });
+        drain(machine, now, &mut OutputSink { turn: self, port, events: &mut events, is_full: false });
         self.flush(port);
         if let Some(packets_per_second) = port.take_full_link() {
             machine.on_full_link(packets_per_second);
@@ -354,6 +354,8 @@ struct OutputSink<'t, 'a, P, E> {
     turn: &'t mut LoopState<'a>,
     port: &'t mut P,
     events: &'t mut Vec<PendingUpdate<E>>,
+    /// Whether a full buffer was sent: the next datagrams leave at a later time.
+    is_full: bool,
 }
 
 impl<P: Port, E> Outlet<E> for OutputSink<'_, '_, P, E> {
@@ -372,6 +374,10 @@ impl<P: Port, E> Outlet<E> for OutputSink<'_, '_, P, E> {
             Output::Leave(channel) => self.change(Membership::Leave(channel)),
             Output::Event(event) => self.events.push(PendingUpdate::Event(event)),
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_full
     }
 }
 
@@ -402,6 +408,7 @@ impl<P: Port, E> OutputSink<'_, '_, P, E> {
         }
         if !turn.gather.put(egress, destination, ecn, bytes) {
             turn.flush(self.port);
+            self.is_full = true;
         }
     }
 

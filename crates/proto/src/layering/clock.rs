@@ -50,15 +50,8 @@ pub(crate) struct Place {
     pub(crate) sequence: u16,
     /// Scheduled departure time.
     pub(crate) left: Instant,
-    /// Time by which the packet left late, as far as known.
+    /// Time by which the packet left later, as far as known.
     pub(crate) lateness: Duration,
-}
-
-impl Place {
-    /// Returns when the packet left.
-    pub(crate) fn departed(&self) -> Instant {
-        self.left + self.lateness
-    }
 }
 
 /// Converts the driver's time to schedule time.
@@ -78,11 +71,11 @@ pub(crate) fn delay(now: Instant, left: Instant) -> i64 {
 }
 
 impl Clock {
-    /// Starts the clock with a packet of the base channel; `None` if the packet is of another channel, or
-    /// invalid.
+    /// Starts the clock with a packet of the base channel that arrives at `at`, of schedule time; `None` if
+    /// the packet is of another channel, or invalid.
     pub(crate) fn start(
         config: DynamicConfig,
-        now: Instant,
+        at: Instant,
         cci: WebrcCci,
     ) -> Result<Option<Self>, DynamicConfigError> {
         let probe = DynamicChannels::new(config, Instant::ZERO)?;
@@ -94,7 +87,7 @@ impl Clock {
         // Starts a full cycle before the first observed slot, so that no lookup refers to a slot before the
         // start.
         let slot_start = probe.slot_start(u64::from(cci.slot) + slots).since(Instant::ZERO);
-        let start = (shifted(now) - phase) - slot_start;
+        let start = (at - phase) - slot_start;
         let channels = DynamicChannels::new(config, start)?;
         let newest = (Instant::ZERO, Instant::ZERO);
         let waves = vec![None; usize::from(channels.dynamic_channels())].into();
@@ -247,7 +240,8 @@ mod tests {
                 continue;
             }
             let cci = departure.cci.webrc().unwrap();
-            let clock = clock.get_or_insert_with(|| Clock::start(config, now, cci).unwrap().unwrap());
+            let clock =
+                clock.get_or_insert_with(|| Clock::start(config, shifted(now), cci).unwrap().unwrap());
             let place = clock
                 .place(if expected.is_none() { clock.channels.slot_at(shifted(now)) } else { slot }, cci);
             let place = place.unwrap();
@@ -271,7 +265,8 @@ mod tests {
             let departure = sender.departure(now).unwrap();
             sender.departed(now, 1_000);
             let cci = departure.cci.webrc().unwrap();
-            let clock = clock.get_or_insert_with(|| Clock::start(config, now, cci).unwrap().unwrap());
+            let clock =
+                clock.get_or_insert_with(|| Clock::start(config, shifted(now), cci).unwrap().unwrap());
             let newest = clock.channels.slot_at(shifted(now));
             if let Some(place) = clock.place(newest, cci) {
                 places.push((departure.channel, place));
@@ -307,7 +302,7 @@ mod tests {
             let cci = sender.departure(now).unwrap().cci.webrc().unwrap();
             sender.departed(now, 1_000);
             if clock.is_none() {
-                clock = Clock::start(config, now, cci).unwrap();
+                clock = Clock::start(config, shifted(now), cci).unwrap();
                 slot = clock.as_ref().map_or(0, |clock| clock.channels.slot_at(shifted(now)));
             }
             let Some(clock) = &mut clock else { continue };
@@ -334,7 +329,7 @@ mod tests {
                 sender.departed(now, 1_000);
                 let clock = match &mut clock {
                     Some(clock) => clock,
-                    None => clock.insert(Clock::start(config, now, cci).unwrap().unwrap()),
+                    None => clock.insert(Clock::start(config, shifted(now), cci).unwrap().unwrap()),
                 };
                 // A burst at the end of a slot may leave a little late.
                 let newest = clock.channels.slot_at(shifted(now));
@@ -357,7 +352,7 @@ mod tests {
             let sender = DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).unwrap());
             let now = sender.next_departure().unwrap();
             let cci = sender.departure(now).unwrap().cci.webrc().unwrap();
-            let mut clock = Clock::start(config, now, cci).unwrap().unwrap();
+            let mut clock = Clock::start(config, shifted(now), cci).unwrap().unwrap();
             let newest = clock.channels.slot_at(shifted(now));
             let place = clock.place(newest, cci).unwrap();
             assert!(clock.is_timely(place.left + Duration::from_secs(late), &place), "slots of {slot} s");

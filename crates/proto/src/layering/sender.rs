@@ -208,7 +208,7 @@ impl DynamicSender {
 
     /// Skips packets that are overdue. The cost does not depend on the length of the delay.
     fn give_up(&mut self, now: Instant) {
-        let before = Spacing::given_up_before(now);
+        let before = Spacing::given_up_before(self.spacing.schedule_time(now));
         if self.due() >= before {
             return;
         }
@@ -312,12 +312,13 @@ impl SenderControl for DynamicSender {
         // A slot that began may have lowered the ceiling.
         let before = self.ceiling.level();
         let backlog = self.spacing.backlog(now, self.earliest);
+        let time = self.spacing.schedule_time(now);
         // Rates are highest when a slot begins.
         let peak = self.channels.slot_start(self.slot);
         let rate = |level| self.channels.cumulative_rate(level, peak);
-        let load = |level| self.channels.cumulative_rate(level, now) / ROOM;
+        let load = |level| self.channels.cumulative_rate(level, time) / ROOM;
         if self.ceiling.departed(now, given_up, backlog, rate, load).is_some() {
-            self.follow_ceiling(now, before);
+            self.follow_ceiling(time, before);
         }
         self.prefer_lowest(now);
     }
@@ -340,6 +341,7 @@ impl SenderControl for DynamicSender {
 
     fn stamp_departures(&mut self) {
         self.is_stamped = true;
+        self.spacing.slip();
     }
 
     fn demand(&self) -> Option<DemandStatus> {

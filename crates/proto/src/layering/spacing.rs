@@ -19,12 +19,26 @@ pub(crate) struct Spacing {
     earliest: Instant,
     /// Whether the driver gave up time and has not caught up with the schedule since.
     is_behind: bool,
+    /// Time by which the schedule leaves later than planned.
+    slip: Duration,
+    /// Whether time that is given up moves the rest of the schedule.
+    slips: bool,
 }
 
 impl Spacing {
     /// Returns the earliest departure time of a packet scheduled at `at`.
     pub(crate) fn due(&self, at: Instant) -> Instant {
-        at.max(self.earliest)
+        (at + self.slip).max(self.earliest)
+    }
+
+    /// Lets the schedule slip by the time that a late driver gives up.
+    pub(crate) fn slip(&mut self) {
+        self.slips = true;
+    }
+
+    /// Returns the time in the schedule.
+    pub(crate) fn schedule_time(&self, now: Instant) -> Instant {
+        now - self.slip
     }
 
     /// Records the departure of a packet scheduled at `at`, while all layers together send `rate` packets per
@@ -35,7 +49,11 @@ impl Spacing {
         let (due, earliest) = (self.due(at), now - BURST);
         self.earliest = due.max(earliest) + Duration::from_nanos(gap);
         let given_up = earliest.since(due);
-        self.is_behind |= given_up > Duration::ZERO;
+        if self.slips {
+            self.slip = self.slip + given_up;
+        } else {
+            self.is_behind |= given_up > Duration::ZERO;
+        }
         given_up
     }
 

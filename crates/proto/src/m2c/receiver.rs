@@ -5,9 +5,9 @@ use headwater_wire::cci::WebrcCci;
 use headwater_wire::extensions::Levels;
 
 use super::config::ReceiverConfig;
-use super::session::{Limits, Session};
+use super::session::{Limits, Session, SessionTime};
 use crate::control::{self, Arrival, LevelNeed, Membership, ReceiverControl, Reception, Wishes};
-use crate::layering::clock::{Clock, Place, shifted, unshifted};
+use crate::layering::clock::{Clock, Place, shifted};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Slot};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::measure::Holes;
@@ -99,14 +99,14 @@ impl Receiver {
 
     /// Returns the status; `None` until a packet of the base channel has arrived.
     pub fn status(&self, now: Instant) -> Option<Status> {
-        self.session.as_ref().map(|session| session.status(now))
+        self.session.as_ref().map(|session| session.status(session.time.at(now)))
     }
 
-    /// Returns the place of a packet in the schedule, if plausible at this time.
-    fn place(&mut self, now: Instant, cci: WebrcCci) -> Option<Place> {
+    /// Returns the place of a packet in the schedule, if plausible at this time for a sender with this lag.
+    fn place(&mut self, now: Instant, lag: Duration, cci: WebrcCci) -> Option<Place> {
         let session = self.session.as_mut()?;
-        let place = session.clock.place(session.levels.slot, cci)?;
-        let is_timely = session.clock.is_timely(now, &place);
+        let place = Place { lateness: lag, ..session.clock.place(session.levels.slot, cci)? };
+        let is_timely = session.clock.is_timely(shifted(now) - lag, &place);
         if is_timely {
             self.astray = 0;
         }
@@ -164,24 +164,32 @@ impl Receiver {
         if !self.held {
             return None;
         }
-        let at = shifted(now);
+        let lag = match &self.session {
+            Some(session) => session.time.lag_of(now, arrival.lateness),
+            None => Some(arrival.lateness),
+        };
         self.prober.iter_mut().for_each(|prober| prober.heard(now, arrival.source));
         if self.session.is_none() {
             // The configuration was validated when the receiver was created.
-            let Ok(Some(clock)) = Clock::start(self.layers, now - arrival.lateness, cci) else { return None };
+            let time = SessionTime::new(now, arrival.lateness);
+            let at = time.at(now);
+            let Ok(Some(clock)) = Clock::start(self.layers, at, cci) else { return None };
             let asked = self.prober.as_ref().and_then(Prober::rtt);
-            let session = self.session.insert(Session::new(clock, self.limits, asked, at));
+            let session = self.session.insert(Session::new(clock, self.limits, asked, time, at));
             session.limit(at, self.announced, &mut self.wishes);
         }
-        let Some(place) = self.place(at, cci).map(|place| Place { lateness: arrival.lateness, ..place })
-        else {
+        let Some(place) = lag.and_then(|lag| self.place(now, lag, cci)) else {
             if arrival.channel == ChannelId::BASE {
-                self.astray(at);
+                self.astray(now);
             }
             return None;
         };
         let is_marked = arrival.ecn == Ecn::CongestionExperienced;
         self.reception.marked += u64::from(is_marked);
+        let at = shifted(now) - place.lateness;
+        if !is_late && let Some(session) = &mut self.session {
+            session.time.record(now, place.lateness);
+        }
         self.arrive(at, place, is_marked, is_late).then_some(place)
     }
 
@@ -216,7 +224,7 @@ impl ReceiverControl for Receiver {
 
     fn overrun(&mut self, now: Instant) {
         if let Some(session) = self.session.as_mut() {
-            session.overrun(shifted(now), &mut self.wishes);
+            session.overrun(session.time.at(now), &mut self.wishes);
         }
     }
 
@@ -224,19 +232,19 @@ impl ReceiverControl for Receiver {
         if core::mem::replace(&mut self.announced, levels) != levels
             && let Some(session) = self.session.as_mut()
         {
-            session.limit(shifted(now), levels, &mut self.wishes);
+            session.limit(session.time.at(now), levels, &mut self.wishes);
         }
     }
 
     fn need(&self, now: Instant) -> Option<LevelNeed> {
-        self.session.as_ref().map(|session| session.need(shifted(now)))
+        self.session.as_ref().map(|session| session.need(session.time.at(now)))
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
         if let Some(place) = self.count(now, arrival, false)
             && let Some(session) = self.session.as_mut()
         {
-            session.decide(shifted(now), &place, &mut self.wishes);
+            session.decide(session.time.at(now), &place, &mut self.wishes);
         }
     }
 
@@ -245,10 +253,9 @@ impl ReceiverControl for Receiver {
     }
 
     fn is_stale(&self, now: Instant, cci: &Cci) -> bool {
-        self.session
-            .as_ref()
-            .zip(cci.webrc().ok())
-            .is_some_and(|(session, cci)| session.clock.is_stale(shifted(now), session.levels.slot, cci))
+        self.session.as_ref().zip(cci.webrc().ok()).is_some_and(|(session, cci)| {
+            session.clock.is_stale(session.time.at(now), session.levels.slot, cci)
+        })
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
@@ -261,12 +268,13 @@ impl ReceiverControl for Receiver {
 
     fn status(&mut self, now: Instant) -> control::Status {
         let Some(session) = &self.session else { return control::Status::default() };
+        let now = session.time.at(now);
         let Status { fair_rate, rtt, loss_event_rate, .. } = session.status(now);
         control::Status {
             fair_rate: Rate::of_packets(fair_rate, self.layers.packet_bytes()),
             rtt: Some(Duration::from_secs_f64(rtt)),
             loss_event_rate,
-            path: session.path_status(shifted(now), self.layers.packet_bytes()),
+            path: session.path_status(now, self.layers.packet_bytes()),
             ..control::Status::default()
         }
     }
@@ -286,18 +294,16 @@ impl ReceiverControl for Receiver {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let joining = self.session.as_ref().and_then(|session| session.levels.patience());
+        let patience = |session: &Session| session.levels.patience().map(|at| session.time.real(at));
+        let joining = self.session.as_ref().and_then(patience);
         let question = self.prober.as_ref().and_then(Prober::poll_timeout);
-        joining.map(unshifted).into_iter().chain(question).min()
+        joining.into_iter().chain(question).min()
     }
 
     fn timeout(&mut self, now: Instant) {
-        let now = shifted(now);
-        if let Some(session) = self
-            .session
-            .as_mut()
-            .filter(|session| session.levels.patience().is_some_and(|until| until <= now))
-        {
+        let Some(session) = self.session.as_mut() else { return };
+        let now = session.time.at(now);
+        if session.levels.patience().is_some_and(|until| until <= now) {
             session.abandon(now, &mut self.wishes);
         }
     }

@@ -11,6 +11,7 @@ mod path;
 mod queue;
 mod revised;
 mod shadow;
+mod time;
 mod window;
 
 use self::follow::Follow;
@@ -19,12 +20,13 @@ use self::overrun::Overrun;
 use self::path::Path;
 use self::queue::Queue;
 use self::revised::Revised;
+pub(super) use self::time::SessionTime;
 use self::window::{Losses, Window};
 use super::receiver::{Mode, Status};
 use super::start::FastStart;
 use crate::control::Rules;
 use crate::layering::Layering;
-use crate::layering::clock::{Clock, Place, delay, shifted};
+use crate::layering::clock::{Clock, Place, delay};
 use crate::measure::{Found, JoinLatency};
 use crate::time::{Duration, Instant};
 
@@ -37,6 +39,7 @@ const RTT_LEAST: f64 = 0.000_3;
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) clock: Clock,
+    pub(super) time: SessionTime,
     limits: Limits,
     mode: Mode,
     pub(super) levels: Levels,
@@ -78,7 +81,13 @@ pub(super) struct Limits {
 }
 
 impl Session {
-    pub(super) fn new(clock: Clock, limits: Limits, asked: Option<f64>, now: Instant) -> Self {
+    pub(super) fn new(
+        clock: Clock,
+        limits: Limits,
+        asked: Option<f64>,
+        time: SessionTime,
+        now: Instant,
+    ) -> Self {
         let floor = match limits.rules {
             Rules::Published => JoinLatency::default(),
             Rules::Revised => JoinLatency::new(RTT_LEAST),
@@ -102,18 +111,19 @@ impl Session {
             overrun: Overrun::default(),
             revised: (limits.rules == Rules::Revised).then(Revised::default),
             clock,
+            time,
         }
     }
 
+    /// Returns the status at `now`, of the session's time.
     pub(super) fn status(&self, now: Instant) -> Status {
         let mut meter = self.path.meter;
         let rtt = self.path.rtt();
-        let fair =
-            if self.mode == Mode::FastStart { self.held_rate(shifted(now)) } else { self.window.size / rtt };
+        let fair = if self.mode == Mode::FastStart { self.held_rate(now) } else { self.window.size / rtt };
         Status {
             mode: self.mode,
             levels: self.levels.count(),
-            rate: meter.rate(shifted(now)),
+            rate: meter.rate(now),
             fair_rate: fair,
             rtt,
             join_latency: self.path.joins.mean(),
@@ -125,7 +135,7 @@ impl Session {
     pub(super) fn record(&mut self, now: Instant, place: &Place, found: Found) {
         let lost = found.lost;
         self.remember_rate(now);
-        let late = delay(now, place.departed());
+        let late = delay(now, place.left);
         self.path.delay.record(now, late);
         self.path.meter.record(now, 1);
         self.losses.intervals.advance(1 + lost);

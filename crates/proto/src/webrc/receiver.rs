@@ -174,7 +174,7 @@ impl WebrcReceiver {
         let at = shifted(now);
         if self.session.is_none() {
             // The configuration was validated when the receiver was created.
-            let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
+            let Ok(Some(clock)) = Clock::start(self.layers, at, cci) else { return };
             let artt = self.artt.unwrap_or_else(|| at.since(joined).as_secs_f64().max(1e-3));
             let overload = (self.rules == Rules::Revised).then(Overload::default);
             let session = Session::new(clock, self.rate_max, artt, at, cci.sequence);

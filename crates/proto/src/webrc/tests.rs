@@ -68,7 +68,7 @@ impl Bench {
             cci: &cci,
             ecn: Ecn::NotCapable,
             bytes: BYTES.into(),
-            lateness: Duration::ZERO,
+            lateness: crate::time::Duration::ZERO,
         };
         self.receiver.arrived(self.now, &arrival);
         apply(&mut self.held, &mut self.receiver);

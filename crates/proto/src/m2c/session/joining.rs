@@ -79,7 +79,7 @@ impl Session {
     /// Rule 5: returns whether to continue fast start, or slow start, which also reacts to queues.
     fn judge(&mut self, now: Instant, place: &Place, wishes: &mut Wishes) -> bool {
         let held = self.held_rate(now);
-        let verdict = self.start.judge(now, delay(now, place.departed()), held, self.path.rtt());
+        let verdict = self.start.judge(now, delay(now, place.left), held, self.path.rtt());
         if let Verdict::Settle(rate) = verdict {
             self.settle(now, rate, wishes);
         } else if self.start.doubts() {

@@ -128,7 +128,7 @@ impl Session {
         if now >= self.levels.leaving {
             let latency = now.since(joining.since).as_secs_f64();
             let rate = self.held_rate(now) - self.rate_of(before, now);
-            let queueing = self.path.delay.queueing(delay(now, place.departed()));
+            let queueing = self.path.delay.queueing(delay(now, place.left));
             self.path.joins.record(latency, queueing, 1.0 / rate);
         }
     }
