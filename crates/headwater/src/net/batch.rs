@@ -22,15 +22,25 @@ const BUFFER_STRIDE: usize = MESSAGE_BYTES_MAX + 1 + 33 * 64;
 const RUN_BYTES_MIN: usize = 16 << 10;
 const RUNS_MAX: usize = 8;
 
-/// A reusable buffer that a socket fills with the datagrams that are waiting.
+/// A reusable buffer that sockets fill with the datagrams that are waiting.
 ///
-/// The buffer holds at most 32 messages of 65 535 bytes (2 MB, of which only the written pages are backed by
-/// memory), each of up to 64 datagrams.
+/// Memory: for each socket that is read at most 32 messages of 65 535 bytes (2 MB, of which only the written
+/// pages are backed by memory), each of up to 64 datagrams.
 #[derive(Debug)]
 pub struct RecvBatch {
-    buffer: Vec<u8>,
+    /// Buffers of each socket; the first ones serve all sockets of an end that merges none.
+    banks: Vec<Bank>,
     incoming: Vec<Incoming>,
     messages: Vec<Message>,
+    /// Messages that arrived after messages that another socket may still hold.
+    kept: Vec<Message>,
+    datagrams: usize,
+}
+
+/// Buffers for the messages of one read.
+#[derive(Debug)]
+struct Bank {
+    buffer: Vec<u8>,
     /// Leading buffers in use; dropped messages occupy their buffers until the next read.
     filled: usize,
     /// Buffers that a read may use: few while runs fill the buffers, so that all buffers stay in a
@@ -38,12 +48,42 @@ pub struct RecvBatch {
     usable: usize,
     /// Whether a read filled all buffers that the read could use: more messages may wait.
     has_filled: bool,
-    datagrams: usize,
+    /// Arrival of the last message read.
+    last: Option<Instant>,
+}
+
+impl Bank {
+    fn new() -> Self {
+        let buffer = vec![0; MESSAGES_MAX * BUFFER_STRIDE];
+        Self { buffer, filled: 0, usable: MESSAGES_MAX, has_filled: false, last: None }
+    }
+
+    fn clear(&mut self) {
+        (self.filled, self.has_filled, self.last) = (0, false, None);
+    }
+
+    /// Reads messages into the free buffers. Returns the number of messages.
+    fn fill(&mut self, endpoint: &Endpoint, incoming: &mut [Incoming]) -> io::Result<usize> {
+        let free = self.usable.saturating_sub(self.filled);
+        let mut chunks = self.buffer.chunks_exact_mut(BUFFER_STRIDE).skip(self.filled);
+        let mut buffers: [IoSliceMut<'_>; MESSAGES_MAX] = std::array::from_fn(|_| {
+            IoSliceMut::new(chunks.next().map_or(&mut [], |chunk| &mut chunk[..MESSAGE_BYTES_MAX]))
+        });
+        let received = endpoint.receive(&mut buffers[..free], &mut incoming[..free])?;
+        self.has_filled |= received == free;
+        if received > 0 {
+            let bytes: usize = incoming[..received].iter().map(|incoming| incoming.bytes).sum();
+            self.usable = if bytes > received * RUN_BYTES_MIN { RUNS_MAX } else { MESSAGES_MAX };
+        }
+        Ok(received)
+    }
 }
 
 /// Datagrams from one source to one destination, all of `stride` bytes but the last, which may be shorter.
 #[derive(Clone, Copy, Debug)]
 struct Message {
+    /// Bank, and buffer in the bank.
+    bank: usize,
     buffer_index: usize,
     /// Start of the first payload in the buffer.
     offset: usize,
@@ -82,12 +122,10 @@ impl RecvBatch {
     /// Returns an empty batch.
     pub fn new() -> Self {
         Self {
-            buffer: vec![0; MESSAGES_MAX * BUFFER_STRIDE],
+            banks: vec![Bank::new()],
             incoming: (0..MESSAGES_MAX).map(|_| Incoming::new()).collect(),
             messages: Vec::with_capacity(MESSAGES_MAX),
-            filled: 0,
-            usable: MESSAGES_MAX,
-            has_filled: false,
+            kept: Vec::new(),
             datagrams: 0,
         }
     }
@@ -124,26 +162,64 @@ impl RecvBatch {
         })
     }
 
-    /// Sorts the messages of several sockets by time of arrival.
-    pub(super) fn sort(&mut self) {
-        self.messages.sort_unstable_by_key(|message| (message.arrived, message.buffer_index, message.offset));
-    }
-
+    /// Removes all messages.
     pub(super) fn clear(&mut self) {
         self.messages.clear();
-        self.filled = 0;
-        self.has_filled = false;
+        self.kept.clear();
+        self.banks.iter_mut().for_each(Bank::clear);
         self.datagrams = 0;
     }
 
-    /// Whether each read of the batch emptied its socket.
-    pub(crate) const fn is_all(&self) -> bool {
-        !self.has_filled
+    /// Removes the messages of the last turn, but for those that are kept.
+    pub(super) fn turn(&mut self) {
+        self.messages.clear();
+        self.datagrams = 0;
+        for (index, bank) in self.banks.iter_mut().enumerate() {
+            if self.kept.iter().all(|message| message.bank != index) {
+                bank.clear();
+            }
+        }
     }
 
-    /// Whether another read would find no buffer.
-    pub(super) fn is_full(&self) -> bool {
-        self.filled >= self.usable
+    /// Whether each read of the batch emptied its socket, and no message is kept.
+    pub(crate) fn is_all(&self) -> bool {
+        self.kept.is_empty() && self.banks.iter().all(|bank| !bank.has_filled)
+    }
+
+    /// Orders the messages of several sockets by time of arrival, and keeps those that arrived after the
+    /// last message read from a socket that may hold more.
+    pub(super) fn merge(&mut self) {
+        let open = self.banks.iter().filter(|bank| bank.has_filled);
+        let end = open.filter_map(|bank| bank.last).min();
+        self.messages.append(&mut self.kept);
+        self.messages.sort_unstable_by_key(|message| {
+            (message.arrived, message.bank, message.buffer_index, message.offset)
+        });
+        if let Some(end) = end {
+            let now = self.messages.partition_point(|message| message.arrived <= end);
+            self.kept.extend(self.messages.drain(now..));
+        }
+        self.datagrams = self.messages.iter().map(Message::datagrams).sum();
+    }
+
+    /// Reads the waiting messages of an end's socket of this number into buffers of the socket's own, unless
+    /// messages of the socket are kept.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(super) fn read_apart(
+        &mut self,
+        socket: usize,
+        endpoint: &Endpoint,
+        accept: impl FnMut(&IncomingMessage) -> Option<Option<ChannelId>>,
+    ) -> io::Result<()> {
+        while self.banks.len() <= socket {
+            self.banks.push(Bank::new());
+        }
+        if self.kept.iter().any(|message| message.bank == socket) {
+            return Ok(());
+        }
+        self.read_into(socket, endpoint, accept)
     }
 
     /// Reads the waiting messages of `endpoint` into the free buffers. `accept` returns the channel of each
@@ -154,17 +230,28 @@ impl RecvBatch {
     pub(super) fn read(
         &mut self,
         endpoint: &Endpoint,
+        accept: impl FnMut(&IncomingMessage) -> Option<Option<ChannelId>>,
+    ) -> io::Result<()> {
+        self.read_into(0, endpoint, accept)
+    }
+
+    fn read_into(
+        &mut self,
+        bank: usize,
+        endpoint: &Endpoint,
         mut accept: impl FnMut(&IncomingMessage) -> Option<Option<ChannelId>>,
     ) -> io::Result<()> {
-        let received = self.fill(endpoint)?;
+        let received = self.banks[bank].fill(endpoint, &mut self.incoming)?;
         let wall = Wall::now();
         for i in 0..received {
             let Some(heard) = IncomingMessage::new(&self.incoming[i], wall) else { continue };
+            self.banks[bank].last = self.banks[bank].last.max(Some(heard.arrived));
             if let Some(channel) = accept(&heard) {
-                self.push(Message::new(self.filled + i, &heard, channel));
+                let buffer_index = self.banks[bank].filled + i;
+                self.push(Message::new((bank, buffer_index), &heard, channel));
             }
         }
-        self.filled += received;
+        self.banks[bank].filled += received;
         Ok(())
     }
 
@@ -178,11 +265,11 @@ impl RecvBatch {
         endpoint: &Endpoint,
         mut accept: impl FnMut(&IncomingMessage, &[u8]) -> Option<TunneledDatagram>,
     ) -> io::Result<()> {
-        let received = self.fill(endpoint)?;
+        let received = self.banks[0].fill(endpoint, &mut self.incoming)?;
         let wall = Wall::now();
         for i in 0..received {
             let Some(heard) = IncomingMessage::new(&self.incoming[i], wall) else { continue };
-            let whole = Message::new(self.filled + i, &heard, None);
+            let whole = Message::new((0, self.banks[0].filled + i), &heard, None);
             for index in 0..whole.datagrams() {
                 let inner = accept(&heard, self.payload(&whole, index));
                 let Some(TunneledDatagram { source, channel, ecn, payload }) = inner else { continue };
@@ -191,24 +278,8 @@ impl RecvBatch {
                 self.push(Message { offset, bytes, stride: bytes, source, channel, ecn, ..whole });
             }
         }
-        self.filled += received;
+        self.banks[0].filled += received;
         Ok(())
-    }
-
-    /// Reads messages into the free buffers. Returns the number of messages.
-    fn fill(&mut self, endpoint: &Endpoint) -> io::Result<usize> {
-        let free = self.usable.saturating_sub(self.filled);
-        let mut chunks = self.buffer.chunks_exact_mut(BUFFER_STRIDE).skip(self.filled);
-        let mut buffers: [IoSliceMut<'_>; MESSAGES_MAX] = std::array::from_fn(|_| {
-            IoSliceMut::new(chunks.next().map_or(&mut [], |chunk| &mut chunk[..MESSAGE_BYTES_MAX]))
-        });
-        let received = endpoint.receive(&mut buffers[..free], &mut self.incoming[..free])?;
-        self.has_filled |= received == free;
-        if received > 0 {
-            let bytes: usize = self.incoming[..received].iter().map(|incoming| incoming.bytes).sum();
-            self.usable = if bytes > received * RUN_BYTES_MIN { RUNS_MAX } else { MESSAGES_MAX };
-        }
-        Ok(received)
     }
 
     fn push(&mut self, message: Message) {
@@ -220,7 +291,7 @@ impl RecvBatch {
         let first = index * message.stride;
         let end = message.bytes.min(first + message.stride);
         let start = message.buffer_index * BUFFER_STRIDE + message.offset;
-        &self.buffer[start + first..start + end]
+        &self.banks[message.bank].buffer[start + first..start + end]
     }
 }
 
@@ -231,8 +302,13 @@ impl Default for RecvBatch {
 }
 
 impl Message {
-    fn new(buffer_index: usize, heard: &IncomingMessage, channel: Option<ChannelId>) -> Self {
+    fn new(
+        (bank, buffer_index): (usize, usize),
+        heard: &IncomingMessage,
+        channel: Option<ChannelId>,
+    ) -> Self {
         Self {
+            bank,
             buffer_index,
             offset: 0,
             bytes: heard.bytes,

@@ -48,18 +48,18 @@ impl QuerySocket {
         Ok(unsent)
     }
 
-    /// Reads answers into the free buffers of a batch.
+    /// Reads answers into a batch, as the end's socket of this number.
     ///
     /// # Errors
     /// The kernel's error.
-    pub(super) fn read(&self, batch: &mut RecvBatch, counters: &mut ReceiverCounters) -> io::Result<()> {
-        let Some((endpoint, of)) = self.opened.as_ref().filter(|_| !batch.is_full()) else { return Ok(()) };
-        batch.read(endpoint, |heard| counters.admit_answer(*of, heard).then_some(None))
-    }
-
-    /// Whether the socket is open.
-    pub(super) const fn is_open(&self) -> bool {
-        self.opened.is_some()
+    pub(super) fn read(
+        &self,
+        batch: &mut RecvBatch,
+        number: usize,
+        counters: &mut ReceiverCounters,
+    ) -> io::Result<()> {
+        let Some((endpoint, of)) = &self.opened else { return Ok(()) };
+        batch.read_apart(number, endpoint, |heard| counters.admit_answer(*of, heard).then_some(None))
     }
 
     /// Returns the port of the socket, after the first request.

@@ -108,8 +108,6 @@ pub struct ReceiverSocket {
     memberships: Vec<Option<Membership>>,
     /// Source of the session as heard, where no source was given.
     expected: Option<IpAddr>,
-    /// Socket to read first, so that no socket starves.
-    next: usize,
     asking: QuerySocket,
     counters: ReceiverCounters,
     /// Payload bytes of delivered datagrams by channel.
@@ -162,7 +160,6 @@ impl ReceiverSocket {
             sockets: vec![socket],
             memberships: vec![None; usize::from(channels.count())],
             expected: None,
-            next: 0,
             asking: QuerySocket::new(any_address(channels)),
             counters: ReceiverCounters::default(),
             channel_bytes: vec![0; usize::from(channels.count())],
@@ -270,26 +267,18 @@ impl ReceiverSocket {
     /// # Errors
     /// The kernel's error.
     pub fn recv(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
-        batch.clear();
-        let first = self.next;
-        for step in 0..self.sockets.len() {
-            if batch.is_full() {
-                break;
-            }
-            let index = (first + step) % self.sockets.len();
-            self.next = (index + 1) % self.sockets.len();
-            let (channels, source, counters) = (&self.channels, self.options.source, &mut self.counters);
-            let channel_bytes = &mut self.channel_bytes;
-            batch.read(&self.sockets[index].endpoint, |heard| {
+        batch.turn();
+        let (channels, source) = (&self.channels, self.options.source);
+        let (counters, channel_bytes) = (&mut self.counters, &mut self.channel_bytes);
+        for (index, socket) in self.sockets.iter().enumerate() {
+            batch.read_apart(index, &socket.endpoint, |heard| {
                 let channel = counters.admit(channels, source, heard)?;
                 channel_bytes[usize::from(channel.0)] += heard.bytes as u64;
                 Some(Some(channel))
             })?;
         }
-        self.asking.read(batch, &mut self.counters)?;
-        if self.sockets.len() > 1 || self.asking.is_open() {
-            batch.sort();
-        }
+        self.asking.read(batch, self.sockets.len(), &mut self.counters)?;
+        batch.merge();
         Ok(batch.len())
     }
 

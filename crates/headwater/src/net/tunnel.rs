@@ -151,7 +151,7 @@ impl AmtSocket {
         }
         self.gateway.handle(now, Input::Timeout);
         self.flush();
-        self.asking.read(batch, &mut self.counters)?;
+        self.asking.read(batch, 1, &mut self.counters)?;
         Ok(batch.len())
     }
 

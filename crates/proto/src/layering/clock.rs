@@ -52,6 +52,22 @@ pub(crate) struct Place {
     pub(crate) left: Instant,
     /// Time by which the packet left later, as far as known.
     pub(crate) lateness: Duration,
+    /// Relative one-way delay in nanoseconds, if known.
+    pub(crate) delay: i64,
+}
+
+impl Place {
+    /// Returns the place of a packet that left late by `lateness` and arrived at `at`, of schedule time.
+    pub(crate) fn arrived(self, at: Instant, lateness: Duration) -> Self {
+        Self { lateness, delay: delay(at - lateness, self.left), ..self }
+    }
+
+    /// Returns when the packet left and arrived, of schedule time, however late the sender was.
+    pub(crate) fn real(&self) -> (Instant, Instant) {
+        let departed = self.left + self.lateness;
+        let delay = Duration::from_nanos(self.delay.unsigned_abs());
+        (departed, if self.delay < 0 { departed - delay } else { departed + delay })
+    }
 }
 
 /// Converts the driver's time to schedule time.
@@ -144,7 +160,7 @@ impl Clock {
             let left = channels.slot_start(slot) + channels.base_phase(packet);
             let number = slot * channels.base_per_slot() + packet;
             let sequence = u16::try_from(number % SEQUENCES).ok()?;
-            return Some(Place { slot, wave: None, sequence, left, lateness: Duration::ZERO });
+            return Some(Place { slot, wave: None, sequence, left, lateness: Duration::ZERO, delay: 0 });
         }
         let cycle = u64::from(channels.dynamic_channels());
         let first = slot * channels.channels_per_slot();
@@ -155,7 +171,7 @@ impl Clock {
         let wave = wave(channels, first + ahead);
         let left = self.left(&wave, slot, sequence)?;
         let left = channels.wave_departure(&wave, left);
-        Some(Place { slot, wave: Some(wave), sequence, left, lateness: Duration::ZERO })
+        Some(Place { slot, wave: Some(wave), sequence, left, lateness: Duration::ZERO, delay: 0 })
     }
 
     /// Returns the scheduled departure time of an earlier packet of the same channel, by sequence number.

@@ -105,7 +105,7 @@ impl Receiver {
     /// Returns the place of a packet in the schedule, if plausible at this time for a sender with this lag.
     fn place(&mut self, now: Instant, lag: Duration, cci: WebrcCci) -> Option<Place> {
         let session = self.session.as_mut()?;
-        let place = Place { lateness: lag, ..session.clock.place(session.levels.slot, cci)? };
+        let place = session.clock.place(session.levels.slot, cci)?.arrived(shifted(now), lag);
         let is_timely = session.clock.is_timely(shifted(now) - lag, &place);
         if is_timely {
             self.astray = 0;
@@ -186,10 +186,11 @@ impl Receiver {
         };
         let is_marked = arrival.ecn == Ecn::CongestionExperienced;
         self.reception.marked += u64::from(is_marked);
-        let at = shifted(now) - place.lateness;
-        if !is_late && let Some(session) = &mut self.session {
+        let session = self.session.as_mut()?;
+        if !is_late {
             session.time.record(now, place.lateness);
         }
+        let at = if is_late { shifted(now) - place.lateness } else { session.time.at(now) };
         self.arrive(at, place, is_marked, is_late).then_some(place)
     }
 

@@ -26,7 +26,7 @@ use super::receiver::{Mode, Status};
 use super::start::FastStart;
 use crate::control::Rules;
 use crate::layering::Layering;
-use crate::layering::clock::{Clock, Place, delay};
+use crate::layering::clock::{Clock, Place};
 use crate::measure::{Found, JoinLatency};
 use crate::time::{Duration, Instant};
 
@@ -135,7 +135,7 @@ impl Session {
     pub(super) fn record(&mut self, now: Instant, place: &Place, found: Found) {
         let lost = found.lost;
         self.remember_rate(now);
-        let late = delay(now, place.left);
+        let late = place.delay;
         self.path.delay.record(now, late);
         self.path.meter.record(now, 1);
         self.losses.intervals.advance(1 + lost);

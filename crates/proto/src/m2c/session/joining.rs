@@ -5,7 +5,7 @@ use headwater_wire::extensions::Levels;
 use super::Session;
 use crate::control::{LevelNeed, Membership, Wishes};
 use crate::layering::Layering;
-use crate::layering::clock::{Place, delay};
+use crate::layering::clock::Place;
 use crate::layering::demand::{REPORT_TIME, STEPS_OF_START, with_room};
 use crate::layering::held::{Held, Joining};
 use crate::m2c::receiver::Mode;
@@ -79,7 +79,7 @@ impl Session {
     /// Rule 5: returns whether to continue fast start, or slow start, which also reacts to queues.
     fn judge(&mut self, now: Instant, place: &Place, wishes: &mut Wishes) -> bool {
         let held = self.held_rate(now);
-        let verdict = self.start.judge(now, delay(now, place.left), held, self.path.rtt());
+        let verdict = self.start.judge(now, place.delay, held, self.path.rtt());
         if let Verdict::Settle(rate) = verdict {
             self.settle(now, rate, wishes);
         } else if self.start.doubts() {

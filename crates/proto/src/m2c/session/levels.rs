@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Session;
-use crate::layering::clock::{Place, delay};
+use crate::layering::clock::Place;
 use crate::layering::held::{Held, Joining};
 use crate::layering::{DynamicChannels, Layering, Slot};
 use crate::machine::ChannelId;
@@ -128,7 +128,7 @@ impl Session {
         if now >= self.levels.leaving {
             let latency = now.since(joining.since).as_secs_f64();
             let rate = self.held_rate(now) - self.rate_of(before, now);
-            let queueing = self.path.delay.queueing(delay(now, place.left));
+            let queueing = self.path.delay.queueing(place.delay);
             self.path.joins.record(latency, queueing, 1.0 / rate);
         }
     }

@@ -95,8 +95,8 @@ impl Session {
         let is_settled =
             now >= self.levels.leaving || revised.started.is_some_and(|at| now >= at + LEAVE_TIME);
         if is_settled {
-            let lateness = place.lateness;
-            revised.bottleneck.record(now + lateness, left + lateness, wait, rate);
+            let (departed, arrived) = place.real();
+            revised.bottleneck.record(arrived, departed, wait, rate);
         }
         let short = (SHORT_PART * peak).max(GAPS / rate).max(SHORT);
         let waited = |waits: &Waits, left| waits.longest(left, GAPS / rate).unwrap_or(wait);

@@ -17,20 +17,24 @@ const SLACK: Duration = Duration::from_secs(1);
 /// Lag of the sender behind the schedule.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::m2c) struct SessionTime {
+    /// Lag of the last packet.
     lag: Duration,
     /// Arrival of the last packet.
     last: Instant,
+    /// Latest time of the session at a packet: packets of several channels that leave together may change
+    /// places, and the time does not go back.
+    latest: Instant,
 }
 
 impl SessionTime {
     /// Starts with a packet that arrives at `now` and left `lateness` after the scheduled time.
     pub(in crate::m2c) fn new(now: Instant, lateness: Duration) -> Self {
-        Self { lag: lateness, last: now }
+        Self { lag: lateness, last: now, latest: shifted(now) - lateness }
     }
 
     /// Returns the session's time at `now`.
     pub(in crate::m2c) fn at(&self, now: Instant) -> Instant {
-        shifted(now) - self.lag
+        self.latest.max(shifted(now) - self.lag)
     }
 
     /// Returns the driver's time at an instant of the session's time.
@@ -56,6 +60,7 @@ impl SessionTime {
     /// Records the lag of a plausible packet.
     pub(in crate::m2c) fn record(&mut self, now: Instant, lag: Duration) {
         (self.lag, self.last) = (lag, now);
+        self.latest = self.latest.max(shifted(now) - lag);
     }
 }
 
