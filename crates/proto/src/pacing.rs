@@ -245,7 +245,7 @@ const ON_TIME: u8 = 4;
 const TELLING: f64 = 0.75;
 /// A driver that sends less than this part of the configured rate is overloaded. A driver that nearly reaches
 /// the configured rate keeps that rate.
-const OVERLOADED: f64 = 0.75;
+pub(crate) const OVERLOADED: f64 = 0.75;
 /// A driver that sends less than this part of a reduced or probed rate has no spare capacity.
 pub(crate) const ROOMY: f64 = 0.95;
 /// Part of the driver's measured rate to which the sender reduces its rate.

@@ -1,7 +1,7 @@
 //! Senders whose driver cannot send what is due in time: levels are left out from the highest one down, one
 //! rate is sent evenly, and receivers follow.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::control::{Arrival, Departure, Membership, ReceiverControl, SenderControl};
@@ -214,6 +214,80 @@ fn two_pauses_leave_no_level_out() {
     }
 }
 
+fn stamped() -> DynamicSender {
+    let mut sender = dynamic(Shape::Geometric);
+    sender.stamp_departures();
+    sender
+}
+
+fn lateness(departure: &Departure) -> Duration {
+    departure.lateness.map_or(Duration::ZERO, |lateness| Duration::from_micros(lateness.micros.into()))
+}
+
+/// A sender that tells its lateness lets the schedule slip: nothing is skipped, the ceiling falls to what the
+/// driver sends, and the levels below come at nearly their rates.
+#[test]
+fn a_schedule_that_slips_skips_nothing_and_sheds_the_highest_levels() {
+    let mut driver = Driver::new(stamped());
+    let mut last = BTreeMap::<(ChannelId, u32), u32>::new();
+    let (from, to) = (at(20), at(60));
+    let (mut base, mut gaps) = (0_u64, 0);
+    driver.run(to, SHARE, |now, departure| {
+        let cci = departure.cci.webrc().unwrap();
+        if departure.channel == ChannelId::BASE {
+            let before = last.insert((departure.channel, 0), cci.sequence);
+            gaps += u32::from(before.is_some_and(|before| cci.sequence != before + 1));
+            base += u64::from(now >= from);
+        }
+    });
+    assert_eq!(gaps, 0, "packets of the base were skipped");
+    let overload = driver.sender.overload().expect("it cannot send all");
+    assert!((0.5 * SHARE..1.5 * SHARE).contains(&overload.share), "{overload:?}");
+    let scheduled = driver.sender.layering().unwrap().packets(0, from, to);
+    assert!(base * 10 >= scheduled * 8, "{base} packets of the base of {scheduled}");
+    driver.run(at(240), 10.0, |_, _| ());
+    assert_eq!(driver.sender.overload(), None, "a driver that keeps up sends all");
+}
+
+#[test]
+fn a_receiver_takes_what_a_schedule_that_slips_sends() {
+    let receiver = m2c::Receiver::new(layers(Shape::Geometric), m2c::ReceiverConfig::new()).unwrap();
+    is_served(stamped(), receiver, 40);
+}
+
+/// Another program has the sender's processor for 40 ms of each 100 ms.
+#[test]
+fn a_sender_that_is_away_looks_like_no_queue() {
+    let mut driver = Driver::new(stamped());
+    let mut receiver = m2c::Receiver::new(layers(Shape::Geometric), m2c::ReceiverConfig::new()).unwrap();
+    receiver.start(Instant::ZERO);
+    let mut held = vec![false; usize::from(SenderControl::channels(&driver.sender))];
+    for tenths in 0..300 {
+        driver.run(Instant::ZERO + Duration::from_millis(100 * tenths + 60), 10.0, |now, departure| {
+            while let Some(membership) = receiver.poll_membership() {
+                let (ChannelId(channel), joined) = match membership {
+                    Membership::Join(channel) => (channel, true),
+                    Membership::Leave(channel) => (channel, false),
+                };
+                held[usize::from(channel)] = joined;
+            }
+            if held[usize::from(departure.channel.0)] {
+                let Departure { channel, ref cci, ecn, .. } = *departure;
+                if channel == ChannelId::BASE {
+                    receiver.limited(now, departure.levels);
+                }
+                let (bytes, lateness) = (PACKET_BYTES.into(), lateness(departure));
+                let arrival = Arrival { source: SENDER.into(), channel, cci, ecn, bytes, lateness };
+                receiver.arrived(now, &arrival);
+            }
+        });
+        driver.now = Instant::ZERO + Duration::from_millis(100 * (tenths + 1));
+    }
+    let (levels, reception) = (receiver.status(driver.now).unwrap().levels, receiver.reception());
+    assert_eq!(reception.lost, 0);
+    assert!(levels + 3 >= driver.sender.levels(), "{levels} of {} levels", driver.sender.levels());
+}
+
 /// What a receiver gets of a sender with a slow driver, over a path that carries all.
 fn is_served<R: ReceiverControl>(sender: impl SenderControl, mut receiver: R, settled: u64) {
     let mut held = vec![false; usize::from(sender.channels())];
@@ -246,10 +320,8 @@ fn is_served<R: ReceiverControl>(sender: impl SenderControl, mut receiver: R, se
                 receiver.limited(now, departure.levels);
             }
             let bytes = PACKET_BYTES.into();
-            receiver.arrived(
-                now,
-                &Arrival { source: SENDER.into(), channel, cci, ecn, bytes, lateness: Duration::ZERO },
-            );
+            let lateness = lateness(departure);
+            receiver.arrived(now, &Arrival { source: SENDER.into(), channel, cci, ecn, bytes, lateness });
         }
         apply(&mut receiver);
     });

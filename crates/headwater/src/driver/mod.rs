@@ -155,6 +155,8 @@ pub(crate) fn drive<M: Machine, P: Port>(
         let waited = if is_busy && heard.is_all {
             poller.wait([], clock.to_std(deadline.min(turn.now + PAUSE)))
         } else {
+            // Datagrams that were read already wake no poller.
+            let deadline = if heard.is_all { deadline } else { turn.now };
             let deadline = clock.to_std(deadline).into_iter().chain(port.wake_at()).min();
             poller.wait(port.fds(), deadline)
         };

@@ -191,14 +191,20 @@ impl RecvBatch {
     pub(super) fn merge(&mut self) {
         let open = self.banks.iter().filter(|bank| bank.has_filled);
         let end = open.filter_map(|bank| bank.last).min();
+        self.merge_all();
+        if let Some(end) = end {
+            let now = self.messages.partition_point(|message| message.arrived <= end);
+            self.kept.extend(self.messages.drain(now..));
+            self.datagrams = self.messages.iter().map(Message::datagrams).sum();
+        }
+    }
+
+    /// Orders the messages of several sockets by time of arrival.
+    pub(super) fn merge_all(&mut self) {
         self.messages.append(&mut self.kept);
         self.messages.sort_unstable_by_key(|message| {
             (message.arrived, message.bank, message.buffer_index, message.offset)
         });
-        if let Some(end) = end {
-            let now = self.messages.partition_point(|message| message.arrived <= end);
-            self.kept.extend(self.messages.drain(now..));
-        }
         self.datagrams = self.messages.iter().map(Message::datagrams).sum();
     }
 

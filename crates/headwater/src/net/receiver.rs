@@ -93,6 +93,9 @@ pub struct ReceiverCounters {
     pub kernel_drops: u64,
 }
 
+/// Reads in a row in which no datagram of ours comes, until later datagrams of ours wait no longer.
+const READS_MAX: usize = 8;
+
 /// Receives the joined channels. A `ReceiverSocket` may hold several kernel sockets, as the kernel limits the
 /// memberships of each. A group is joined on exactly one socket, so that each datagram arrives once.
 #[derive(Debug)]
@@ -268,6 +271,20 @@ impl ReceiverSocket {
     /// The kernel's error.
     pub fn recv(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
         batch.turn();
+        for _ in 0..READS_MAX {
+            self.read(batch)?;
+            batch.merge();
+            if !batch.is_empty() || batch.is_all() {
+                return Ok(batch.len());
+            }
+        }
+        // A flood of datagrams of others must not hold ours.
+        batch.merge_all();
+        Ok(batch.len())
+    }
+
+    /// Reads from each socket whose messages have been handed on.
+    fn read(&mut self, batch: &mut RecvBatch) -> io::Result<()> {
         let (channels, source) = (&self.channels, self.options.source);
         let (counters, channel_bytes) = (&mut self.counters, &mut self.channel_bytes);
         for (index, socket) in self.sockets.iter().enumerate() {
@@ -277,9 +294,7 @@ impl ReceiverSocket {
                 Some(Some(channel))
             })?;
         }
-        self.asking.read(batch, self.sockets.len(), &mut self.counters)?;
-        batch.merge();
-        Ok(batch.len())
+        self.asking.read(batch, self.sockets.len(), &mut self.counters)
     }
 
     /// Returns the descriptors to wait on for readability. The set changes after a join and after a send.

@@ -12,8 +12,8 @@ use headwater::net::{
 use headwater_proto::{ChannelId, Ecn};
 
 use crate::bed::{
-    Family, LOCALHOST, PATIENCE, channels, in_namespace, loopback, payloads, receive, receiver,
-    receiver_from, send_one, sender,
+    Family, LOCALHOST, PATIENCE, channels, has_linux_layer, in_namespace, loopback, payloads, receive,
+    receiver, receiver_from, send_one, sender,
 };
 
 #[test]
@@ -85,6 +85,37 @@ fn many_channels_arrive_exactly_once_each(family: Family, source: Option<IpAddr>
         *times.entry(channel).or_default() += 1;
     }
     assert_eq!(times, (0..COUNT).map(|channel| (channel, 1)).collect());
+}
+
+/// A receiver that reads late gets the datagrams of several kernel sockets in the order of arrival: the few of
+/// one socket must not overtake the many of another, whose datagrams would look as if a queue had delayed
+/// them.
+#[test]
+fn datagrams_of_several_sockets_come_in_order_of_arrival() {
+    const COUNT: u16 = 64;
+    let channels = channels(Family::V4, COUNT);
+    let mut receiver = receiver(&channels);
+    for channel in 0..COUNT {
+        receiver.join(ChannelId(channel)).unwrap();
+    }
+    let mut sender = sender(&channels);
+    // One datagram in eight is of the first socket.
+    let sent: Vec<u16> = (0..800).map(|i| if i % 8 == 0 { 0 } else { COUNT - 1 }).collect();
+    for channel in &sent {
+        send_one(&mut sender, *channel, &[0; 100]);
+    }
+    let (mut batch, mut heard) = (RecvBatch::new(), Vec::new());
+    let deadline = Instant::now() + PATIENCE;
+    while heard.len() < sent.len() && Instant::now() < deadline {
+        receiver.recv(&mut batch).unwrap();
+        heard.extend(batch.arrivals().map(|(at, datagram)| (at, datagram.channel.unwrap().0)));
+    }
+    assert_eq!(heard.len(), sent.len());
+    if has_linux_layer() {
+        assert!(heard.is_sorted_by_key(|(at, _)| *at));
+        let in_order = heard.iter().zip(&sent).filter(|((_, channel), sent)| channel == *sent).count();
+        assert!(in_order > 700, "{in_order} of {} in order", sent.len());
+    }
 }
 
 #[test]

@@ -13,7 +13,8 @@
 //! would start behind its queue.
 //!
 //! The ceiling falls if, in two windows in a row, the backlog grows while the driver gives up time; below the
-//! highest level any backlog is a reason. What the driver sent in the better window is the new bound of the
+//! highest level any backlog is a reason. A schedule that slips has no backlog: there the time given up
+//! decides alone. What the driver sent in the better window is the new bound of the
 //! levels' load. If the driver still gives up as much time as before, the machine pauses the driver at any
 //! rate, and there is no bound: the highest levels give way without an announcement. The bound rises by a
 //! level (`pacing::Retry`) while receivers hold all that is sent and there is no backlog. A bound that
@@ -24,7 +25,7 @@ use headwater_wire::rtt;
 
 use super::demand::Demand;
 use crate::control::{DemandRates, DemandStatus};
-use crate::pacing::{BUSY, DriverLoad, Overload, Retry};
+use crate::pacing::{BUSY, DriverLoad, OVERLOADED, Overload, Retry};
 use crate::time::{Duration, Instant};
 
 /// Backlog above which a driver may be overloaded. A busy host delays a driver by a tenth of a second now
@@ -55,6 +56,8 @@ pub struct Ceiling {
     /// not fall.
     overloaded: Option<f64>,
     retry: Retry,
+    /// Whether the schedule slips by the time that the driver gives up.
+    slips: bool,
 }
 
 impl Ceiling {
@@ -70,7 +73,13 @@ impl Ceiling {
             backlog: Duration::ZERO,
             overloaded: None,
             retry: Retry::default(),
+            slips: false,
         }
+    }
+
+    /// Judges a driver whose schedule slips from now on.
+    pub(super) fn slip(&mut self) {
+        self.slips = true;
     }
 
     /// Sends only the levels that receivers report from now on. Levels 0..=n send `rate(n)` packets per
@@ -157,8 +166,9 @@ impl Ceiling {
         let Some(sample) = self.load.record(now, given_up) else { return };
         let before = core::mem::replace(&mut self.backlog, backlog);
         let is_busy = sample.share < BUSY;
-        let is_grave = backlog > LATE && backlog + SHRINKS > before;
-        let is_late = backlog > Duration::ZERO && self.driver.is_some();
+        let is_grave =
+            if self.slips { sample.share < OVERLOADED } else { backlog > LATE && backlog + SHRINKS > before };
+        let is_late = (self.slips || backlog > Duration::ZERO) && self.driver.is_some();
         // Of the levels for nobody, no level could be left out.
         let idle = self.demand.as_ref().map_or(0, Demand::idle);
         let is_overloaded = is_busy && (is_grave || is_late) && self.level() > idle;

@@ -23,7 +23,8 @@ const SEQUENCES: u64 = 1 << 16;
 
 /// Sends on [`DynamicChannels`] by their schedule, at most at 1.25 times their total rate. A driver that
 /// cannot send all levels in time sends the lowest levels, up to a ceiling. A wave that falls to the ceiling
-/// resumes at its current place in the schedule.
+/// resumes at its current place in the schedule. If packets tell how late they leave, the schedule slips by
+/// the time that a late driver gives up, and no packet is skipped.
 ///
 /// A packet carries the slot index, channel number and sequence number of its place in the schedule, even if
 /// the packet leaves some packets later. Time per packet: O(levels).
@@ -342,6 +343,7 @@ impl SenderControl for DynamicSender {
     fn stamp_departures(&mut self) {
         self.is_stamped = true;
         self.spacing.slip();
+        self.ceiling.slip();
     }
 
     fn demand(&self) -> Option<DemandStatus> {
