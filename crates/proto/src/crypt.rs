@@ -250,8 +250,14 @@ mod tests {
 
     /// Packet of RaptorQ with FEC Payload ID 01 000005 and six bytes of symbol.
     fn packet() -> Vec<u8> {
-        let header = [0x10, 0x10, 3, 6, 1, 2, 0, 3, 0, 7, 0, 1];
-        [&header[..], &[1, 0, 0, 5], b"symbol"].concat()
+        packet_with(&[])
+    }
+
+    /// The same with a header extension.
+    fn packet_with(extension: &[u8]) -> Vec<u8> {
+        let words = 3 + u8::try_from(extension.len() / 4).unwrap();
+        let header = [0x10, 0x10, words, 6, 1, 2, 0, 3, 0, 7, 0, 1];
+        [&header[..], extension, &[1, 0, 0, 5], b"symbol"].concat()
     }
 
     fn sealed(encryption: &mut Encryption) -> Vec<u8> {
@@ -324,6 +330,12 @@ mod tests {
             let is_cci = (4..8).contains(&(bit / 8));
             assert_eq!(opened.is_ok(), is_cci, "bit {bit}: {opened:?}");
         }
+        let mut stamped = packet_with(&[226, 0, 0, 0]);
+        let bytes = stamped.len();
+        stamped.resize(bytes + ENCRYPTED_BYTES, 0);
+        Encryption::new(key(2, 9), Some(PUBLIC), 5).seal(&mut stamped, bytes).unwrap();
+        stamped[13..16].copy_from_slice(&[1, 2, 3]);
+        assert_eq!(open(vec![key(2, 9)], PUBLIC, &stamped), Ok(b"symbol".to_vec()), "the lateness changes");
         let mut signed = packet.clone();
         signed.resize(packet.len() + 36, 0);
         let sender = headwater_wire::auth::SenderKey { public: PUBLIC, is_ephemeral: false };

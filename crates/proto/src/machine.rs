@@ -176,8 +176,8 @@ pub trait Outlet<E> {
     /// Takes an output. A `Transmit` refers to the bytes last written into [`Outlet::room`].
     fn put(&mut self, output: Output<E>);
 
-    /// Whether the outlet takes no more outputs in this turn: the driver reads its clock before the next turn,
-    /// so that a machine that is late knows the time of each packet. Default: no.
+    /// Whether the outlet takes no more outputs in this turn: the driver reads the clock before the next
+    /// turn, so that a machine that is late knows the time of each packet. Default: no.
     fn is_full(&self) -> bool {
         false
     }

@@ -12,8 +12,7 @@ pub const BURST: Duration = Duration::from_millis(10);
 
 /// Returns the lateness of a packet that leaves at `now`, scheduled at `at`.
 pub(crate) fn lateness(now: Instant, at: Instant) -> Lateness {
-    let micros = u32::try_from(now.since(at).as_nanos() / 1_000).unwrap_or(u32::MAX);
-    Lateness { micros: micros.min(Lateness::MICROS_MAX) }
+    Lateness::of_micros(now.since(at).as_nanos() / 1_000)
 }
 
 /// Part of the configured rate that a sender's driver sustains.

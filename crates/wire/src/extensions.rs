@@ -210,13 +210,18 @@ impl Members {
 /// signatures and encryption count the content as zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lateness {
-    /// Microseconds, at most [`Lateness::MICROS_MAX`], which stands for all longer times.
+    /// Microseconds modulo [`Lateness::CYCLE`].
     pub micros: u32,
 }
 
 impl Lateness {
-    /// Longest time that the extension tells, 24 bits.
-    pub const MICROS_MAX: u32 = (1 << 24) - 1;
+    /// Microseconds after which the number begins again: 24 bits, 16.8 s.
+    pub const CYCLE: u32 = 1 << 24;
+
+    /// Returns the lateness of a packet that is late by `micros` microseconds.
+    pub fn of_micros(micros: u64) -> Self {
+        Self { micros: u32::try_from(micros % u64::from(Self::CYCLE)).expect("below 2^24") }
+    }
 
     /// Reads the three bytes of content.
     pub fn parse(content: &[u8]) -> Option<Self> {
@@ -226,7 +231,7 @@ impl Lateness {
 
     /// Returns the three bytes of content.
     pub fn content(self) -> [u8; 3] {
-        let [_, content @ ..] = self.micros.min(Self::MICROS_MAX).to_be_bytes();
+        let [_, content @ ..] = (self.micros % Self::CYCLE).to_be_bytes();
         content
     }
 

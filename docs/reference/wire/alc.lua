@@ -1,6 +1,6 @@
 -- Wireshark's view of Headwater's header extensions in ALC packets, and of what receivers and senders of
--- sessions tell each other by unicast: docs/reference/wire/auth.md, crypt.md, levels.md, roster.md, rtt.md,
--- stream.md.
+-- sessions tell each other by unicast: docs/reference/wire/auth.md, crypt.md, levels.md, lateness.md,
+-- roster.md, rtt.md, stream.md.
 --   tshark -X lua_script:docs/reference/wire/alc.lua -d udp.port==PORT,hwalc
 -- All else is left to the dissector of ALC; of an encrypted packet, the header alone.
 
@@ -26,6 +26,7 @@ f.epoch = ProtoField.uint8("hwalc.crypt.epoch", "Epoch of the group key")
 f.salt = ProtoField.bytes("hwalc.crypt.salt", "Salt")
 f.packet = ProtoField.uint64("hwalc.crypt.number", "Packet number")
 f.encrypted = ProtoField.bytes("hwalc.crypt.payload", "Encrypted payload, with 16 bytes of tag")
+f.lateness = ProtoField.uint24("hwalc.lateness", "Lateness (us)")
 f.ceiling = ProtoField.uint8("hwalc.levels.ceiling", "Highest level that is sent")
 f.round = ProtoField.uint8("hwalc.levels.round", "Round of reports", base.DEC, nil, 0xF0)
 f.open = ProtoField.bool("hwalc.levels.open", "Room for receivers that start", 8, nil, 0x08)
@@ -142,6 +143,11 @@ extensions[96] = function(range, add)
   add(f.buffer, 2, 2)
   add(f.offset, 4, 4)
   return string.format("EXT_SEQ(buffer %d offset %d)", range(2, 2):uint(), range(4, 4):uint())
+end
+
+extensions[226] = function(range, add)
+  add(f.lateness, 1, 3)
+  return string.format("EXT_LATENESS(%d us)", range(1, 3):uint())
 end
 
 extensions[224] = function(range, add)

@@ -3,8 +3,8 @@
 use headwater_wire::alc;
 use headwater_wire::cci::{CciError, FlidSlCci, WebrcCci};
 use headwater_wire::extensions::{
-    HET_AUTH, HET_CENC, HET_CRYPT, HET_FDT, HET_FTI, HET_KEY, HET_LEVELS, HET_MANIFEST, HET_MEMBERS, HET_SEQ,
-    HET_TIME,
+    HET_AUTH, HET_CENC, HET_CRYPT, HET_FDT, HET_FTI, HET_KEY, HET_LATENESS, HET_LEVELS, HET_MANIFEST,
+    HET_MEMBERS, HET_SEQ, HET_TIME,
 };
 use headwater_wire::{EncodingId, bcfs, lct};
 
@@ -156,6 +156,7 @@ impl Extension<'_> {
             HET_KEY => "EXT_KEY",
             HET_LEVELS => "EXT_LEVELS",
             HET_MEMBERS => "EXT_MEMBERS",
+            HET_LATENESS => "EXT_LATENESS",
             HET_FDT => "EXT_FDT",
             HET_CENC => "EXT_CENC",
             _ => "unknown",

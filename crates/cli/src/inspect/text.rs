@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use headwater_wire::auth::{Authentication, SenderKey, manifest};
 use headwater_wire::extensions::{
-    HET_AUTH, HET_CENC, HET_CRYPT, HET_FDT, HET_FTI, HET_KEY, HET_LEVELS, HET_MANIFEST, HET_MEMBERS, HET_SEQ,
-    HET_TIME,
+    HET_AUTH, HET_CENC, HET_CRYPT, HET_FDT, HET_FTI, HET_KEY, HET_LATENESS, HET_LEVELS, HET_MANIFEST,
+    HET_MEMBERS, HET_SEQ, HET_TIME,
 };
 
 use super::packet::{AlcPacket, CciFields, Extension, hex};
@@ -96,6 +96,7 @@ fn described(packet: &AlcPacket<'_>, het: u8) -> Option<String> {
             });
             format!("ceiling {}{}", levels.ceiling, echo.unwrap_or_default())
         }),
+        HET_LATENESS => found.lateness.map(|lateness| format!("{} us", lateness.micros)),
         HET_FDT => found.fdt.map(|fdt| format!("version {} instance {}", fdt.version, fdt.instance_id)),
         HET_CENC => found.content_encoding.map(|encoding| format!("{encoding:?}").to_lowercase()),
         HET_FTI => found.fti.map(|fti| {

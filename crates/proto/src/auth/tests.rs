@@ -5,6 +5,7 @@ mod loss;
 mod model;
 mod packets;
 
+use headwater_wire::extensions::Lateness;
 use headwater_wire::{Cci, PayloadId, alc};
 use rand::{Rng, RngExt};
 
@@ -29,13 +30,15 @@ struct Source<S = StandIn> {
     symbol_bytes: usize,
     /// Slots planned before each departure.
     slots: usize,
+    /// Whether packets tell their lateness.
+    is_stamped: bool,
 }
 
 impl<S: Signer> Source<S> {
     fn new(config: SigningConfig, signer: S, is_listed: bool) -> Self {
         let mut end = SigningEnd::new(config, signer);
         end.set_group(BASE, if is_listed { GROUP } else { 0 }).unwrap();
-        Self { tsi: TSI, end, symbols: 0, numbers: 0, symbol_bytes: 1_300, slots: PLANNED }
+        Self { tsi: TSI, end, symbols: 0, numbers: 0, symbol_bytes: 1_300, slots: PLANNED, is_stamped: false }
     }
 
     fn header(&mut self, is_packet: bool) -> alc::Repr {
@@ -48,7 +51,10 @@ impl<S: Signer> Source<S> {
             psi: 0,
             codepoint: 0,
             cci: Cci::new(&[[1, 2], self.numbers.to_be_bytes()].concat()).unwrap(),
-            extensions: headwater_wire::Extensions::default(),
+            extensions: headwater_wire::Extensions {
+                lateness: self.is_stamped.then_some(Lateness { micros: 0 }),
+                ..headwater_wire::Extensions::default()
+            },
             payload_id: is_packet
                 .then_some(PayloadId { sbn: self.symbols >> 16, esi: self.symbols & 0xFFFF }),
         }

@@ -4,7 +4,7 @@ use headwater_wire::cci::WebrcCci;
 use rand::Rng;
 
 use super::*;
-use crate::control::{PathStatus, ReceiverControl};
+use crate::control::{PathStatus, ReceiverControl, SenderControl};
 use crate::layering::path::{BYTES, Run, at, measure};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender};
 use crate::machine::Ecn;
@@ -118,6 +118,57 @@ fn packets_that_claim_to_be_early_or_late_make_no_levels_left() {
     assert!(rate > 500.0 && loss < 0.15, "{rate:.0} kbit/s, loss {loss:.3}");
 }
 
+/// Copies of the base channel's present packet, with any lateness.
+#[test]
+fn packets_that_claim_any_lateness_make_no_levels_left() {
+    for stamps in [false, true] {
+        let receiver = Receiver::new(layers(4_000), ReceiverConfig::new()).unwrap();
+        let mut run = Run::new(layers(4_000), receiver, 1_000, 4, 5);
+        if stamps {
+            run.sender.stamp_departures();
+        }
+        run.start();
+        run.until(at(60_000));
+        let base = run.sender.channels().dynamic_channels();
+        let mut stream = Seed(3).stream("lateness", 0);
+        for tenth in 600..1_800_u64 {
+            run.until(at(100 * tenth));
+            let channels = run.sender.channels();
+            let slot = channels.slot_at(run.now);
+            let packet = run.now.since(channels.slot_start(slot)).as_nanos() * channels.base_per_slot()
+                / 5_000_000_000;
+            let sequence = u32::try_from(packet).unwrap();
+            let cci = WebrcCci { slot: channels.slot_index(slot), channel: base, sequence };
+            let lateness = Duration::from_micros(u64::from(stream.next_u32() >> 8));
+            run.give_with(0, cci, Ecn::NotCapable, lateness);
+        }
+        let path = path_of(&mut run);
+        assert_eq!(path.levels_left, 0, "{path:?}");
+        let (rate, loss) = measure(&mut run, 180, 240);
+        assert!(rate > 500.0 && loss < 0.15, "{rate:.0} kbit/s, loss {loss:.3}");
+    }
+}
+
+/// A stamped sender that begins again is punctual again.
+#[test]
+fn a_sender_that_begins_again_without_its_lag_is_followed() {
+    let receiver = Receiver::new(layers(4_000), ReceiverConfig::new()).unwrap();
+    let mut run = Run::new(layers(4_000), receiver, 1_000, 4, 5);
+    run.sender.stamp_departures();
+    run.start();
+    // Half a second each second, for 20 s.
+    for second in 10..30 {
+        run.until(at(1_000 * second));
+        run.now = at(1_000 * second + 500);
+    }
+    run.until(at(60_000));
+    let again = DynamicChannels::new(layers(4_000), at(61_000)).unwrap();
+    run.sender = DynamicSender::new(again);
+    run.sender.stamp_departures();
+    let (rate, _) = measure(&mut run, 130, 190);
+    assert!(rate > 800.0, "{rate:.0} kbit/s");
+}
+
 #[test]
 fn forged_losses_make_no_levels_left() {
     let mut run = settled();
@@ -193,7 +244,7 @@ fn forged_marks_cost_no_more_than_honest_losses() {
             channel: base,
             sequence: u32::try_from(packet.saturating_sub(1)).unwrap(),
         };
-        run.give_with(0, cci, Ecn::CongestionExperienced);
+        run.give_with(0, cci, Ecn::CongestionExperienced, Duration::ZERO);
     }
     let path = path_of(&mut run);
     assert_eq!(path.levels_left, 0, "marks alone are no overload: {path:?}");
@@ -215,7 +266,12 @@ fn packets_of_chance_end_and_fill_nothing() {
             let channel = u16::try_from((place >> 32) % u64::from(channels + 2)).unwrap();
             let sequence = u32::try_from(sequence % 65_536).unwrap();
             let ecn = if place & 4 == 0 { Ecn::NotCapable } else { Ecn::CongestionExperienced };
-            run.give_with(u16::from(place & 8 == 0), WebrcCci { slot, channel, sequence }, ecn);
+            run.give_with(
+                u16::from(place & 8 == 0),
+                WebrcCci { slot, channel, sequence },
+                ecn,
+                Duration::ZERO,
+            );
             assert!(run.held() <= usize::from(channels) + 1);
         }
         // Packets that claimed to be 0.9 s early made all others seem to wait; the control grows slowly until

@@ -164,10 +164,8 @@ impl Receiver {
         if !self.held {
             return None;
         }
-        let lag = match &self.session {
-            Some(session) => session.time.lag_of(now, arrival.lateness),
-            None => Some(arrival.lateness),
-        };
+        let lag = self.session.as_ref().map(|session| session.time.lag_of(arrival.lateness));
+        let lag = lag.unwrap_or(arrival.lateness);
         self.prober.iter_mut().for_each(|prober| prober.heard(now, arrival.source));
         if self.session.is_none() {
             // The configuration was validated when the receiver was created.
@@ -178,7 +176,7 @@ impl Receiver {
             let session = self.session.insert(Session::new(clock, self.limits, asked, time, at));
             session.limit(at, self.announced, &mut self.wishes);
         }
-        let Some(place) = lag.and_then(|lag| self.place(now, lag, cci)) else {
+        let Some(place) = self.place(now, lag, cci) else {
             if arrival.channel == ChannelId::BASE {
                 self.astray(now);
             }

@@ -1,7 +1,7 @@
 //! What is written is what is read, for any value; and no bytes make the parsers panic.
 use headwater_wire::alc::{self, Repr};
 use headwater_wire::extensions::{
-    ContentEncoding, DemandEcho, Extensions, FdtExtension, Levels, Members, Seq, Time,
+    ContentEncoding, DemandEcho, Extensions, FdtExtension, Lateness, Levels, Members, Seq, Time,
 };
 use headwater_wire::fdt::{
     ControlAttributes, Entry, File, FileEncoding, FileTime, Headwater, Instance, OtiAttributes, Segment,
@@ -92,6 +92,7 @@ prop_compose! {
         seq in of(any::<(u16, u32)>()),
         levels in of((any::<u8>(), of((1..=DemandEcho::ROUND_MAX, any::<bool>(), any::<u8>(), any::<u8>())))),
         members in of((0..=Members::NO_PROGRESS, any::<bool>(), any::<bool>(), any::<u64>())),
+        lateness in of(0..Lateness::CYCLE),
     ) -> Extensions {
         Extensions {
             auth: false,
@@ -108,6 +109,7 @@ prop_compose! {
                     DemandEcho { round, is_open, level, loss }
                 }),
             }),
+            lateness: lateness.map(|micros| Lateness { micros }),
             members: members.map(|(exponent, is_awaiting, is_quick, count)| Members {
                 exponent,
                 is_awaiting,

@@ -1,6 +1,7 @@
 //! Single packets: signed, listed, replayed, of trees, with a changed bit.
 
 use headwater_wire::auth::Authentication;
+use headwater_wire::extensions::Lateness;
 use headwater_wire::lct;
 
 use super::*;
@@ -256,6 +257,33 @@ fn a_flood_cannot_use_up_the_tries_of_a_genuine_number() {
         assert_eq!(front.on_packet(at(1), BASE, &forged), AuthVerdict::Rejected(Rejection::Forged));
     }
     assert_eq!(front.on_packet(at(1), BASE, &datagram), AuthVerdict::Verified);
+}
+
+/// The lateness is written when a packet leaves, after the packet was listed.
+#[test]
+fn the_lateness_alone_may_change_and_a_copy_with_another_one_counts_no_second_time() {
+    let mut listed = source();
+    (listed.symbol_bytes, listed.is_stamped) = (8, true);
+    let sent: Vec<_> = (0..60).map(|_| listed.send()).collect();
+    // A signed packet, a manifest, and a listed packet.
+    for index in [3, 26, 30] {
+        let packet = lct::Packet::new_checked(&sent[index][..]).unwrap();
+        let place = Lateness::place(&packet).expect("stamped");
+        for bit in 0..sent[index].len() * 8 {
+            let mut front = front();
+            for earlier in &sent[..index] {
+                assert_eq!(front.on_packet(at(0), BASE, earlier), AuthVerdict::Verified);
+            }
+            let mut changed = sent[index].clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            let is_verified = front.on_packet(at(0), BASE, &changed) == AuthVerdict::Verified;
+            assert_eq!(is_verified, place.contains(&(bit / 8)), "packet {index}, bit {bit}");
+            if is_verified {
+                let again = front.on_packet(at(0), BASE, &sent[index]);
+                assert_eq!(again, AuthVerdict::Rejected(Rejection::Replayed), "packet {index}, bit {bit}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -206,9 +206,12 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
             self.now = self.now.max(next);
             if arrival == Some(next) {
                 let Reverse((_, index)) = self.on_wire.pop().unwrap();
-                let Departure { channel, cci, ecn, .. } = self.carried[usize::try_from(index).unwrap()];
+                let departure = self.carried[usize::try_from(index).unwrap()];
+                let Departure { channel, cci, ecn, lateness, .. } = departure;
                 let (source, bytes) = (SENDER.into(), BYTES.into());
-                let arrival = Arrival { source, channel, cci: &cci, ecn, bytes, lateness: Duration::ZERO };
+                let micros = lateness.map_or(0, |lateness| lateness.micros);
+                let lateness = Duration::from_micros(micros.into());
+                let arrival = Arrival { source, channel, cci: &cci, ecn, bytes, lateness };
                 self.receiver.arrived(self.now + self.path.ahead, &arrival);
             } else if departure == next {
                 let departure = self.sender.departure(self.now).unwrap();
@@ -231,17 +234,15 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
 
     /// Delivers an arbitrary packet now.
     pub(crate) fn give(&mut self, channel: u16, cci: WebrcCci) {
-        self.give_with(channel, cci, Ecn::NotCapable);
+        self.give_with(channel, cci, Ecn::NotCapable, Duration::ZERO);
     }
 
-    /// Delivers an arbitrary packet with an ECN field now.
-    pub(crate) fn give_with(&mut self, channel: u16, cci: WebrcCci, ecn: Ecn) {
+    /// Delivers an arbitrary packet with an ECN field and a lateness now.
+    pub(crate) fn give_with(&mut self, channel: u16, cci: WebrcCci, ecn: Ecn, lateness: Duration) {
         let cci = cci.short().unwrap();
         let (source, channel, bytes) = (SENDER.into(), ChannelId(channel), BYTES.into());
-        self.receiver.arrived(
-            self.now + self.path.ahead,
-            &Arrival { source, channel, cci: &cci, ecn, bytes, lateness: Duration::ZERO },
-        );
+        let arrival = Arrival { source, channel, cci: &cci, ecn, bytes, lateness };
+        self.receiver.arrived(self.now + self.path.ahead, &arrival);
         self.path.apply(self.now, &mut self.receiver);
     }
 

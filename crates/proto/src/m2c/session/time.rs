@@ -9,10 +9,10 @@ use crate::layering::clock::{shifted, unshifted};
 use crate::time::{Duration, Instant};
 
 /// Lateness that packets tell repeats after this time.
-const CYCLE: u64 = (Lateness::MICROS_MAX as u64 + 1) * 1_000;
-/// Time by which the lag of a sender may fall from packet to packet, or grow beyond the time between the
-/// packets: packets of slow channels wait for each other, and networks reorder.
-const SLACK: Duration = Duration::from_secs(1);
+const CYCLE: u64 = Lateness::CYCLE as u64 * 1_000;
+/// Time by which the session's time may advance at a packet beyond the time since the packet before: a late
+/// sender catches up for [`crate::pacing::BURST`], and packets of slow channels wait for each other.
+const STEP: Duration = Duration::from_millis(50);
 
 /// Lag of the sender behind the schedule.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,8 @@ impl SessionTime {
 
     /// Returns the session's time at `now`.
     pub(in crate::m2c) fn at(&self, now: Instant) -> Instant {
-        self.latest.max(shifted(now) - self.lag)
+        let passed = self.latest + now.since(self.last);
+        self.latest.max(passed.min(shifted(now) - self.lag))
     }
 
     /// Returns the driver's time at an instant of the session's time.
@@ -42,25 +43,19 @@ impl SessionTime {
         unshifted(at + self.lag)
     }
 
-    /// Returns the lag of a packet that arrives at `now`; `None` if no sender makes such a step. A sender
-    /// that is away is late by no more than the time away.
-    pub(in crate::m2c) fn lag_of(&self, now: Instant, lateness: Duration) -> Option<Duration> {
-        let (known, told) = (self.lag.as_nanos(), lateness.as_nanos() % CYCLE);
-        let ahead = (told + CYCLE - known % CYCLE) % CYCLE;
-        let (growth, fall) = (Duration::from_nanos(ahead), Duration::from_nanos(CYCLE - ahead));
-        if growth <= now.since(self.last) + SLACK {
-            Some(self.lag + growth)
-        } else if fall <= SLACK && fall <= self.lag {
-            Some(Duration::from_nanos(known - fall.as_nanos()))
-        } else {
-            None
-        }
+    /// Returns the lag of a packet that tells `lateness`: of all lags that look so, the nearest to the last.
+    pub(in crate::m2c) fn lag_of(&self, lateness: Duration) -> Duration {
+        let known = self.lag.as_nanos();
+        let ahead = (lateness.as_nanos() + CYCLE - known % CYCLE) % CYCLE;
+        let back = CYCLE - ahead;
+        Duration::from_nanos(if back < ahead && back <= known { known - back } else { known + ahead })
     }
 
     /// Records the lag of a plausible packet.
     pub(in crate::m2c) fn record(&mut self, now: Instant, lag: Duration) {
+        let most = self.latest + now.since(self.last) + STEP;
+        self.latest = self.latest.max(most.min(shifted(now) - lag));
         (self.lag, self.last) = (lag, now);
-        self.latest = self.latest.max(shifted(now) - lag);
     }
 }
 
@@ -77,31 +72,33 @@ mod tests {
     }
 
     #[test]
-    fn the_lag_grows_by_the_time_away_at_most() {
-        let time = SessionTime::new(at(0), ms(300));
-        assert_eq!(time.lag_of(at(10), ms(310)), Some(ms(310)));
-        assert_eq!(time.lag_of(at(5_000), ms(5_200)), Some(ms(5_200)));
-        assert_eq!(time.lag_of(at(10), ms(1_400)), None);
-        assert_eq!(time.lag_of(at(10), ms(0)), Some(ms(0)));
-        assert_eq!(SessionTime::new(at(0), ms(3_000)).lag_of(at(10), ms(1_500)), None);
-    }
-
-    #[test]
     fn lateness_goes_round() {
         let cycle = Duration::from_nanos(CYCLE);
         let before = Duration::from_nanos(CYCLE - 20_000_000);
-        let time = SessionTime::new(at(0), before);
-        assert_eq!(time.lag_of(at(30), ms(10)), Some(cycle + ms(10)));
+        assert_eq!(SessionTime::new(at(0), before).lag_of(ms(10)), cycle + ms(10));
         let later = SessionTime::new(at(0), cycle + ms(10));
-        assert_eq!(later.lag_of(at(1), before), Some(before), "packets change places");
+        assert_eq!(later.lag_of(before), before, "packets change places");
+        assert_eq!(SessionTime::new(at(0), ms(0)).lag_of(before), before, "nothing is early");
     }
 
     #[test]
     fn a_punctual_packet_arrives_at_the_same_time_of_the_session() {
         let mut time = SessionTime::new(at(100), ms(0));
         let before = time.at(at(100));
-        time.record(at(150), time.lag_of(at(150), ms(50)).unwrap());
+        time.record(at(150), time.lag_of(ms(50)));
         assert_eq!(time.at(at(150)), before);
         assert_eq!(time.real(time.at(at(150))), at(150));
+    }
+
+    #[test]
+    fn the_time_does_not_go_back_and_no_packet_moves_it_far_ahead() {
+        let mut time = SessionTime::new(at(100), ms(3_000));
+        let before = time.at(at(100));
+        time.record(at(110), ms(3_400));
+        assert_eq!(time.at(at(110)), before);
+        time.record(at(120), ms(0));
+        assert_eq!(time.at(at(120)), before + ms(10) + STEP);
+        time.record(at(130), ms(3_000));
+        assert!(time.at(at(130)) <= before + ms(20) + STEP);
     }
 }
