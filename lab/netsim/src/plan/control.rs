@@ -79,7 +79,7 @@ pub(crate) const LIMITS: &[&str] = &["cap", "rtt-hint", "rules", "cycle"];
 const CONTROLS: &[PlanControl] = &[
     entry(&controls::FIXED),
     PlanControl {
-        own_keys: &["shape", "groups", "silence"],
+        own_keys: &["shape", "groups", "silence", "stamped"],
         limits: &["cap", "rtt-hint", "rules"],
         sender: dynamic_sender,
         receiver: m2c_receiver,
@@ -187,7 +187,11 @@ impl PlanControl {
     /// # Errors
     /// A message about invalid parameters.
     pub fn sender(&self, parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
-        (self.sender)(parameters, start)
+        let mut sender = (self.sender)(parameters, start)?;
+        if parameters.stamped {
+            sender.stamp_departures();
+        }
+        Ok(sender)
     }
 
     /// Creates the receiving end.
@@ -221,6 +225,9 @@ impl PlanControl {
     ) -> Result<ChosenSender, String> {
         let describe = self.description.ok_or_else(|| format!("{} follows no reports", self.name))?;
         let mut sender = describe(parameters)?.sender(start).map_err(|error| error.to_string())?;
+        if parameters.stamped {
+            sender.stamp_departures();
+        }
         if follows_reports {
             let [idle, start] =
                 [IDLE_RATE, START_RATE].map(|rate| rate.packets_per_second(parameters.packet_bytes.into()));
@@ -272,6 +279,8 @@ pub struct Parameters {
     pub shape: Option<Shape>,
     /// Whether the newest wave fills the total up to the maximum rate.
     pub constant_rate: bool,
+    /// Whether packets of M2C tell how late they leave, as on sockets.
+    pub stamped: bool,
     /// Whether packets of all channels are staggered.
     pub staggered: Option<bool>,
     /// Time for which a network forwards after a leave, as FLID assumes.
