@@ -55,8 +55,8 @@ impl RaptorQ {
     }
 }
 
-/// Source symbols of a block from which one symbol more costs at most 0.1 %.
-const LARGE_BLOCK: u32 = 1_000;
+/// Source symbols of a block from which one symbol more costs at most 0.2 %.
+const LARGE_BLOCK: u32 = 500;
 
 impl BlockCodec for RaptorQ {
     fn scheme(&self) -> Scheme {
@@ -81,7 +81,7 @@ impl BlockCodec for RaptorQ {
 
     fn symbols_to_try(&self, k: u32) -> u32 {
         // One block in a hundred is not determined by k symbols, one in ten thousand by k + 1 (RFC 6330,
-        // section 5.8): a gigabyte has 55 blocks.
+        // section 5.8): a gigabyte over several levels has 744 blocks.
         k + u32::from(k >= LARGE_BLOCK)
     }
 
