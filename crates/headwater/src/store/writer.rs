@@ -309,7 +309,7 @@ impl Disk {
     fn try_perform(&mut self, write: Write) -> Result<Option<SymbolRun>, StoreError> {
         match write {
             Write::Symbols(object, key, mut gathered) => {
-                self.write(&object, key, &gathered)?;
+                self.write(&object, key, &mut gathered)?;
                 gathered.clear();
                 return Ok(Some(gathered));
             }
@@ -319,9 +319,13 @@ impl Disk {
                 self.sync_when_due()?;
             }
             Write::Verdict(object, sbn, verdict) => {
+                if verdict == BlockVerdict::RepairsDropped {
+                    self.move_to_places(&object, sbn)?;
+                }
+                object.set_slots(sbn, 0);
                 self.log.judged(&object, sbn, verdict)?;
                 let block = object.block(sbn);
-                self.places.free_repairs(&object, &block);
+                self.places.free_slots(&object, &block);
                 if verdict == BlockVerdict::Right {
                     self.places.whole(&object, &block)?;
                 }
@@ -344,14 +348,14 @@ impl Disk {
     }
 
     /// Reports a block whose digest is known; hands any other job to the workers.
-    fn start(&mut self, job: Job) {
-        if let Job::Block(object, block) = &job
-            && let Some(digest) =
-                self.hashing.take((block.object.0, block.sbn), object.block(block.sbn).symbols)
-        {
-            let report = StoreReport::BlockDone { object: block.object, sbn: block.sbn, digest };
-            self.jobs.report(Outcome::Report(report));
-            return;
+    fn start(&mut self, mut job: Job) {
+        if let Job::Block(object, block, slots) = &mut job {
+            let (index, sbn) = (block.object, block.sbn);
+            if let Some(digest) = self.hashing.take((index.0, sbn), object.block(sbn).symbols) {
+                let report = StoreReport::BlockDone { object: index, sbn, digest };
+                return self.jobs.report(Outcome::Report(report));
+            }
+            *slots = object.slots(sbn).unwrap_or(block.repairs);
         }
         self.jobs.push(job);
     }
@@ -361,7 +365,7 @@ impl Disk {
         &mut self,
         object: &ObjectPlace,
         key: gather::Key,
-        gathered: &SymbolRun,
+        gathered: &mut SymbolRun,
     ) -> Result<(), StoreError> {
         match self.write_gathered(object, key, gathered) {
             // The file was given up, or found in its place, since the symbols came.
@@ -374,21 +378,55 @@ impl Disk {
         &mut self,
         place: &ObjectPlace,
         key: gather::Key,
-        gathered: &SymbolRun,
+        gathered: &mut SymbolRun,
     ) -> Result<(), StoreError> {
         let sbn = key.1;
         let block = place.block(sbn);
+        if place.slots(sbn).is_some() && gathered.is_scattered() {
+            gathered.move_source_to_slots(block, place.spec.partition.symbol_size());
+        }
         for (esi, count, bytes) in gathered.source_runs(block, place.spec.partition.symbol_size()) {
             let start = place.offset(&block) + u64::from(esi) * place.symbol_bytes() as u64;
             self.hashing.write(place.file.index, key, esi, count, bytes);
             self.places.write(&place.file, start, bytes)?;
             self.wrote(place, bytes.len(), |object| Change::Source { object, sbn, esi, count })?;
         }
-        let SymbolRun { slot, repair_esis, repairs, .. } = gathered;
-        if !repair_esis.is_empty() {
-            self.places.write_repairs(place, &block, *slot, repair_esis, repairs)?;
-            let slots = slot + u32::try_from(repair_esis.len()).expect("no more than the slots of a block");
-            self.wrote(place, repairs.len(), |object| Change::Repairs { object, sbn, slots })?;
+        let SymbolRun { slot, slot_esis, slot_symbols, .. } = gathered;
+        if !slot_esis.is_empty() {
+            let count = u32::try_from(slot_esis.len()).expect("no more than the slots of a block");
+            let mut first = place.slots(sbn).unwrap_or(*slot);
+            if first.saturating_add(count) > Places::slot_count(place, &block) {
+                // The receiver had no memory for a block of an earlier session and has begun anew. If the
+                // decoder lacks a repair symbol that is overwritten now, the receiver gets another symbol.
+                self.move_to_places(place, sbn)?;
+                first = 0;
+            }
+            self.places.write_slots(place, &block, first, slot_esis, slot_symbols)?;
+            let slots = first + count;
+            place.set_slots(sbn, slots);
+            self.wrote(place, slot_symbols.len(), |object| Change::Repairs { object, sbn, slots })?;
+        }
+        Ok(())
+    }
+
+    /// Writes the source symbols in slots of a block to their places.
+    fn move_to_places(&mut self, place: &ObjectPlace, sbn: u32) -> Result<(), StoreError> {
+        let slots = place.slots(sbn).unwrap_or(0);
+        if slots == 0 || place.file.is_over() {
+            return Ok(());
+        }
+        let block = place.block(sbn);
+        let numbers = self.places.read_slot_numbers(place, &block, slots)?;
+        let mut symbol = vec![0; place.symbol_bytes()];
+        for (slot, esi) in place.stored_symbols(&block, &numbers) {
+            if esi >= block.symbols {
+                continue;
+            }
+            self.places.read_slot_symbols(place, &block, slot, &mut symbol)?;
+            let start = place.offset(&block) + u64::from(esi) * place.symbol_bytes() as u64;
+            let bytes = usize::from(block.symbol_bytes(esi, place.spec.partition.symbol_size()));
+            self.places.write(&place.file, start, &symbol[..bytes])?;
+            self.wrote(place, bytes, |object| Change::Source { object, sbn, esi, count: 1 })?;
         }
         Ok(())
     }
