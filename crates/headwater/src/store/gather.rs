@@ -1,5 +1,9 @@
 //! Symbols on the way to disk, gathered by block, so that one write contains many symbols.
 //!
+//! In a session of several levels, symbols of a block arrive far apart from each other: 1 GB would be 700 000
+//! writes of 1 to 2 symbols to their places, each to a page of its own. Such source symbols go to the block's
+//! slots instead, behind the repair symbols, until the block is decoded and written whole.
+//!
 //! Digests of blocks are computed from the bytes of a write while the bytes are in the processor's cache.
 //! Without losses, a block's source symbols are written in order, and the last symbol completes the digest:
 //! no thread reads the block back. A worker thread reads any other block back.
@@ -13,11 +17,12 @@ use headwater_proto::delivery::{BlockHasher, Digest, FileIndex, StoredRepair};
 const BLOCK_BYTES: usize = 64 << 10;
 /// Minimum and maximum of gathered bytes in total; a share of the content in between.
 ///
-/// Gathered symbols are lost if the process is killed. Twenty times the gathered bytes are therefore less
-/// than 40 MiB and a hundredth of the content. With many blocks in turn, the writes are shorter.
+/// Gathered symbols are lost if the process is killed: 0.07 s of 1 Gbit/s at most, less than
+/// [`GATHER_TIME`](super::GATHER_TIME). With many blocks in turn, the writes are shorter: the oldest block is
+/// written first, so that a write has twice the mean of the gathered symbols of a block.
 const BYTES_MIN: u64 = 3 << 19;
 const BYTES_MAX: u64 = 8 << 20;
-const SHARE: u64 = 2_048;
+const SHARE: u64 = 128;
 /// Symbols of a run, on average, from which source symbols are written to their places one by one.
 const RUN_SYMBOLS_MIN: usize = 4;
 /// Maximum number of buffers kept for reuse.
@@ -161,19 +166,19 @@ impl SymbolRun {
         })
     }
 
-    /// Whether writing the source symbols to their places takes several short writes, or one where the block
-    /// has a write of slots anyway.
-    pub(super) fn is_scattered(&self) -> bool {
+    /// Whether the source symbols are short runs: several, or one of a block that has symbols in `slots`.
+    pub(super) fn is_scattered(&self, slots: u32) -> bool {
         let runs = self.source_esis.chunk_by(|one, next| one + 1 == *next).count();
         let is_short = self.source_esis.len() < RUN_SYMBOLS_MIN * runs;
-        is_short && (runs > 1 || !self.slot_esis.is_empty())
+        is_short && (runs > 1 || slots > 0 || !self.slot_esis.is_empty())
     }
 
     /// Puts the source symbols before the repair symbols for slots, padded to `symbol_size`.
     pub(super) fn move_source_to_slots(&mut self, block: Block, symbol_size: u16) {
         let size = usize::from(symbol_size);
         // The last symbol of the object alone is shorter.
-        let short = self.source_esis.iter().position(|esi| block.symbol_bytes(*esi, symbol_size) < symbol_size);
+        let short =
+            self.source_esis.iter().position(|esi| block.symbol_bytes(*esi, symbol_size) < symbol_size);
         if let Some(at) = short {
             let bytes = block.symbol_bytes(self.source_esis[at], symbol_size);
             let end = at * size + usize::from(bytes);

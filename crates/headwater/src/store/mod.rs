@@ -1,12 +1,13 @@
-//! Content on disk at a receiver. A separate thread writes symbols straight to their places, worker threads
-//! finish blocks, whole files get their final names.
+//! Content on disk at a receiver. A separate thread writes symbols to their places or to slots of their
+//! block, worker threads finish blocks, whole files get their final names.
 //!
 //! A file in progress is kept in a working folder inside its destination folder: one file for its content, at
-//! full length but sparse, and one file for its repair symbols. A journal records the received symbols, so
-//! that an interrupted session can resume. The working folder stays until all files are in place, however the
-//! session ends. Disk space: the content, the repair symbols of the blocks in progress (at most as much
-//! again), and a journal. The journal takes 4 MiB and twice the record of the symbols present, at most 21
-//! bytes for each 64: 0.05 % of the content. During compaction a second journal exists.
+//! full length but sparse, and one file for the slots of its blocks: repair symbols, and source symbols that
+//! arrive scattered. A journal records the received symbols, so that an interrupted session can resume. The
+//! working folder stays until all files are in place, however the session ends. Disk space: the content, the
+//! slots of the blocks in progress (at most as much again), and a journal. The journal takes 4 MiB and twice
+//! the record of the symbols present, at most 21 bytes for each 64: 0.05 % of the content. During compaction
+//! a second journal exists.
 //!
 //! The next receiver of the folder removes an abandoned working folder 14 days after the last write, unless
 //! another receiver uses the folder.

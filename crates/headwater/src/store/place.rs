@@ -487,7 +487,7 @@ impl Places {
         let file = self.repairs(&object.file)?;
         file.write_all_at(symbols, region.symbol(first))
             .and_then(|()| file.write_all_at(&numbers, region.number(first)))
-            .map_err(|error| self.folder.failed("keep repair symbols", error))
+            .map_err(|error| self.folder.failed(&format!("write '{}'", object.file.spec.path), error))
     }
 
     /// Reads the numbers in the slots of a block below `slots`.
@@ -524,7 +524,7 @@ impl Places {
 
     fn read_repair_file(&self, object: &ObjectPlace, at: u64, bytes: &mut [u8]) -> Result<(), StoreError> {
         let read = read_at(&*self.repairs(&object.file)?, bytes, at);
-        read.map_err(|error| self.folder.failed("read repair symbols back", error))
+        read.map_err(|error| self.folder.failed(&format!("read '{}' back", object.file.spec.path), error))
     }
 
     fn repairs(&self, place: &FilePlace) -> Result<Arc<File>, StoreError> {

@@ -382,7 +382,7 @@ impl Disk {
     ) -> Result<(), StoreError> {
         let sbn = key.1;
         let block = place.block(sbn);
-        if place.slots(sbn).is_some() && gathered.is_scattered() {
+        if place.slots(sbn).is_some_and(|slots| gathered.is_scattered(slots)) {
             gathered.move_source_to_slots(block, place.spec.partition.symbol_size());
         }
         for (esi, count, bytes) in gathered.source_runs(block, place.spec.partition.symbol_size()) {
