@@ -321,6 +321,10 @@ impl DiskStore {
     fn held_block(&self, place: &ObjectPlace, sbn: u32, kept: ResumedBlock) -> Option<HeldBlock> {
         let ResumedBlock { is_whole, mut source, slots } = kept;
         let block = place.spec.partition.block(sbn)?;
+        if is_whole && place.slots(sbn).is_some() {
+            // All that an earlier session left was synced when the journal was opened.
+            self.places.free_slots(place, &block);
+        }
         let numbers = match slots {
             0 => Vec::new(),
             // If the numbers are lost, the source symbols in their places still count.

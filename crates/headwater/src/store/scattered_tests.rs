@@ -2,11 +2,13 @@
 //! kept in slots until their block is decoded.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 use headwater_fec::{LdpcParameters, Parameters, Partition, Scheme, codec};
 use headwater_proto::delivery::block_digest;
 
 use super::tests::{FILE, OBJECT, Session, T, open, report};
+use super::writer::{SYNC_TIME, UNSYNCED_BYTES_MIN};
 use super::*;
 
 /// Symbols of each of two blocks.
@@ -188,6 +190,69 @@ fn dropping_repair_symbols_keeps_the_source_symbols_in_slots() {
     assert_eq!(slots(&session, 1), 0);
     drop(session);
     assert!(open_store(folder.path()).1.is_empty());
+}
+
+/// Makes all content safe, as a sync does that is due.
+fn sync(session: &mut Session) {
+    {
+        let mut disk = session.store.writer.disk();
+        let log = disk.log_mut();
+        log.unsynced_bytes = UNSYNCED_BYTES_MIN;
+        log.synced_at = Instant::now().checked_sub(SYNC_TIME).unwrap();
+    }
+    session.store.write_all();
+    session.store.writer.wait();
+    while !session.store.workers.is_idle() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    while session.store.poll_report().is_some() {}
+    session.store.writer.wait();
+}
+
+/// A copy of what a loss of power leaves: of the content nothing, of the journal what was synced.
+fn after_loss_of_power(folder: &Path) -> tempfile::TempDir {
+    let left = tempfile::tempdir().unwrap();
+    let work = left.path().join(".headwater-work");
+    fs::create_dir(&work).unwrap();
+    for entry in fs::read_dir(folder.join(".headwater-work")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.path().extension().is_none_or(|extension| extension != "content") {
+            fs::copy(entry.path(), work.join(entry.file_name())).unwrap();
+        }
+    }
+    let journal = fs::File::options().read(true).write(true).open(work.join(ledger::JOURNAL)).unwrap();
+    let mut opening = [0; 32];
+    journal.read_exact_at(&mut opening, 0).unwrap();
+    // The ID of another boot.
+    opening[10] ^= 1;
+    let sum = blake3::hash(&opening[..24]);
+    opening[24..].copy_from_slice(&sum.as_bytes()[..8]);
+    journal.write_all_at(&opening, 0).unwrap();
+    left
+}
+
+#[test]
+fn a_whole_block_that_a_loss_of_power_takes_has_its_slots_until_the_next_sync() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut session, _) = open_store(folder.path());
+    let received = sorted(strided(0, 60));
+    receive(&mut session, 0, strided(0, 60).chain(K..K + 42), 0);
+    sync(&mut session);
+    assert_eq!(finish(&mut session, 0, &received, 42), done(0));
+    session.store.judge_block(OBJECT, 0, BlockVerdict::Right).unwrap();
+    session.store.writer.wait();
+    let left = after_loss_of_power(folder.path());
+    let (mut next, held) = open_store(left.path());
+    assert_eq!((held_source(&held, 0), held[0].repairs.len()), (received.clone(), 42));
+    assert_eq!(finish(&mut next, 0, &received, 42), done(0));
+    let numbers = |session: &Session| {
+        let place = session.store.object(OBJECT);
+        session.store.places.read_slot_numbers(&place, &place.block(0), K + 2).unwrap()
+    };
+    assert!(numbers(&session).iter().all(|number| *number != 0));
+    // The slots of a whole block are room that others need.
+    sync(&mut session);
+    assert!(numbers(&session).iter().all(|number| *number == 0));
 }
 
 /// A receiver without memory for a block of an earlier session receives the block anew.

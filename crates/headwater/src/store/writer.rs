@@ -17,7 +17,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use headwater_proto::delivery::{BlockVerdict, StoreError, StoreReport};
+use headwater_proto::delivery::{BlockVerdict, FileIndex, StoreError, StoreReport};
 use tracing::warn;
 
 use super::finish::{Job, Outcome};
@@ -325,9 +325,12 @@ impl Disk {
                 object.set_slots(sbn, 0);
                 self.log.judged(&object, sbn, verdict)?;
                 let block = object.block(sbn);
-                self.places.free_slots(&object, &block);
                 if verdict == BlockVerdict::Right {
                     self.places.whole(&object, &block)?;
+                    self.log.free_after_sync(object, sbn);
+                    self.sync_when_due()?;
+                } else {
+                    self.places.free_slots(&object, &block);
                 }
             }
             Write::Placed(file, stamp) => {
@@ -470,6 +473,45 @@ pub(super) const UNSYNCED_BYTES_MIN: u64 = 32 << 20;
 /// Shortest time from the end of a sync to the next sync, except that of a journal due for compaction.
 pub(super) const SYNC_TIME: Duration = Duration::from_secs(5);
 
+/// Most content of whole blocks whose slots wait for a sync, in bytes: room that the disk has to have beside
+/// the content.
+const WHOLE_BYTES_MAX: u64 = 64 << 20;
+
+/// Whole blocks whose slots are not free yet. Until the content of a block is synced, the slots hold what an
+/// earlier sync has made safe from a power failure.
+///
+/// Memory: 16 bytes for each block of [`WHOLE_BYTES_MAX`].
+#[derive(Debug, Default)]
+struct WholeBlocks {
+    blocks: Vec<(Arc<ObjectPlace>, u32)>,
+    bytes: u64,
+}
+
+impl WholeBlocks {
+    fn push(&mut self, object: Arc<ObjectPlace>, sbn: u32) {
+        self.bytes += object.block(sbn).bytes;
+        self.blocks.push((object, sbn));
+    }
+
+    fn append(&mut self, mut other: Self) {
+        self.bytes += other.bytes;
+        self.blocks.append(&mut other.blocks);
+    }
+
+    /// Forgets the blocks of a file, whose slots go with the file.
+    fn forget(&mut self, file: FileIndex) {
+        self.blocks.retain(|(object, _)| object.file.index != file);
+        self.bytes = self.blocks.iter().map(|(object, sbn)| object.block(*sbn).bytes).sum();
+    }
+
+    /// Frees the slots of all blocks.
+    fn free(self, places: &Places) {
+        for (object, sbn) in self.blocks.iter().filter(|(object, _)| !object.file.is_over()) {
+            places.free_slots(object, &object.block(*sbn));
+        }
+    }
+}
+
 /// The journal of a session, with the state that is not yet written or not yet synced to disk.
 #[derive(Debug)]
 pub(super) struct WriteLog {
@@ -484,6 +526,10 @@ pub(super) struct WriteLog {
     is_syncing: bool,
     /// End of the last sync.
     pub(super) synced_at: Instant,
+    /// Blocks that became whole since the start of the last sync.
+    whole: WholeBlocks,
+    /// Blocks that the sync under way makes safe.
+    syncing: WholeBlocks,
 }
 
 impl WriteLog {
@@ -499,6 +545,8 @@ impl WriteLog {
             dirty: BTreeMap::new(),
             is_syncing: false,
             synced_at: Instant::now(),
+            whole: WholeBlocks::default(),
+            syncing: WholeBlocks::default(),
         }
     }
 
@@ -520,16 +568,20 @@ impl WriteLog {
 
     /// Whether content and journal are to be synced to disk now.
     fn is_sync_due(&self) -> bool {
+        if self.is_syncing {
+            return false;
+        }
         let is_long = || self.journal.written().1 >= self.compact_at;
-        self.unsynced_bytes >= UNSYNCED_BYTES_MIN
-            && !self.is_syncing
-            && (is_long() || self.synced_at.elapsed() >= SYNC_TIME)
+        let is_late = || is_long() || self.synced_at.elapsed() >= SYNC_TIME;
+        // Slots of whole blocks take room.
+        self.whole.bytes >= WHOLE_BYTES_MAX / 2 || (self.unsynced_bytes >= UNSYNCED_BYTES_MIN && is_late())
     }
 
     /// Writes the noted changes, and returns the job that syncs content and journal.
     fn start_sync(&mut self) -> Result<Job, StoreError> {
         self.write()?;
         (self.is_syncing, self.unsynced_bytes) = (true, 0);
+        self.syncing = std::mem::take(&mut self.whole);
         let (journal, end) = self.journal.written();
         let files = std::mem::take(&mut self.dirty).into_values().collect();
         Ok(if end < self.compact_at {
@@ -542,11 +594,26 @@ impl WriteLog {
     /// Notes the end of a sync.
     pub(super) fn synced(&mut self) {
         (self.is_syncing, self.synced_at) = (false, Instant::now());
+        std::mem::take(&mut self.syncing).free(&self.places);
+    }
+
+    /// Frees the slots of a whole block once the content is synced; at once if too many blocks wait already,
+    /// or if the journal does not know the block.
+    fn free_after_sync(&mut self, object: Arc<ObjectPlace>, sbn: u32) {
+        let block = object.block(sbn);
+        let waiting = self.whole.bytes + self.syncing.bytes;
+        if object.number.is_none() || waiting + block.bytes > WHOLE_BYTES_MAX {
+            self.places.free_slots(&object, &block);
+        } else {
+            self.whole.push(object, sbn);
+        }
     }
 
     /// Continues in the journal compacted from the old journal up to `from`; if that is not possible,
     /// continues in the old journal.
     pub(super) fn compacted(&mut self, new: io::Result<Journal>, from: u64) -> Result<(), StoreError> {
+        // A power failure may bring the old journal back.
+        self.whole.append(std::mem::take(&mut self.syncing));
         self.synced();
         self.write()?;
         let replaced = new.and_then(|new| self.journal.go_on_in(new, from));
@@ -609,7 +676,11 @@ impl WriteLog {
         self.write()?;
         std::mem::take(&mut self.dirty).values().try_for_each(|file| self.places.sync(file))?;
         let (journal, end) = self.journal.written();
-        journal::sync(&journal, end).map_err(|error| self.places.folder.failed("write the journal", error))
+        let synced = journal::sync(&journal, end);
+        synced.map_err(|error| self.places.folder.failed("write the journal", error))?;
+        std::mem::take(&mut self.syncing).free(&self.places);
+        std::mem::take(&mut self.whole).free(&self.places);
+        Ok(())
     }
 
     /// Returns the length of the journal.
@@ -620,6 +691,8 @@ impl WriteLog {
 
     fn end(&mut self, place: &FilePlace, change: impl FnOnce(u32) -> Change) -> Result<(), StoreError> {
         self.dirty.remove(&place.index.0);
+        self.whole.forget(place.index);
+        self.syncing.forget(place.index);
         let Some(file) = place.number else { return Ok(()) };
         self.note(&change(file))?;
         self.write()
