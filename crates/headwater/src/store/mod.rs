@@ -630,7 +630,12 @@ impl Store for DiskStore {
                 return Some(report);
             }
             match self.workers.poll()? {
-                Outcome::Report(report) => return Some(report),
+                Outcome::Report(report) => {
+                    if let StoreReport::BlockDone { object, sbn, .. } = report {
+                        self.writer.push(Write::Decoded(self.object(object), sbn));
+                    }
+                    return Some(report);
+                }
                 Outcome::Placed(file, stamp) => {
                     self.placed(file, stamp);
                     return Some(StoreReport::FileDone(file));

@@ -77,6 +77,8 @@ pub(super) struct ObjectPlace {
     slots: Box<[AtomicU32]>,
 }
 
+/// Set in the number of slots of a block that was decoded.
+const DECODED: u32 = 1 << 31;
 /// Symbols of a block from which slots hold source symbols: a shorter block is a few writes.
 const BLOCK_SYMBOLS_MIN: u32 = 64;
 
@@ -192,13 +194,25 @@ impl ObjectPlace {
 
     /// Returns the number of slots in use of a block whose slots hold source symbols, too.
     pub(super) fn slots(&self, sbn: u32) -> Option<u32> {
-        Some(self.slots.get(sbn as usize)?.load(Ordering::Acquire))
+        Some(self.slots.get(sbn as usize)?.load(Ordering::Acquire) & !DECODED)
     }
 
     /// Sets the number of slots in use.
     pub(super) fn set_slots(&self, sbn: u32, count: u32) {
         if let Some(slots) = self.slots.get(sbn as usize) {
-            slots.store(count, Ordering::Release);
+            slots.store(slots.load(Ordering::Acquire) & DECODED | count, Ordering::Release);
+        }
+    }
+
+    /// Whether a block was decoded from slots and waits for the verdict.
+    pub(super) fn is_decoded(&self, sbn: u32) -> bool {
+        self.slots.get(sbn as usize).is_some_and(|slots| slots.load(Ordering::Acquire) & DECODED != 0)
+    }
+
+    /// Sets whether a block was decoded, with no slot in use.
+    pub(super) fn set_decoded(&self, sbn: u32, is_decoded: bool) {
+        if let Some(slots) = self.slots.get(sbn as usize) {
+            slots.store(if is_decoded { DECODED } else { 0 }, Ordering::Release);
         }
     }
 

@@ -255,6 +255,37 @@ fn a_whole_block_that_a_loss_of_power_takes_has_its_slots_until_the_next_sync() 
     assert!(numbers(&session).iter().all(|number| *number == 0));
 }
 
+/// Digests may be announced long after a block is whole: the disk need not hold the block twice meanwhile.
+#[test]
+fn a_decoded_block_needs_no_slots_while_it_waits_for_its_digest() {
+    let received = sorted(strided(0, 60));
+    let decoded = |folder: &Path| {
+        let (mut session, _) = open_store(folder);
+        receive(&mut session, 1, strided(0, 60).chain(K..K + 42), 0);
+        assert_eq!(finish(&mut session, 1, &received, 42), done(1));
+        session.store.writer.wait();
+        assert_eq!(slots(&session, 1), 0);
+        session
+    };
+    let folder = tempfile::tempdir().unwrap();
+    drop(decoded(folder.path()));
+    let (mut session, held) = open_store(folder.path());
+    assert_eq!((held_source(&held, 1), held[0].repairs.len()), (sorted(0..K), 0));
+    assert_eq!(finish(&mut session, 1, &sorted(0..K), 0), done(1));
+    // The digest tells that a repair symbol was wrong: the journal forgets what was decoded.
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = decoded(folder.path());
+    session.store.judge_block(OBJECT, 1, BlockVerdict::RepairsDropped).unwrap();
+    receive(&mut session, 1, K + 50..K + 80, 0);
+    // The slots that are used again are not freed.
+    sync(&mut session);
+    receive(&mut session, 1, K + 80..K + 92, 30);
+    assert_eq!(finish(&mut session, 1, &received, 42), done(1));
+    session.store.judge_block(OBJECT, 1, BlockVerdict::RepairsDropped).unwrap();
+    drop(session);
+    assert!(open_store(folder.path()).1.is_empty());
+}
+
 /// A receiver without memory for a block of an earlier session receives the block anew.
 #[test]
 fn a_block_that_begins_anew_over_old_slots_stays_within_its_slots() {

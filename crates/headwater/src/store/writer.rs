@@ -41,6 +41,8 @@ pub(super) enum Write {
     Note(Change),
     /// The end of a batch of the journal.
     Flush,
+    /// The end of a job that has written a whole block, before the verdict.
+    Decoded(Arc<ObjectPlace>, u32),
     /// The verdict on a block, whose repair symbols are no longer needed.
     Verdict(Arc<ObjectPlace>, u32, BlockVerdict),
     /// A file that has its final name.
@@ -322,15 +324,31 @@ impl Disk {
                 if verdict == BlockVerdict::RepairsDropped {
                     self.move_to_places(&object, sbn)?;
                 }
-                object.set_slots(sbn, 0);
-                self.log.judged(&object, sbn, verdict)?;
+                let (is_decoded, slots) = (object.is_decoded(sbn), object.slots(sbn));
+                object.set_decoded(sbn, false);
+                // The journal has all symbols of a decoded block as received.
+                let is_lost = is_decoded && verdict == BlockVerdict::RepairsDropped;
+                let noted = if is_lost { BlockVerdict::AllDropped } else { verdict };
+                self.log.judged(&object, sbn, noted)?;
                 let block = object.block(sbn);
                 if verdict == BlockVerdict::Right {
                     self.places.whole(&object, &block)?;
-                    self.log.free_after_sync(object, sbn);
+                    if !is_decoded || slots != Some(0) {
+                        self.log.free_after_sync(object, sbn);
+                    }
                     self.sync_when_due()?;
                 } else {
+                    self.log.keep_slots(&object, sbn);
                     self.places.free_slots(&object, &block);
+                }
+            }
+            Write::Decoded(object, sbn) => {
+                if object.slots(sbn).is_some_and(|slots| slots > 0) && !object.file.is_over() {
+                    // The digest may come later. Content and slots together take twice the room.
+                    self.log.decoded(&object, sbn)?;
+                    object.set_decoded(sbn, true);
+                    self.log.free_after_sync(object, sbn);
+                    self.sync_when_due()?;
                 }
             }
             Write::Placed(file, stamp) => {
@@ -477,7 +495,7 @@ pub(super) const SYNC_TIME: Duration = Duration::from_secs(5);
 /// the content.
 const WHOLE_BYTES_MAX: u64 = 64 << 20;
 
-/// Whole blocks whose slots are not free yet. Until the content of a block is synced, the slots hold what an
+/// Whole blocks, verified or not, whose slots are not free yet. Until the content of a block is synced, the slots hold what an
 /// earlier sync has made safe from a power failure.
 ///
 /// Memory: 16 bytes for each block of [`WHOLE_BYTES_MAX`].
@@ -500,7 +518,11 @@ impl WholeBlocks {
 
     /// Forgets the blocks of a file, whose slots go with the file.
     fn forget(&mut self, file: FileIndex) {
-        self.blocks.retain(|(object, _)| object.file.index != file);
+        self.retain(|(object, _)| object.file.index != file);
+    }
+
+    fn retain(&mut self, keeps: impl Fn(&(Arc<ObjectPlace>, u32)) -> bool) {
+        self.blocks.retain(keeps);
         self.bytes = self.blocks.iter().map(|(object, sbn)| object.block(*sbn).bytes).sum();
     }
 
@@ -591,6 +613,15 @@ impl WriteLog {
         })
     }
 
+    /// Keeps the slots of a block, which are used again.
+    fn keep_slots(&mut self, object: &ObjectPlace, sbn: u32) {
+        let is_other = |(other, block): &(Arc<ObjectPlace>, u32)| {
+            *block != sbn || !std::ptr::eq(&raw const **other, &raw const *object)
+        };
+        self.whole.retain(is_other);
+        self.syncing.retain(is_other);
+    }
+
     /// Notes the end of a sync.
     pub(super) fn synced(&mut self) {
         (self.is_syncing, self.synced_at) = (false, Instant::now());
@@ -647,6 +678,15 @@ impl WriteLog {
             BlockVerdict::RepairsDropped => Change::RepairsDropped { object, sbn },
             BlockVerdict::AllDropped => Change::AllDropped { object, sbn },
         })?;
+        self.write()
+    }
+
+    /// Notes that all source symbols of a block are in place, not verified, and that the slots are not needed.
+    fn decoded(&mut self, place: &ObjectPlace, sbn: u32) -> Result<(), StoreError> {
+        let Some(object) = place.number else { return Ok(()) };
+        self.touch(place, 0);
+        self.note(&Change::Source { object, sbn, esi: 0, count: place.block(sbn).symbols })?;
+        self.note(&Change::RepairsDropped { object, sbn })?;
         self.write()
     }
 
