@@ -495,8 +495,8 @@ pub(super) const SYNC_TIME: Duration = Duration::from_secs(5);
 /// the content.
 const WHOLE_BYTES_MAX: u64 = 64 << 20;
 
-/// Whole blocks, verified or not, whose slots are not free yet. Until the content of a block is synced, the slots hold what an
-/// earlier sync has made safe from a power failure.
+/// Whole blocks, verified or not, whose slots are not free yet. Until the content of a block is synced, the
+/// slots hold what an earlier sync has made safe from a power failure.
 ///
 /// Memory: 16 bytes for each block of [`WHOLE_BYTES_MAX`].
 #[derive(Debug, Default)]
@@ -681,7 +681,7 @@ impl WriteLog {
         self.write()
     }
 
-    /// Notes that all source symbols of a block are in place, not verified, and that the slots are not needed.
+    /// Notes that all source symbols of a block are in place, not verified, and that slots are not needed.
     fn decoded(&mut self, place: &ObjectPlace, sbn: u32) -> Result<(), StoreError> {
         let Some(object) = place.number else { return Ok(()) };
         self.touch(place, 0);
