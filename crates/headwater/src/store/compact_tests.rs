@@ -13,9 +13,9 @@ use rand::RngExt;
 
 use super::journal::{Change, Journal};
 use super::kept::ResumeState;
-use super::ledger::JOURNAL_NEW;
+use super::ledger::{JOURNAL, JOURNAL_NEW};
 use super::tests::{FILE, OBJECT, Session, T, open};
-use super::writer::UNSYNCED_BYTES_MAX;
+use super::writer::{SYNC_TIME, UNSYNCED_BYTES_MIN};
 use super::*;
 
 fn journal(folder: &Path, name: &str) -> fs::File {
@@ -157,7 +157,7 @@ fn whoever_is_killed_while_a_journal_is_made_anew_loses_nothing() {
     {
         let mut disk = session.store.writer.disk();
         let log = disk.log_mut();
-        (log.compact_at, log.unsynced_bytes) = (0, UNSYNCED_BYTES_MAX);
+        (log.compact_at, log.unsynced_bytes) = (0, UNSYNCED_BYTES_MIN);
     }
     receive(&mut session, 20);
     // The new journal is there or not, and grows; the old one goes on.
@@ -183,6 +183,44 @@ fn whoever_is_killed_while_a_journal_is_made_anew_loses_nothing() {
     assert_eq!(killed_now(folder.path(), |_| ()), [0x155_5555]);
     drop(session);
     assert_eq!(announce(&mut open(folder.path())), [0x155_5555]);
+}
+
+#[test]
+fn content_is_synced_by_amount_and_time_also_while_nothing_arrives() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = open(folder.path());
+    announce(&mut session);
+    // The length in the header of the journal, which is trusted after another boot.
+    let synced = || {
+        let journal = fs::File::open(folder.path().join(".headwater-work").join(JOURNAL)).unwrap();
+        let mut length = [0; 8];
+        journal.read_exact_at(&mut length, 32).unwrap();
+        u64::from_le_bytes(length)
+    };
+    let opened = synced();
+    let wait = |session: &mut Session| {
+        session.store.write_all();
+        session.store.writer.wait();
+        while !session.store.workers.is_idle() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let long_ago = Instant::now().checked_sub(SYNC_TIME).unwrap();
+    session.store.writer.disk().log_mut().synced_at = long_ago;
+    receive(&mut session, 0);
+    wait(&mut session);
+    assert_eq!(synced(), opened, "a sync of little content is not worth its cost");
+    {
+        let mut disk = session.store.writer.disk();
+        let log = disk.log_mut();
+        (log.synced_at, log.unsynced_bytes) = (Instant::now() + SYNC_TIME, UNSYNCED_BYTES_MIN);
+    }
+    receive(&mut session, 2);
+    wait(&mut session);
+    assert_eq!(synced(), opened, "the last sync ended just now");
+    session.store.writer.disk().log_mut().synced_at = long_ago;
+    wait(&mut session);
+    assert_eq!(synced(), session.store.writer.disk().log_mut().journal_bytes());
 }
 
 #[test]

@@ -27,8 +27,8 @@ pub(super) const CHUNK_BYTES: usize = 256 << 10;
 /// Work that takes time.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Decode and hash a block.
-    Block(Arc<ObjectPlace>, BlockJob),
+    /// Decode and hash a block with the symbols in so many slots.
+    Block(Arc<ObjectPlace>, BlockJob, u32),
     /// Give a file its name.
     File(Arc<FilePlace>),
     /// Give a stream its name: its last part, and whether all parts are there.
@@ -72,7 +72,7 @@ impl Job {
     /// Returns a bound on the memory of the job, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match self {
-            Self::Block(object, job) if !job.missing.is_empty() => {
+            Self::Block(object, job, _) if !job.missing.is_empty() => {
                 let (symbols, codec) = (object.block(job.sbn).symbols, &*object.spec.codec);
                 let more = u64::from(job.repairs).saturating_sub(job.missing.len() as u64);
                 let decoding = if codec.decodes_in_strips() {
@@ -81,6 +81,10 @@ impl Job {
                     codec.decoding_bytes(symbols, job.missing.len()) + 2 * more * object.symbol_bytes() as u64
                 };
                 decoding + CHUNK_BYTES as u64
+            }
+            Self::Block(object, job, slots) if *slots > job.repairs => {
+                let symbols = u64::from(object.block(job.sbn).symbols);
+                symbols * object.symbol_bytes() as u64 + CHUNK_BYTES as u64
             }
             Self::Compact(..) => 2 * BLOCKS_BYTES_MAX as u64,
             Self::Compare(comparison) => comparison.bytes(),
@@ -96,7 +100,7 @@ impl Job {
     /// Runs the job. An error fails the store.
     pub(super) fn run(self, places: &Places) -> Result<Outcome, StoreError> {
         match self {
-            Self::Block(object, job) => match finish_block(places, &object, &job) {
+            Self::Block(object, job, slots) => match finish_block(places, &object, &job, slots) {
                 // The result is not needed: the file was given up meanwhile.
                 Err(_) if object.file.is_over() => {
                     let report = StoreReport::BlockNeedsMore { object: job.object, sbn: job.sbn, more: 1 };
@@ -159,14 +163,20 @@ fn compact(places: &Places, old: &File, end: u64) -> io::Result<Journal> {
     Ok(journal)
 }
 
-fn finish_block(places: &Places, object: &ObjectPlace, job: &BlockJob) -> Result<StoreReport, StoreError> {
+fn finish_block(
+    places: &Places,
+    object: &ObjectPlace,
+    job: &BlockJob,
+    slots: u32,
+) -> Result<StoreReport, StoreError> {
     let block = object.block(job.sbn);
     let report = |digest| StoreReport::BlockDone { object: job.object, sbn: job.sbn, digest };
     let in_strips = !job.missing.is_empty() && object.spec.codec.decodes_in_strips();
     if in_strips && let Err(more) = decode_in_strips(places, object, job, &block)? {
         return Ok(StoreReport::BlockNeedsMore { object: job.object, sbn: job.sbn, more });
     }
-    if in_strips || job.missing.is_empty() {
+    // Slots beyond those of the repair symbols hold source symbols.
+    if in_strips || (job.missing.is_empty() && slots <= job.repairs) {
         let mut hasher = BlockHasher::default();
         read_through(places, &object.file, object.offset(&block), block.bytes, |chunk| hasher.update(chunk))?;
         return Ok(report(hasher.finish()));
@@ -176,35 +186,55 @@ fn finish_block(places: &Places, object: &ObjectPlace, job: &BlockJob) -> Result
         return Err(StoreError(format!("a block of '{}' is longer than memory", object.file.spec.path)));
     };
     let mut content = vec![0; length];
-    places.read(&object.file, object.offset(&block), &mut content[..bytes])?;
-    if let Err(more) = decode(places, object, job, &block, &mut content)? {
+    let mut stored = object.stored_symbols(&block, &places.read_slot_numbers(object, &block, slots)?);
+    let source = stored.iter().filter(|(_, esi)| *esi < block.symbols).count();
+    // Slots of an earlier session may hold more; memory is reserved for these.
+    let mut repairs_left = job.repairs;
+    stored.retain(|(_, esi)| {
+        let is_taken = *esi < block.symbols || repairs_left > 0;
+        repairs_left -= u32::from(is_taken && *esi >= block.symbols);
+        is_taken
+    });
+    if source + job.missing.len() < block.symbols as usize {
+        places.read(&object.file, object.offset(&block), &mut content[..bytes])?;
+    }
+    if let Err(more) = decode(places, object, job, &block, &stored, &mut content)? {
         return Ok(StoreReport::BlockNeedsMore { object: job.object, sbn: job.sbn, more });
     }
-    write_missing(places, object, job, &content[..bytes])?;
+    if source > 0 {
+        places.write(&object.file, object.offset(&block), &content[..bytes])?;
+    } else {
+        write_missing(places, object, job, &content[..bytes])?;
+    }
     Ok(report(block_digest(&content[..bytes])))
 }
 
-/// Decodes the missing symbols, or returns the number of further symbols needed. The repair symbols are read
-/// into the missing places, to save memory.
+/// Reads the source symbols in slots, and decodes the missing symbols, or returns the number of further
+/// symbols needed. The repair symbols are read into the missing places, to save memory.
 fn decode(
     places: &Places,
     object: &ObjectPlace,
     job: &BlockJob,
     block: &Block,
+    stored: &[(u32, u32)],
     content: &mut [u8],
 ) -> Result<Result<(), u32>, StoreError> {
-    let (size, codec) = (object.symbol_bytes(), &object.spec.codec);
-    let numbers = places.read_repair_numbers(object, block, job.repairs)?;
-    // Numbers from an earlier session are not trusted.
-    let exists = |esi: &u32| (block.symbols..codec.esi_end(block.symbols)).contains(esi);
-    let slots: Vec<(u32, u32)> = (0..).zip(numbers).filter(|(_, esi)| exists(esi)).collect();
+    let (size, codec, k) = (object.symbol_bytes(), &object.spec.codec, block.symbols);
     let mut places_left = job.missing.iter();
     let mut more = Vec::new();
-    read_repairs(places, object, block, &slots, |symbol| match places_left.next() {
-        Some(&at) => content[at as usize * size..][..size].copy_from_slice(symbol),
-        None => more.extend_from_slice(symbol),
+    read_stored(places, object, block, stored, |esi, symbol| {
+        // The place of a missing symbol is the place of a repair symbol.
+        let own = (esi < k).then(|| Some(&esi).filter(|_| job.missing.binary_search(&esi).is_err()));
+        match own.unwrap_or_else(|| places_left.next()) {
+            Some(&at) => content[at as usize * size..][..size].copy_from_slice(symbol),
+            None if esi < k => {}
+            None => more.extend_from_slice(symbol),
+        }
     })?;
-    let esis: Vec<u32> = slots.iter().map(|(_, esi)| *esi).collect();
+    if job.missing.is_empty() {
+        return Ok(Ok(()));
+    }
+    let esis: Vec<u32> = stored.iter().map(|(_, esi)| *esi).filter(|esi| *esi >= k).collect();
     let (placed, beside) = esis.split_at(esis.len().min(job.missing.len()));
     let more: Vec<_> =
         beside.iter().zip(more.chunks_exact(size)).map(|(&esi, data)| Repair { esi, data }).collect();
@@ -216,20 +246,20 @@ fn decode(
 }
 
 /// Reads the symbols in these slots (each with its ESI), many at a time.
-fn read_repairs(
+fn read_stored(
     places: &Places,
     object: &ObjectPlace,
     block: &Block,
     slots: &[(u32, u32)],
-    mut take: impl FnMut(&[u8]),
+    mut take: impl FnMut(u32, &[u8]),
 ) -> Result<(), StoreError> {
     let size = object.symbol_bytes();
     let at_once = (CHUNK_BYTES / size).clamp(1, slots.len().max(1));
     let mut symbols = vec![0; at_once * size];
     for slots in slots.chunk_by(|one, next| one.0 + 1 == next.0).flat_map(|run| run.chunks(at_once)) {
         let symbols = &mut symbols[..slots.len() * size];
-        places.read_repair_symbols(object, block, slots[0].0, symbols)?;
-        symbols.chunks_exact(size).for_each(&mut take);
+        places.read_slot_symbols(object, block, slots[0].0, symbols)?;
+        slots.iter().zip(symbols.chunks_exact(size)).for_each(|((_, esi), symbol)| take(*esi, symbol));
     }
     Ok(())
 }
@@ -347,7 +377,7 @@ fn usable_slots(
     job: &BlockJob,
     block: &Block,
 ) -> Result<Vec<(usize, u32)>, StoreError> {
-    let numbers = places.read_repair_numbers(object, block, job.repairs)?;
+    let numbers = places.read_slot_numbers(object, block, job.repairs)?;
     let end = object.spec.codec.esi_end(block.symbols);
     let mut seen = vec![false; end.saturating_sub(block.symbols) as usize];
     let mut slots: Vec<(usize, u32)> = numbers.into_iter().enumerate().collect();
@@ -386,7 +416,7 @@ impl Strip<'_> {
         let size = self.object.symbol_bytes();
         self.read(slots, |at, buffer| {
             let slot = u32::try_from(at / size).expect("below the number of slots");
-            self.places.read_repair_symbols(self.object, self.block, slot, buffer)
+            self.places.read_slot_symbols(self.object, self.block, slot, buffer)
         })
     }
 

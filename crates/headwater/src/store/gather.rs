@@ -1,5 +1,9 @@
 //! Symbols on the way to disk, gathered by block, so that one write contains many symbols.
 //!
+//! In a session of several levels, symbols of a block arrive far apart from each other: 1 GB would be 700 000
+//! writes of 1 to 2 symbols to their places, each to a page of its own. Such source symbols go to the block's
+//! slots instead, behind the repair symbols, until the block is decoded and written whole.
+//!
 //! Digests of blocks are computed from the bytes of a write while the bytes are in the processor's cache.
 //! Without losses, a block's source symbols are written in order, and the last symbol completes the digest:
 //! no thread reads the block back. A worker thread reads any other block back.
@@ -13,11 +17,14 @@ use headwater_proto::delivery::{BlockHasher, Digest, FileIndex, StoredRepair};
 const BLOCK_BYTES: usize = 64 << 10;
 /// Minimum and maximum of gathered bytes in total; a share of the content in between.
 ///
-/// Gathered symbols are lost if the process is killed. Twenty times the gathered bytes are therefore less
-/// than 40 MiB and a hundredth of the content. With many blocks in turn, the writes are shorter.
+/// Gathered symbols are lost if the process is killed: 0.07 s of 1 Gbit/s at most, less than
+/// [`GATHER_TIME`](super::GATHER_TIME). With many blocks in turn, the writes are shorter: the oldest block is
+/// written first, so that a write has twice the mean of the gathered symbols of a block.
 const BYTES_MIN: u64 = 3 << 19;
 const BYTES_MAX: u64 = 8 << 20;
-const SHARE: u64 = 2_048;
+const SHARE: u64 = 128;
+/// Symbols of a run, on average, from which source symbols are written to their places one by one.
+const RUN_SYMBOLS_MIN: usize = 4;
 /// Maximum number of buffers kept for reuse.
 const SPARE_MAX: usize = 64;
 
@@ -29,6 +36,10 @@ pub(super) type Key = (usize, u32);
 #[derive(Debug)]
 pub(super) struct Gather {
     blocks: BTreeMap<Key, SymbolRun>,
+    /// Blocks with symbols by the number of their first symbol: the oldest have the most symbols.
+    by_age: BTreeMap<u64, Key>,
+    /// Number of symbols so far.
+    symbols: u64,
     bytes: usize,
     bytes_max: usize,
     spare: Vec<SymbolRun>,
@@ -37,18 +48,28 @@ pub(super) struct Gather {
 /// Symbols of a block in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct SymbolRun {
+    /// Number of the first symbol among all that were gathered.
+    since: u64,
     source_esis: Vec<u32>,
     /// Bytes without padding.
     source: Vec<u8>,
-    /// Slot of the first repair symbol; further repair symbols follow.
+    /// The receiver's slot of the first repair symbol; further repair symbols follow.
     pub(super) slot: u32,
-    pub(super) repair_esis: Vec<u32>,
-    pub(super) repairs: Vec<u8>,
+    /// ESIs of the symbols for slots: repair symbols, and after [`SymbolRun::move_source_to_slots`] all.
+    pub(super) slot_esis: Vec<u32>,
+    pub(super) slot_symbols: Vec<u8>,
 }
 
 impl Gather {
     pub(super) fn new() -> Self {
-        let mut gather = Self { blocks: BTreeMap::new(), bytes: 0, bytes_max: 0, spare: Vec::new() };
+        let mut gather = Self {
+            blocks: BTreeMap::new(),
+            by_age: BTreeMap::new(),
+            symbols: 0,
+            bytes: 0,
+            bytes_max: 0,
+            spare: Vec::new(),
+        };
         gather.set_content(0);
         gather
     }
@@ -65,29 +86,29 @@ impl Gather {
         2 * self.bytes_max
     }
 
-    /// Adds a source symbol without padding. Returns true if the block is due to be written.
-    pub(super) fn put_source(&mut self, key: Key, esi: u32, symbol: &[u8]) -> bool {
+    /// Adds a source symbol without padding. Returns a block that is due to be written.
+    pub(super) fn put_source(&mut self, key: Key, esi: u32, symbol: &[u8]) -> Option<Key> {
         self.put(key, symbol.len(), |gathered| {
             gathered.source_esis.push(esi);
             gathered.source.extend_from_slice(symbol);
         })
     }
 
-    /// Adds a repair symbol, whose slot follows the previous slot. Returns true if the block is due to be
-    /// written.
-    pub(super) fn put_repair(&mut self, key: Key, repair: StoredRepair, symbol: &[u8]) -> bool {
+    /// Adds a repair symbol, whose slot follows the previous slot. Returns a block that is due to be written.
+    pub(super) fn put_repair(&mut self, key: Key, repair: StoredRepair, symbol: &[u8]) -> Option<Key> {
         self.put(key, symbol.len(), |gathered| {
-            if gathered.repair_esis.is_empty() {
+            if gathered.slot_esis.is_empty() {
                 gathered.slot = repair.slot;
             }
-            gathered.repair_esis.push(repair.esi);
-            gathered.repairs.extend_from_slice(symbol);
+            gathered.slot_esis.push(repair.esi);
+            gathered.slot_symbols.extend_from_slice(symbol);
         })
     }
 
     /// Removes the gathered symbols of a block. The caller returns the buffers to [`Gather::recycle`].
     pub(super) fn take(&mut self, key: Key) -> Option<SymbolRun> {
         let gathered = self.blocks.remove(&key)?;
+        self.by_age.remove(&gathered.since);
         self.bytes -= gathered.bytes();
         Some(gathered)
     }
@@ -100,6 +121,7 @@ impl Gather {
     /// Drops the gathered symbols of objects that `keeps` rejects.
     pub(super) fn retain(&mut self, keeps: impl Fn(usize) -> bool) {
         self.blocks.retain(|(object, _), _| keeps(*object));
+        self.by_age.retain(|_, (object, _)| keeps(*object));
         self.bytes = self.blocks.values().map(SymbolRun::bytes).sum();
     }
 
@@ -112,11 +134,18 @@ impl Gather {
     }
 
     /// Appends bytes to a block with a single look-up, because every packet takes this path.
-    fn put(&mut self, key: Key, bytes: usize, put: impl FnOnce(&mut SymbolRun)) -> bool {
-        let gathered = self.blocks.entry(key).or_insert_with(|| self.spare.pop().unwrap_or_default());
+    fn put(&mut self, key: Key, bytes: usize, put: impl FnOnce(&mut SymbolRun)) -> Option<Key> {
+        self.symbols += 1;
+        let gathered = self.blocks.entry(key).or_insert_with(|| {
+            self.by_age.insert(self.symbols, key);
+            SymbolRun { since: self.symbols, ..self.spare.pop().unwrap_or_default() }
+        });
         put(gathered);
         self.bytes += bytes;
-        self.bytes >= self.bytes_max || gathered.bytes() >= BLOCK_BYTES
+        if gathered.bytes() >= BLOCK_BYTES {
+            return Some(key);
+        }
+        if self.bytes >= self.bytes_max { self.by_age.values().next().copied() } else { None }
     }
 }
 
@@ -137,21 +166,45 @@ impl SymbolRun {
         })
     }
 
+    /// Whether the source symbols are short runs: several, or one of a block that has symbols in `slots`.
+    pub(super) fn is_scattered(&self, slots: u32) -> bool {
+        let runs = self.source_esis.chunk_by(|one, next| one + 1 == *next).count();
+        let is_short = self.source_esis.len() < RUN_SYMBOLS_MIN * runs;
+        is_short && (runs > 1 || slots > 0 || !self.slot_esis.is_empty())
+    }
+
+    /// Puts the source symbols before the repair symbols for slots, padded to `symbol_size`.
+    pub(super) fn move_source_to_slots(&mut self, block: Block, symbol_size: u16) {
+        let size = usize::from(symbol_size);
+        // The last symbol of the object alone is shorter.
+        let short =
+            self.source_esis.iter().position(|esi| block.symbol_bytes(*esi, symbol_size) < symbol_size);
+        if let Some(at) = short {
+            let bytes = block.symbol_bytes(self.source_esis[at], symbol_size);
+            let end = at * size + usize::from(bytes);
+            self.source.splice(end..end, std::iter::repeat_n(0, size - usize::from(bytes)));
+        }
+        self.source_esis.append(&mut self.slot_esis);
+        self.source.append(&mut self.slot_symbols);
+        std::mem::swap(&mut self.source_esis, &mut self.slot_esis);
+        std::mem::swap(&mut self.source, &mut self.slot_symbols);
+    }
+
     /// Returns the memory of the buffers in bytes.
     pub(super) fn capacity(&self) -> usize {
-        let numbers = self.source_esis.capacity() + self.repair_esis.capacity();
-        self.source.capacity() + self.repairs.capacity() + numbers * size_of::<u32>()
+        let numbers = self.source_esis.capacity() + self.slot_esis.capacity();
+        self.source.capacity() + self.slot_symbols.capacity() + numbers * size_of::<u32>()
     }
 
     fn bytes(&self) -> usize {
-        self.source.len() + self.repairs.len()
+        self.source.len() + self.slot_symbols.len()
     }
 
     pub(super) fn clear(&mut self) {
         self.source_esis.clear();
         self.source.clear();
-        self.repair_esis.clear();
-        self.repairs.clear();
+        self.slot_esis.clear();
+        self.slot_symbols.clear();
     }
 }
 

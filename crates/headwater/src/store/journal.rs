@@ -29,7 +29,7 @@ use crate::system::files::{FileExt, IDENTIFIES_FILES, MetadataExt};
 
 const MAGIC: &[u8; 6] = b"HWJRNL";
 /// Counts up with every change of the format; journals of other versions are discarded.
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 const CHECKSUM_BYTES: usize = 8;
 /// Magic, version, boot.
 const OPENING_BYTES: usize = 24;
@@ -225,7 +225,7 @@ pub(super) enum Change {
     Object { object: u32, file: u32, identity: Digest },
     /// `count` source symbols from `esi` on are in place.
     Source { object: u32, sbn: u32, esi: u32, count: u32 },
-    /// Repair symbols are in the slots below `slots`.
+    /// Repair symbols, and source symbols beside those in place, are in the slots below `slots`.
     Repairs { object: u32, sbn: u32, slots: u32 },
     /// A block is whole, and was verified.
     Whole { object: u32, sbn: u32 },

@@ -55,7 +55,7 @@ pub(super) struct ResumedBlock {
     pub(super) is_whole: bool,
     /// Source symbols in place: bit `esi % 64` of word `esi / 64`.
     pub(super) source: Vec<u64>,
-    /// Repair symbols are in the slots below `slots`.
+    /// Repair symbols, and more source symbols, are in the slots below `slots`.
     pub(super) slots: u32,
 }
 

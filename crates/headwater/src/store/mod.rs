@@ -1,12 +1,13 @@
-//! Content on disk at a receiver. A separate thread writes symbols straight to their places, worker threads
-//! finish blocks, whole files get their final names.
+//! Content on disk at a receiver. A separate thread writes symbols to their places or to slots of their
+//! block, worker threads finish blocks, whole files get their final names.
 //!
 //! A file in progress is kept in a working folder inside its destination folder: one file for its content, at
-//! full length but sparse, and one file for its repair symbols. A journal records the received symbols, so
-//! that an interrupted session can resume. The working folder stays until all files are in place, however the
-//! session ends. Disk space: the content, the repair symbols of the blocks in progress (at most as much
-//! again), and a journal. The journal takes 4 MiB and twice the record of the symbols present, at most 21
-//! bytes for each 64: 0.05 % of the content. During compaction a second journal exists.
+//! full length but sparse, and one file for the slots of its blocks: repair symbols, and source symbols that
+//! arrive scattered. A journal records the received symbols, so that an interrupted session can resume. The
+//! working folder stays until all files are in place, however the session ends. Disk space: the content, the
+//! slots of the blocks in progress (at most as much again), and a journal. The journal takes 4 MiB and twice
+//! the record of the symbols present, at most 21 bytes for each 64: 0.05 % of the content. During compaction
+//! a second journal exists.
 //!
 //! The next receiver of the folder removes an abandoned working folder 14 days after the last write, unless
 //! another receiver uses the folder.
@@ -39,6 +40,8 @@ mod remove;
 #[cfg(test)]
 mod resume_tests;
 mod room;
+#[cfg(test)]
+mod scattered_tests;
 mod selection;
 mod stream;
 mod target;
@@ -313,16 +316,34 @@ impl DiskStore {
         self.gather.retain(|object| objects[object].as_ref().is_some_and(|object| object.spec.file != file));
     }
 
-    /// Returns the symbols of a block left by an earlier session; no repair symbols if their numbers are
+    /// Returns the symbols of a block left by an earlier session; none in slots if their numbers are
     /// unreadable.
     fn held_block(&self, place: &ObjectPlace, sbn: u32, kept: ResumedBlock) -> Option<HeldBlock> {
-        let ResumedBlock { is_whole, source, slots } = kept;
+        let ResumedBlock { is_whole, mut source, slots } = kept;
         let block = place.spec.partition.block(sbn)?;
-        let repairs = match slots {
+        if is_whole && place.slots(sbn).is_some() {
+            // All that an earlier session left was synced when the journal was opened.
+            self.places.free_slots(place, &block);
+        }
+        let numbers = match slots {
             0 => Vec::new(),
-            // If the repair numbers are lost, the source symbols still count.
-            _ => self.places.read_repair_numbers(place, &block, slots).unwrap_or_default(),
+            // If the numbers are lost, the source symbols in their places still count.
+            _ => self.places.read_slot_numbers(place, &block, slots).unwrap_or_default(),
         };
+        if place.slots(sbn).is_none() {
+            return Some(HeldBlock { sbn, is_whole, source, repairs: numbers });
+        }
+        place.set_slots(sbn, u32::try_from(numbers.len()).expect("at most the slots of a block"));
+        let mut repairs = Vec::new();
+        for (_, esi) in place.stored_symbols(&block, &numbers) {
+            if esi >= block.symbols {
+                repairs.push(esi);
+                continue;
+            }
+            let word = (esi / 64) as usize;
+            source.resize(source.len().max(word + 1), 0);
+            source[word] |= 1 << (esi % 64);
+        }
         Some(HeldBlock { sbn, is_whole, source, repairs })
     }
 
@@ -486,7 +507,11 @@ impl Store for DiskStore {
         }
         // Objects of refused files are never announced.
         self.objects.resize_with(object.0 + 1, || None);
-        let place = Arc::new(ObjectPlace { spec: spec.clone(), file, number });
+        // A device takes symbols at their places: the folder need not have room for slots. The reader of a
+        // stream frees the content behind it.
+        let is_in_place = self.places.device().is_some() || file.part.is_some();
+        let place = ObjectPlace::new(spec.clone(), file, number);
+        let place = Arc::new(if is_in_place { place } else { place.with_source_in_slots() });
         self.objects[object.0] = Some(Arc::clone(&place));
         if let Some(objects) = self.present.get_mut(&spec.file) {
             objects.push((object, Arc::clone(&place)));
@@ -503,8 +528,8 @@ impl Store for DiskStore {
     ) -> Result<(), StoreError> {
         let place = self.object(object);
         let length = place.block(sbn).symbol_bytes(esi, place.spec.partition.symbol_size());
-        if self.gather.put_source((object.0, sbn), esi, &symbol[..length.into()]) {
-            self.write_block((object.0, sbn));
+        if let Some(due) = self.gather.put_source((object.0, sbn), esi, &symbol[..length.into()]) {
+            self.write_block(due);
         }
         Ok(())
     }
@@ -516,8 +541,8 @@ impl Store for DiskStore {
         repair: StoredRepair,
         symbol: &[u8],
     ) -> Result<(), StoreError> {
-        if self.gather.put_repair((object.0, sbn), repair, symbol) {
-            self.write_block((object.0, sbn));
+        if let Some(due) = self.gather.put_repair((object.0, sbn), repair, symbol) {
+            self.write_block(due);
         }
         Ok(())
     }
@@ -526,7 +551,8 @@ impl Store for DiskStore {
         let key = (job.object.0, job.sbn);
         self.write_block(key);
         let place = self.object(job.object);
-        self.writer.push(Write::Job(Job::Block(place, job)));
+        let slots = job.repairs;
+        self.writer.push(Write::Job(Job::Block(place, job, slots)));
     }
 
     fn judge_block(
@@ -604,7 +630,12 @@ impl Store for DiskStore {
                 return Some(report);
             }
             match self.workers.poll()? {
-                Outcome::Report(report) => return Some(report),
+                Outcome::Report(report) => {
+                    if let StoreReport::BlockDone { object, sbn, .. } = report {
+                        self.writer.push(Write::Decoded(self.object(object), sbn));
+                    }
+                    return Some(report);
+                }
                 Outcome::Placed(file, stamp) => {
                     self.placed(file, stamp);
                     return Some(StoreReport::FileDone(file));

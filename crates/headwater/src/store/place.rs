@@ -1,8 +1,9 @@
 //! Places of symbols and blocks on disk.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use headwater_fec::{Block, FecError};
@@ -71,7 +72,15 @@ pub(super) struct ObjectPlace {
     pub(super) file: Arc<FilePlace>,
     /// Number of the object in the journal, if the object may be resumed.
     pub(super) number: Option<u32>,
+    /// Number of slots in use of each block, if slots hold source symbols, too; else empty. Memory: 4 bytes
+    /// for each block. Changed by the writer thread.
+    slots: Box<[AtomicU32]>,
 }
+
+/// Set in the number of slots of a block that was decoded.
+const DECODED: u32 = 1 << 31;
+/// Symbols of a block from which slots hold source symbols: a shorter block is a few writes.
+const BLOCK_SYMBOLS_MIN: u32 = 64;
 
 /// Returns the key of a file in the working folder.
 pub(super) fn key_of(path: &RelativePath) -> Key {
@@ -169,6 +178,59 @@ impl FilePlace {
 }
 
 impl ObjectPlace {
+    pub(super) fn new(spec: ObjectSpec, file: Arc<FilePlace>, number: Option<u32>) -> Self {
+        Self { spec, file, number, slots: Box::default() }
+    }
+
+    /// Keeps source symbols in slots, where their places are scattered, until the block is decoded in memory.
+    /// A block that is decoded in strips, and a short block, keep source symbols in their places.
+    pub(super) fn with_source_in_slots(self) -> Self {
+        let partition = &self.spec.partition;
+        let is_apt =
+            !self.spec.codec.decodes_in_strips() && partition.max_block_symbols() > BLOCK_SYMBOLS_MIN;
+        let blocks = if is_apt { partition.blocks() } else { 0 };
+        Self { slots: (0..blocks).map(|_| AtomicU32::new(0)).collect(), ..self }
+    }
+
+    /// Returns the number of slots in use of a block whose slots hold source symbols, too.
+    pub(super) fn slots(&self, sbn: u32) -> Option<u32> {
+        Some(self.slots.get(sbn as usize)?.load(Ordering::Acquire) & !DECODED)
+    }
+
+    /// Sets the number of slots in use.
+    pub(super) fn set_slots(&self, sbn: u32, count: u32) {
+        if let Some(slots) = self.slots.get(sbn as usize) {
+            slots.store(slots.load(Ordering::Acquire) & DECODED | count, Ordering::Release);
+        }
+    }
+
+    /// Whether a block was decoded from slots and waits for the verdict.
+    pub(super) fn is_decoded(&self, sbn: u32) -> bool {
+        self.slots.get(sbn as usize).is_some_and(|slots| slots.load(Ordering::Acquire) & DECODED != 0)
+    }
+
+    /// Sets whether a block was decoded, with no slot in use.
+    pub(super) fn set_decoded(&self, sbn: u32, is_decoded: bool) {
+        if let Some(slots) = self.slots.get(sbn as usize) {
+            slots.store(if is_decoded { DECODED } else { 0 }, Ordering::Release);
+        }
+    }
+
+    /// Returns the symbols in slots with these numbers: the slot and the ESI of each symbol, in the order of
+    /// the slots. Numbers from an earlier session are not trusted: invalid numbers are left out, and every
+    /// ESI comes once.
+    pub(super) fn stored_symbols(&self, block: &Block, numbers: &[u32]) -> Vec<(u32, u32)> {
+        let source_end = if self.slots.is_empty() { 0 } else { block.symbols };
+        let repairs = block.symbols..self.spec.codec.esi_end(block.symbols);
+        let esi = |number: u32| match number.checked_sub(SOURCE_NUMBER) {
+            Some(esi) => Some(esi).filter(|esi| *esi < source_end),
+            None => Some(number).filter(|esi| repairs.contains(esi)),
+        };
+        let mut seen = BTreeSet::new();
+        let symbols = (0..).zip(numbers).filter_map(|(slot, number)| Some((slot, esi(*number)?)));
+        symbols.filter(|(_, esi)| seen.insert(*esi)).collect()
+    }
+
     pub(super) fn block(&self, sbn: u32) -> Block {
         self.spec.partition.block(sbn).expect("the receiver names blocks of the object only")
     }
@@ -419,8 +481,13 @@ impl Places {
         read.map_err(|error| self.folder.failed(&format!("read '{}' back", place.spec.path), error))
     }
 
-    /// Writes repair symbols of a block to the slots from `first` on.
-    pub(super) fn write_repairs(
+    /// Returns the number of slots of a block.
+    pub(super) fn slot_count(object: &ObjectPlace, block: &Block) -> u32 {
+        Region::of(object, block).slots
+    }
+
+    /// Writes symbols of a block to the slots from `first` on.
+    pub(super) fn write_slots(
         &self,
         object: &ObjectPlace,
         block: &Block,
@@ -429,27 +496,29 @@ impl Places {
         symbols: &[u8],
     ) -> Result<(), StoreError> {
         let region = Region::of(object, block);
-        let numbers: Vec<u8> = esis.iter().flat_map(|esi| esi.to_le_bytes()).collect();
+        let number = |esi: &u32| if *esi < block.symbols { SOURCE_NUMBER | esi } else { *esi };
+        let numbers: Vec<u8> = esis.iter().flat_map(|esi| number(esi).to_le_bytes()).collect();
         let file = self.repairs(&object.file)?;
         file.write_all_at(symbols, region.symbol(first))
             .and_then(|()| file.write_all_at(&numbers, region.number(first)))
-            .map_err(|error| self.folder.failed("keep repair symbols", error))
+            .map_err(|error| self.folder.failed(&format!("write '{}'", object.file.spec.path), error))
     }
 
     /// Reads the numbers in the slots of a block below `slots`.
-    pub(super) fn read_repair_numbers(
+    pub(super) fn read_slot_numbers(
         &self,
         object: &ObjectPlace,
         block: &Block,
         slots: u32,
     ) -> Result<Vec<u32>, StoreError> {
-        let mut numbers = vec![0; slots.min(repair_slots(block.symbols)) as usize * NUMBER_BYTES];
-        self.read_repair_file(object, Region::of(object, block).number(0), &mut numbers)?;
+        let region = Region::of(object, block);
+        let mut numbers = vec![0; slots.min(region.slots) as usize * NUMBER_BYTES];
+        self.read_repair_file(object, region.number(0), &mut numbers)?;
         Ok(numbers.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number)).collect())
     }
 
     /// Reads the symbols in the slots of a block from `first` on, as many as fit in `symbols`.
-    pub(super) fn read_repair_symbols(
+    pub(super) fn read_slot_symbols(
         &self,
         object: &ObjectPlace,
         block: &Block,
@@ -459,8 +528,8 @@ impl Places {
         self.read_repair_file(object, Region::of(object, block).symbol(first), symbols)
     }
 
-    /// Frees the room of a block's repair symbols, where the file system can.
-    pub(super) fn free_repairs(&self, object: &ObjectPlace, block: &Block) {
+    /// Frees the room of a block's slots, where the file system can.
+    pub(super) fn free_slots(&self, object: &ObjectPlace, block: &Block) {
         let Some(file) = self.folder.find_work(&object.file.repair_name()) else { return };
         let region = Region::of(object, block);
         // Room not freed here is freed with the file.
@@ -469,7 +538,7 @@ impl Places {
 
     fn read_repair_file(&self, object: &ObjectPlace, at: u64, bytes: &mut [u8]) -> Result<(), StoreError> {
         let read = read_at(&*self.repairs(&object.file)?, bytes, at);
-        read.map_err(|error| self.folder.failed("read repair symbols back", error))
+        read.map_err(|error| self.folder.failed(&format!("read '{}' back", object.file.spec.path), error))
     }
 
     fn repairs(&self, place: &FilePlace) -> Result<Arc<File>, StoreError> {
@@ -539,22 +608,26 @@ fn is_zeros(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|first| *first == 0) && bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Region of a block's repair symbols in the sparse repair file: first the numbers of all slots, then the
-/// symbols. The regions of blocks are independent: a block of k symbols begins at 3 times its position among
-/// the symbols of its file, and takes no more than 3k.
+/// Region of a block's slots in the sparse repair file: first the numbers of all slots, then the symbols. The
+/// slots suffice for all source symbols beside the repair symbols. The regions of blocks are independent: a
+/// block of k symbols begins at 3 times its position among the symbols of its file, and takes no more than
+/// 3k.
 struct Region {
     start: u64,
-    slots: u64,
+    slots: u32,
     symbol_bytes: u64,
 }
 
 /// Bytes of a symbol's number in the file of repair symbols.
 const NUMBER_BYTES: usize = 4;
+/// Added to the number of a source symbol: a hole of the file, which reads as zeros, is then no number.
+const SOURCE_NUMBER: u32 = 1 << 31;
 
 impl Region {
     fn of(object: &ObjectPlace, block: &Block) -> Self {
         let symbol_bytes = object.symbol_bytes() as u64;
-        let slots = repair_slots(block.symbols).into();
+        let k = block.symbols;
+        let slots = k.saturating_add(repair_slots(k)).min(3 * k);
         let first_symbol = object.offset(block) / symbol_bytes;
         Self { start: 3 * first_symbol * (symbol_bytes + NUMBER_BYTES as u64), slots, symbol_bytes }
     }
@@ -564,10 +637,10 @@ impl Region {
     }
 
     fn symbol(&self, slot: u32) -> u64 {
-        self.start + self.slots * NUMBER_BYTES as u64 + u64::from(slot) * self.symbol_bytes
+        self.start + u64::from(self.slots) * NUMBER_BYTES as u64 + u64::from(slot) * self.symbol_bytes
     }
 
     fn bytes(&self) -> u64 {
-        self.slots * (self.symbol_bytes + NUMBER_BYTES as u64)
+        u64::from(self.slots) * (self.symbol_bytes + NUMBER_BYTES as u64)
     }
 }

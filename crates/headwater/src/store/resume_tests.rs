@@ -89,7 +89,7 @@ fn what_came_is_there_for_the_next_session_and_the_one_after() {
         session.store.places.read(&session.store.file(FILE), 49 * 64, &mut symbol).unwrap();
         assert_eq!(symbol, [49; T as usize]);
         let (object, mut symbols) = (session.store.object(OBJECT), [0; 2 * T as usize]);
-        session.store.places.read_repair_symbols(&object, &object.block(0), 0, &mut symbols).unwrap();
+        session.store.places.read_slot_symbols(&object, &object.block(0), 0, &mut symbols).unwrap();
         assert_eq!(symbols, [9; 2 * T as usize]);
     }
 }

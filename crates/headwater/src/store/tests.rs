@@ -295,9 +295,9 @@ fn what_is_gathered_is_bounded() {
     for number in 0..100_000_u32 {
         let key = (0, number % 1_000);
         gathered += 1_000;
-        if gather.put_source(key, number / 1_000, &[0; 1_000]) {
+        if let Some(due) = gather.put_source(key, number / 1_000, &[0; 1_000]) {
             gathered -=
-                gather.take(key).unwrap().source_runs(BLOCK, 1_000).map(|run| run.2.len()).sum::<usize>();
+                gather.take(due).unwrap().source_runs(BLOCK, 1_000).map(|run| run.2.len()).sum::<usize>();
         }
         assert!(gathered <= 2 << 20, "{gathered}");
     }

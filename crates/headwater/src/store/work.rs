@@ -225,10 +225,10 @@ mod tests {
             codec: codec(Parameters::raptorq(1_408)).unwrap(),
             identity: None,
         };
-        let object = ObjectPlace { spec, file: Arc::new(file), number: None };
+        let object = ObjectPlace::new(spec, Arc::new(file), None);
         let job =
             BlockJob { object: ObjectIndex(0), sbn: 0, missing: (0..missing).collect(), repairs: missing };
-        Job::Block(Arc::new(object), job)
+        Job::Block(Arc::new(object), job, missing)
     }
 
     /// Takes all that may be at work at a time.
