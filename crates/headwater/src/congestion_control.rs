@@ -449,8 +449,9 @@ impl CongestionControl {
         }
     }
 
-    /// Whether packets tell how late they leave: receivers of M2C alone measure delays.
-    fn is_stamped(&self) -> bool {
+    /// Whether packets of files tell how late they leave: receivers of M2C alone measure delays. Live content
+    /// skips what is late instead of a schedule that slips.
+    pub(crate) fn is_stamped(&self) -> bool {
         matches!(self, Self::M2c(_))
     }
 
@@ -549,9 +550,6 @@ impl CongestionControl {
             Self::Dedicated(options) => Box::new(options.sender()),
             Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => {
                 let mut sender = self.description(packet_bytes)?.sender(Instant::ZERO)?;
-                if self.is_stamped() {
-                    sender.stamp_departures();
-                }
                 if let Some(idle) = layers.idle_rate {
                     let [idle, start] =
                         [idle, MAX_RATE_DEFAULT].map(|rate| rate.packets_per_second(packet_bytes.into()));

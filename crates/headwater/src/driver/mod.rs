@@ -121,6 +121,7 @@ pub(crate) fn drive<M: Machine, P: Port>(
         outputs: 0,
         pace: SendPace::default(),
         unsent: 0,
+        is_cut: false,
         error: None,
     };
     let mut heard_at = None;
@@ -147,7 +148,13 @@ pub(crate) fn drive<M: Machine, P: Port>(
         let deadline = machine.poll_timeout().map_or(latest, |next| next.min(latest));
         let overdue = deadline <= turn.now && heard.datagrams == 0 && spoken == 0;
         let earliest = turn.pace.next(turn.now);
-        let deadline = if overdue { turn.now + IDLE } else { deadline.max(earliest) };
+        let deadline = if overdue {
+            turn.now + IDLE
+        } else if turn.is_cut {
+            turn.now
+        } else {
+            deadline.max(earliest)
+        };
         let is_busy = heard.datagrams > 0 && heard_at.is_some_and(|at| turn.now < at + PAUSE + PAUSE);
         if heard.datagrams > 0 {
             heard_at = Some(turn.now);
@@ -200,6 +207,8 @@ struct LoopState<'a> {
     outputs: u64,
     pace: SendPace,
     unsent: u64,
+    /// Whether a full buffer was sent and ended the turn: the machine may have more outputs.
+    is_cut: bool,
     error: Option<DriverError>,
 }
 
@@ -281,8 +290,9 @@ impl LoopState<'_> {
     ) -> Result<u64, DriverError> {
         let before = self.outputs;
         let now = self.now;
+        self.is_cut = false;
         let mut events = Vec::new();
-        drain(machine, now, &mut OutputSink { turn: self, port, events: &mut events, is_full: false });
+        drain(machine, now, &mut OutputSink { turn: self, port, events: &mut events });
         self.flush(port);
         if let Some(packets_per_second) = port.take_full_link() {
             machine.on_full_link(packets_per_second);
@@ -356,8 +366,6 @@ struct OutputSink<'t, 'a, P, E> {
     turn: &'t mut LoopState<'a>,
     port: &'t mut P,
     events: &'t mut Vec<PendingUpdate<E>>,
-    /// Whether a full buffer was sent: the next datagrams leave at a later time.
-    is_full: bool,
 }
 
 impl<P: Port, E> Outlet<E> for OutputSink<'_, '_, P, E> {
@@ -379,7 +387,7 @@ impl<P: Port, E> Outlet<E> for OutputSink<'_, '_, P, E> {
     }
 
     fn is_full(&self) -> bool {
-        self.is_full
+        self.turn.is_cut
     }
 }
 
@@ -410,7 +418,7 @@ impl<P: Port, E> OutputSink<'_, '_, P, E> {
         }
         if !turn.gather.put(egress, destination, ecn, bytes) {
             turn.flush(self.port);
-            self.is_full = true;
+            turn.is_cut = true;
         }
     }
 

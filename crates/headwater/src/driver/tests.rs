@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use headwater_proto::control::Membership;
-use headwater_proto::{ChannelId, EXPECTED_MAX, Input, Instant, Machine, Output};
+use headwater_proto::{ChannelId, Destination, EXPECTED_MAX, Ecn, Input, Instant, Machine, Output, Transmit};
 
 use super::{Application, Hooks, drive};
 use crate::clock::Clock;
@@ -26,6 +26,9 @@ struct Diary {
     expected: Vec<(usize, Vec<u8>)>,
     /// It looks at the first of each call only.
     is_hasty: bool,
+    /// Datagrams that are ready to be sent to an address, and the time given for each that was sent.
+    ready: Option<(usize, SocketAddr)>,
+    spoken: Vec<Instant>,
 }
 
 impl Machine for Diary {
@@ -43,8 +46,13 @@ impl Machine for Diary {
         }
     }
 
-    fn poll_output(&mut self, _now: Instant, _buffer: &mut [u8]) -> Option<Output<()>> {
-        None
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<()>> {
+        let (count, to) = self.ready.as_mut().filter(|(count, _)| *count > 0)?;
+        *count -= 1;
+        let (destination, bytes, ecn) = (Destination::Unicast(*to), 1_400, Ecn::NotCapable);
+        buffer[..bytes].fill(0);
+        self.spoken.push(now);
+        Some(Output::Transmit(Transmit { destination, bytes, ecn }))
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -164,6 +172,15 @@ impl Script for Crowd {
     }
 }
 
+/// Waits until all that is ready was sent, without a deadline before.
+struct Patient;
+
+impl Script for Patient {
+    fn step(&mut self, diary: &mut Diary, now: Instant) -> Option<Instant> {
+        diary.ready.filter(|(count, _)| *count > 0).map(|_| now + Duration::from_secs(60).into())
+    }
+}
+
 /// A socket that hears a group on the loopback interface, and one that speaks to it.
 fn loopback(to: SocketAddr) -> (ReceiverSocket, UdpSocket) {
     let channels = Channels::new(to, 1).unwrap();
@@ -220,6 +237,22 @@ fn a_machine_that_does_not_look_at_all_that_it_is_told_of_is_told_of_the_next_al
     for (before, numbers) in diary.expected {
         assert_eq!(numbers, [diary.heard[before].1]);
     }
+}
+
+/// More than one buffer of datagrams: the machine is told the time anew, and nothing waits for a deadline.
+#[test]
+fn datagrams_beyond_a_buffer_leave_in_turns_of_their_own_without_a_wait() {
+    let (mut port, _) = loopback("239.77.250.5:19881".parse().unwrap());
+    let mut diary = Diary { ready: Some((600, "127.0.0.1:9".parse().unwrap())), ..Diary::default() };
+    let clock = Clock::start();
+    let mut poller = Poller::new().unwrap();
+    drive(&mut diary, &mut port, &mut poller, clock, HOOKS, &mut Scripted(&mut Patient)).unwrap();
+
+    assert_eq!(diary.spoken.len(), 600);
+    assert!(clock.now() < Instant::ZERO + Duration::from_secs(30).into());
+    let mut times = diary.spoken;
+    times.dedup();
+    assert!(times.len() >= 3 && times.is_sorted(), "{times:?}");
 }
 
 /// Whether the kernel notes when datagrams come; says so aloud where it does not.

@@ -434,7 +434,11 @@ impl SendSession {
         }
         let path =
             Path { sender: self.started().source.ip(), group: self.options.link.group.ip(), tsi: self.tsi };
-        self.send(control.sender(self.packet_bytes, path)?, source, known, observer)
+        let mut sender = control.sender(self.packet_bytes, path)?;
+        if control.is_stamped() {
+            sender.stamp_departures();
+        }
+        self.send(sender, source, known, observer)
     }
 }
 
