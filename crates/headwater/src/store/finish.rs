@@ -187,7 +187,9 @@ fn finish_block(
     };
     let mut content = vec![0; length];
     let mut stored = object.stored_symbols(&block, &places.read_slot_numbers(object, &block, slots)?);
-    let source = stored.iter().filter(|(_, esi)| *esi < block.symbols).count();
+    // Slots of an earlier session may hold symbols that the receiver has forgotten.
+    let is_held = |esi: &u32| *esi < block.symbols && job.missing.binary_search(esi).is_err();
+    let source = stored.iter().filter(|(_, esi)| is_held(esi)).count();
     // Slots of an earlier session may hold more; memory is reserved for these.
     let mut repairs_left = job.repairs;
     stored.retain(|(_, esi)| {

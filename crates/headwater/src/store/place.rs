@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use headwater_fec::{Block, FecError};
+use headwater_fec::{Block, FecError, Scheme};
 use headwater_proto::delivery::{
     Digest, FileIndex, FileSpec, ObjectSpec, RelativePath, StoreError, StreamPart, repair_slots,
 };
@@ -183,11 +183,16 @@ impl ObjectPlace {
     }
 
     /// Keeps source symbols in slots, where their places are scattered, until the block is decoded in memory.
-    /// A block that is decoded in strips, and a short block, keep source symbols in their places.
+    /// A block without a code or decoded in strips, and a short block, keep source symbols in their places.
     pub(super) fn with_source_in_slots(self) -> Self {
         let partition = &self.spec.partition;
-        let is_apt =
-            !self.spec.codec.decodes_in_strips() && partition.max_block_symbols() > BLOCK_SYMBOLS_MIN;
+        let codec = &self.spec.codec;
+        // Without a code no decoder needs the block in memory. Where files have no holes, freed slots would keep
+        // their room.
+        let is_apt = cfg!(target_os = "linux")
+            && codec.scheme() != Scheme::NoCode
+            && !codec.decodes_in_strips()
+            && partition.max_block_symbols() > BLOCK_SYMBOLS_MIN;
         let blocks = if is_apt { partition.blocks() } else { 0 };
         Self { slots: (0..blocks).map(|_| AtomicU32::new(0)).collect(), ..self }
     }

@@ -322,7 +322,10 @@ impl Disk {
             }
             Write::Verdict(object, sbn, verdict) => {
                 if verdict == BlockVerdict::RepairsDropped {
-                    self.move_to_places(&object, sbn)?;
+                    match self.move_to_places(&object, sbn) {
+                        Err(_) if object.file.is_over() => {}
+                        moved => moved?,
+                    }
                 }
                 let (is_decoded, slots) = (object.is_decoded(sbn), object.slots(sbn));
                 object.set_decoded(sbn, false);
@@ -333,8 +336,11 @@ impl Disk {
                 let block = object.block(sbn);
                 if verdict == BlockVerdict::Right {
                     self.places.whole(&object, &block)?;
-                    if !is_decoded || slots != Some(0) {
-                        self.log.free_after_sync(object, sbn);
+                    if slots.is_some_and(|slots| slots > 0) {
+                        self.log.free_after_sync(object, sbn)?;
+                    } else if !is_decoded {
+                        // Of a session that was killed.
+                        self.places.free_slots(&object, &block);
                     }
                     self.sync_when_due()?;
                 } else {
@@ -347,7 +353,7 @@ impl Disk {
                     // The digest may come later. Content and slots together take twice the room.
                     self.log.decoded(&object, sbn)?;
                     object.set_decoded(sbn, true);
-                    self.log.free_after_sync(object, sbn);
+                    self.log.free_after_sync(object, sbn)?;
                     self.sync_when_due()?;
                 }
             }
@@ -402,6 +408,10 @@ impl Disk {
         gathered: &mut SymbolRun,
     ) -> Result<(), StoreError> {
         let sbn = key.1;
+        // What comes after the block was decoded is not needed, and its slots may not be synced yet.
+        if place.is_decoded(sbn) {
+            return Ok(());
+        }
         let block = place.block(sbn);
         if place.slots(sbn).is_some_and(|slots| gathered.is_scattered(slots)) {
             gathered.move_source_to_slots(block, place.spec.partition.symbol_size());
@@ -548,6 +558,8 @@ pub(super) struct WriteLog {
     is_syncing: bool,
     /// End of the last sync.
     pub(super) synced_at: Instant,
+    /// Files of the sync under way.
+    syncing_files: Vec<Arc<FilePlace>>,
     /// Blocks that became whole since the start of the last sync.
     whole: WholeBlocks,
     /// Blocks that the sync under way makes safe.
@@ -567,6 +579,7 @@ impl WriteLog {
             dirty: BTreeMap::new(),
             is_syncing: false,
             synced_at: Instant::now(),
+            syncing_files: Vec::new(),
             whole: WholeBlocks::default(),
             syncing: WholeBlocks::default(),
         }
@@ -605,7 +618,8 @@ impl WriteLog {
         (self.is_syncing, self.unsynced_bytes) = (true, 0);
         self.syncing = std::mem::take(&mut self.whole);
         let (journal, end) = self.journal.written();
-        let files = std::mem::take(&mut self.dirty).into_values().collect();
+        let files: Vec<_> = std::mem::take(&mut self.dirty).into_values().collect();
+        self.syncing_files.clone_from(&files);
         Ok(if end < self.compact_at {
             Job::Sync(files, journal, end)
         } else {
@@ -625,19 +639,23 @@ impl WriteLog {
     /// Notes the end of a sync.
     pub(super) fn synced(&mut self) {
         (self.is_syncing, self.synced_at) = (false, Instant::now());
+        self.syncing_files.clear();
         std::mem::take(&mut self.syncing).free(&self.places);
     }
 
-    /// Frees the slots of a whole block once the content is synced; at once if too many blocks wait already,
-    /// or if the journal does not know the block.
-    fn free_after_sync(&mut self, object: Arc<ObjectPlace>, sbn: u32) {
+    /// Frees the slots of a whole block once the content is synced; at once if the journal does not know the
+    /// block. If too many blocks wait already, for a disk that is slower than the decoder, syncs first.
+    fn free_after_sync(&mut self, object: Arc<ObjectPlace>, sbn: u32) -> Result<(), StoreError> {
         let block = object.block(sbn);
-        let waiting = self.whole.bytes + self.syncing.bytes;
-        if object.number.is_none() || waiting + block.bytes > WHOLE_BYTES_MAX {
+        if object.number.is_none() {
             self.places.free_slots(&object, &block);
-        } else {
-            self.whole.push(object, sbn);
+            return Ok(());
         }
+        if self.whole.bytes + self.syncing.bytes + block.bytes > WHOLE_BYTES_MAX {
+            self.close()?;
+        }
+        self.whole.push(object, sbn);
+        Ok(())
     }
 
     /// Continues in the journal compacted from the old journal up to `from`; if that is not possible,
@@ -714,12 +732,16 @@ impl WriteLog {
     /// Writes the noted changes, and syncs the journal and its content to disk.
     pub(super) fn close(&mut self) -> Result<(), StoreError> {
         self.write()?;
-        std::mem::take(&mut self.dirty).values().try_for_each(|file| self.places.sync(file))?;
+        // A job that syncs files may not have run, or may have failed.
+        let files = std::mem::take(&mut self.syncing_files).into_iter();
+        let files = files.chain(std::mem::take(&mut self.dirty).into_values());
+        files.into_iter().try_for_each(|file| self.places.sync(&file))?;
         let (journal, end) = self.journal.written();
         let synced = journal::sync(&journal, end);
         synced.map_err(|error| self.places.folder.failed("write the journal", error))?;
         std::mem::take(&mut self.syncing).free(&self.places);
         std::mem::take(&mut self.whole).free(&self.places);
+        (self.unsynced_bytes, self.synced_at) = (0, Instant::now());
         Ok(())
     }
 
@@ -731,6 +753,7 @@ impl WriteLog {
 
     fn end(&mut self, place: &FilePlace, change: impl FnOnce(u32) -> Change) -> Result<(), StoreError> {
         self.dirty.remove(&place.index.0);
+        self.syncing_files.retain(|file| file.index != place.index);
         self.whole.forget(place.index);
         self.syncing.forget(place.index);
         let Some(file) = place.number else { return Ok(()) };

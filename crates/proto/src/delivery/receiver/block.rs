@@ -244,6 +244,11 @@ impl BlockState {
         self.phase == Phase::Receiving && (self.count() >= self.needed || self.source_count == self.symbols)
     }
 
+    /// Whether the block has K symbols that no attempt has had: nothing more comes, and they may suffice.
+    pub fn may_suffice(&self) -> bool {
+        self.phase == Phase::Receiving && self.count() >= self.symbols && self.count() > self.tried
+    }
+
     /// Marks the block as waiting for the store, which accepts no more symbols.
     pub fn wait(&mut self) {
         self.phase = Phase::Waiting;

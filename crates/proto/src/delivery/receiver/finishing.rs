@@ -1,6 +1,6 @@
 //! Completion of blocks and files: hand-over to the store, reports, verification.
 
-use super::block::BlockState;
+use super::block::{Block, BlockState};
 use super::catalogue::{Catalogue, FileOutcome};
 use super::pending::BlockId;
 use super::{DeliveryReceiver, ReceiverEvent};
@@ -28,6 +28,21 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         }
         self.ready.push_back(block);
         self.hand_over();
+    }
+
+    /// Queues the blocks that waited for a symbol beyond K, since no more symbols come. Returns whether there
+    /// are such blocks.
+    pub(super) fn queue_last_blocks(&mut self) -> bool {
+        let mut last = Vec::new();
+        for (index, object) in self.catalogue.objects.iter().enumerate() {
+            let open = (0..).zip(&object.blocks).filter_map(|(sbn, block)| match block {
+                Block::Open(state) if state.may_suffice() => Some((ObjectIndex(index), sbn)),
+                _ => None,
+            });
+            last.extend(open);
+        }
+        last.iter().for_each(|block| self.queue_block(*block));
+        self.jobs > 0
     }
 
     /// Hands queued blocks and files to the store, up to [`JOBS_MAX`] at a time: each description of a block

@@ -287,7 +287,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         if !self.ended {
             if described && self.open_files == 0 {
                 self.complete();
-            } else if self.close_deadline().is_some_and(|at| at <= now) {
+            } else if self.close_deadline().is_some_and(|at| at <= now) && !self.queue_last_blocks() {
                 let all_done = self.open_files == 0
                     && !self.catalogue.files.is_empty()
                     && !self.awaits_parts()
