@@ -12,7 +12,7 @@ use headwater_proto::{Duration, Instant, Rate, fixed, sim};
 use headwater_wire::pgm::Gsi;
 
 use crate::pgm::LeSbccOptions;
-use crate::send::SendOrder;
+use crate::send::{LATENESS_BYTES, SendOrder};
 use crate::system;
 
 /// Default rate of the base channel of [`LayerOptions`]: about ten full packets per second. A receiver learns
@@ -444,7 +444,7 @@ impl CongestionControl {
                 u16::try_from(on_request::RainbowCarrierSender::envelope_bytes_max()).unwrap_or(u16::MAX)
             }
             Self::Sim(_) => 8,
-            _ if self.is_stamped() => 4,
+            _ if self.is_stamped() => LATENESS_BYTES,
             _ => 0,
         }
     }

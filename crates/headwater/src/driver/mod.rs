@@ -376,8 +376,11 @@ impl<P: Port, E> Outlet<E> for OutputSink<'_, '_, P, E> {
     fn put(&mut self, output: Output<E>) {
         self.turn.outputs += 1;
         match output {
-            Output::Transmit(transmit) => self.transmit(END, transmit),
-            Output::Router(RouterOutput::Transmit { egress, transmit }) => self.transmit(egress, transmit),
+            // A router sends all that is ready: its queues have bounds of their own.
+            Output::Transmit(transmit) => self.turn.is_cut = self.transmit(END, transmit),
+            Output::Router(RouterOutput::Transmit { egress, transmit }) => {
+                let _is_full = self.transmit(egress, transmit);
+            }
             // A turn hands in many datagrams, so that the datagram last handled is unknown.
             Output::Router(RouterOutput::Forward { .. } | RouterOutput::Pass { .. }) => self.turn.unsent += 1,
             Output::Join(channel) => self.change(Membership::Join(channel)),
@@ -392,7 +395,8 @@ impl<P: Port, E> Outlet<E> for OutputSink<'_, '_, P, E> {
 }
 
 impl<P: Port, E> OutputSink<'_, '_, P, E> {
-    fn transmit(&mut self, egress: InterfaceId, transmit: Transmit) {
+    /// Gathers a datagram. Returns whether a full buffer was sent.
+    fn transmit(&mut self, egress: InterfaceId, transmit: Transmit) -> bool {
         let Transmit { destination, bytes, ecn } = transmit;
         let destination = match destination {
             Destination::Unicast(address) => Some(address),
@@ -401,7 +405,7 @@ impl<P: Port, E> OutputSink<'_, '_, P, E> {
         let Some(destination) = destination else {
             warn!("dropped a datagram for a channel outside the session");
             self.turn.unsent += 1;
-            return;
+            return false;
         };
         let turn = &mut *self.turn;
         if let Some(trace) = turn.hooks.trace.as_mut() {
@@ -416,10 +420,11 @@ impl<P: Port, E> OutputSink<'_, '_, P, E> {
                 payload: turn.gather.written(bytes),
             });
         }
-        if !turn.gather.put(egress, destination, ecn, bytes) {
+        let is_full = !turn.gather.put(egress, destination, ecn, bytes);
+        if is_full {
             turn.flush(self.port);
-            turn.is_cut = true;
         }
+        is_full
     }
 
     fn change(&mut self, membership: Membership) {

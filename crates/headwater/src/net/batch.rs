@@ -34,6 +34,8 @@ pub struct RecvBatch {
     messages: Vec<Message>,
     /// Messages that arrived after messages that another socket may still hold.
     kept: Vec<Message>,
+    /// Whether a socket was not read, because messages of the socket are kept.
+    has_skipped: bool,
     datagrams: usize,
 }
 
@@ -126,6 +128,7 @@ impl RecvBatch {
             incoming: (0..MESSAGES_MAX).map(|_| Incoming::new()).collect(),
             messages: Vec::with_capacity(MESSAGES_MAX),
             kept: Vec::new(),
+            has_skipped: false,
             datagrams: 0,
         }
     }
@@ -167,12 +170,14 @@ impl RecvBatch {
         self.messages.clear();
         self.kept.clear();
         self.banks.iter_mut().for_each(Bank::clear);
+        self.has_skipped = false;
         self.datagrams = 0;
     }
 
     /// Removes the messages of the last turn, but for those that are kept.
     pub(super) fn turn(&mut self) {
         self.messages.clear();
+        self.has_skipped = false;
         self.datagrams = 0;
         for (index, bank) in self.banks.iter_mut().enumerate() {
             if self.kept.iter().all(|message| message.bank != index) {
@@ -183,14 +188,16 @@ impl RecvBatch {
 
     /// Whether each read of the batch emptied its socket, and no message is kept.
     pub(crate) fn is_all(&self) -> bool {
-        self.kept.is_empty() && self.banks.iter().all(|bank| !bank.has_filled)
+        self.kept.is_empty() && !self.has_skipped && self.banks.iter().all(|bank| !bank.has_filled)
     }
 
     /// Orders the messages of several sockets by time of arrival, and keeps those that arrived after the
     /// last message read from a socket that may hold more.
     pub(super) fn merge(&mut self) {
-        let open = self.banks.iter().filter(|bank| bank.has_filled);
-        let end = open.filter_map(|bank| bank.last).min();
+        // A socket that was not read may hold more, too.
+        let has_kept = |index| self.kept.iter().any(|message| message.bank == index);
+        let open = self.banks.iter().enumerate().filter(|(index, bank)| bank.has_filled || has_kept(*index));
+        let end = open.filter_map(|(_, bank)| bank.last).min();
         self.merge_all();
         if let Some(end) = end {
             let now = self.messages.partition_point(|message| message.arrived <= end);
@@ -223,6 +230,7 @@ impl RecvBatch {
             self.banks.push(Bank::new());
         }
         if self.kept.iter().any(|message| message.bank == socket) {
+            self.has_skipped = true;
             return Ok(());
         }
         self.read_into(socket, endpoint, accept)

@@ -264,14 +264,15 @@ impl ReceiverSocket {
         self.memberships.get(usize::from(channel.0)).is_some_and(Option::is_some)
     }
 
-    /// Replaces the contents of `batch` by waiting datagrams. Returns the number of datagrams. Never blocks.
+    /// Replaces the contents of `batch` by waiting datagrams, in the order of arrival. The batch keeps later
+    /// datagrams, and serves this socket alone. Returns the number of datagrams. Never blocks.
     /// On 0 wait for readability; more datagrams may be waiting after any other result.
     ///
     /// # Errors
     /// The kernel's error.
     pub fn recv(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
-        batch.turn();
         for _ in 0..READS_MAX {
+            batch.turn();
             self.read(batch)?;
             batch.merge();
             if !batch.is_empty() || batch.is_all() {
@@ -279,6 +280,18 @@ impl ReceiverSocket {
             }
         }
         // A flood of datagrams of others must not hold ours.
+        batch.merge_all();
+        Ok(batch.len())
+    }
+
+    /// The same, for a batch that other sockets fill, too: keeps no datagrams for the next call, and the order
+    /// of arrival is that of one reading.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn recv_all(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
+        batch.clear();
+        self.read(batch)?;
         batch.merge_all();
         Ok(batch.len())
     }

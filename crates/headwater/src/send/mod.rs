@@ -36,7 +36,7 @@ pub use files::{
 pub(crate) use link::Link;
 pub use link::{LinkOptions, SOURCE_PORT};
 pub use options::{SendEnd, SendOptions, SendOrder};
-pub(crate) use packets::{Headers, PacketOptions, PacketPlan, symbol_size_within};
+pub(crate) use packets::{Headers, LATENESS_BYTES, PacketOptions, PacketPlan, symbol_size_within};
 pub use published::{FILES_PATH, PublishedFile, PublishedFiles};
 pub use roster::{
     ContestedName, EXPECTED_MAX, MissingReceiver, PeerOptions, RosterEnd, RosterOptions, RosterProgress,

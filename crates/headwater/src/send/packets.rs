@@ -19,6 +19,8 @@ use crate::system;
 const HEADER_BYTES_MAX: usize = 92;
 /// Headers of IPv6 and UDP. A source on request accepts both IP versions by default.
 const IPV6_HEADER_BYTES: u32 = 48;
+/// Bytes of EXT_LATENESS.
+pub(crate) const LATENESS_BYTES: u16 = 4;
 /// Least ratio of maximum to base rate. Below this ratio there are not two waves above the base, which both
 /// shapes of channels need.
 const MAX_OVER_BASE_MIN: u64 = 5;
@@ -164,7 +166,7 @@ impl PacketPlan {
 pub(crate) fn symbol_size_within(mtu: Option<u32>, is_ipv4: bool) -> u16 {
     let ip_and_udp = if is_ipv4 { 28 } else { 48 };
     let signed = u32::try_from(signed_bytes(false)).unwrap_or(u32::MAX);
-    symbol_size_for(mtu, ip_and_udp + u32::from(Headers::FILES.longest) + signed)
+    symbol_size_for(mtu, ip_and_udp + u32::from(Headers::FILES.longest + LATENESS_BYTES) + signed)
 }
 
 /// Returns the symbol size for a path of this MTU (an unknown MTU counts as 1500): a multiple of 64 (the

@@ -149,6 +149,32 @@ fn packets_that_claim_any_lateness_make_no_levels_left() {
     }
 }
 
+/// Replays whose lateness hides their age would set the lag, so that no later packet would seem timely.
+#[test]
+fn old_packets_that_claim_to_be_late_by_their_age_are_not_believed() {
+    let receiver = Receiver::new(layers(4_000), ReceiverConfig::new()).unwrap();
+    let mut run = Run::new(layers(4_000), receiver, 1_000, 4, 5);
+    run.sender.stamp_departures();
+    run.start();
+    run.until(at(60_000));
+    let before = run.receiver.reception().packets;
+    let base = run.sender.channels().dynamic_channels();
+    for second in 60..120_u64 {
+        run.until(at(1_000 * second));
+        let age = Duration::from_millis(2_000 + 700 * (second % 11));
+        let channels = run.sender.channels();
+        let left = run.now - age;
+        let slot = channels.slot_at(left);
+        let packet =
+            left.since(channels.slot_start(slot)).as_nanos() * channels.base_per_slot() / 5_000_000_000;
+        let (sequence, slot) = (u32::try_from(packet).unwrap(), channels.slot_index(slot));
+        run.give_with(0, WebrcCci { slot, channel: base, sequence }, Ecn::NotCapable, age);
+    }
+    assert!(run.receiver.reception().packets - before > 60 * 70);
+    assert_eq!(path_of(&mut run).levels_left, 0);
+    is_unharmed(&mut run, 120, 180);
+}
+
 /// A stamped sender that begins again is punctual again.
 #[test]
 fn a_sender_that_begins_again_without_its_lag_is_followed() {

@@ -164,8 +164,6 @@ impl Receiver {
         if !self.held {
             return None;
         }
-        let lag = self.session.as_ref().map(|session| session.time.lag_of(arrival.lateness));
-        let lag = lag.unwrap_or(arrival.lateness);
         self.prober.iter_mut().for_each(|prober| prober.heard(now, arrival.source));
         if self.session.is_none() {
             // The configuration was validated when the receiver was created.
@@ -176,7 +174,10 @@ impl Receiver {
             let session = self.session.insert(Session::new(clock, self.limits, asked, time, at));
             session.limit(at, self.announced, &mut self.wishes);
         }
-        let Some(place) = self.place(now, lag, cci) else {
+        let time = self.session.as_ref()?.time;
+        let lag = time.lag_of(arrival.lateness);
+        let is_recent = is_late || time.is_recent(now, lag);
+        let Some(place) = self.place(now, lag, cci).filter(|_| is_recent) else {
             if arrival.channel == ChannelId::BASE {
                 self.astray(now);
             }

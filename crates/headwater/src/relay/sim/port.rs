@@ -114,7 +114,7 @@ impl Port for Ports {
         for _ in 0..sockets {
             self.last = (self.last + 1) % sockets;
             let count = match self.last.checked_sub(self.above.len()) {
-                None => self.above[self.last].recv(batch)?,
+                None => self.above[self.last].recv_all(batch)?,
                 Some(link) => self.links[link].recv(batch)?,
             };
             if count > 0 {

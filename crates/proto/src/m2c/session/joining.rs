@@ -5,7 +5,7 @@ use headwater_wire::extensions::Levels;
 use super::Session;
 use crate::control::{LevelNeed, Membership, Wishes};
 use crate::layering::Layering;
-use crate::layering::clock::Place;
+use crate::layering::clock::{Place, shifted};
 use crate::layering::demand::{REPORT_TIME, STEPS_OF_START, with_room};
 use crate::layering::held::{Held, Joining};
 use crate::m2c::receiver::Mode;
@@ -257,7 +257,9 @@ impl Session {
         let packet = channels.departure(target, now, 0);
         let patience = JOIN_TIMEOUT.max(Duration::from_secs_f64(self.path.joins.bound().unwrap_or(0.0)));
         let until = packet.max(now) + patience;
-        self.levels.joining = Some(Joining { since: now, until, levels: usize::from(target - level) });
+        // The latency is of the network: a sender that is away meanwhile does not shorten the time.
+        let since = shifted(self.time.real(now));
+        self.levels.joining = Some(Joining { since, until, levels: usize::from(target - level) });
         for next in level + 1..=target {
             let wave = channels.wave_at(next, self.levels.slot);
             debug_assert!(self.levels.waves.back().is_none_or(|last| last.number + 1 == wave.number));

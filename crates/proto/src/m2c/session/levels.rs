@@ -126,7 +126,8 @@ impl Session {
         self.expect_queue(now);
         // A channel that was left a moment ago may never have stopped.
         if now >= self.levels.leaving {
-            let latency = now.since(joining.since).as_secs_f64();
+            let (_, arrived) = place.real();
+            let latency = arrived.since(joining.since).as_secs_f64();
             let rate = self.held_rate(now) - self.rate_of(before, now);
             let queueing = self.path.delay.queueing(place.delay);
             self.path.joins.record(latency, queueing, 1.0 / rate);
