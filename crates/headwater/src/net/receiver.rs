@@ -284,8 +284,8 @@ impl ReceiverSocket {
         Ok(batch.len())
     }
 
-    /// The same, for a batch that other sockets fill, too: keeps no datagrams for the next call, and the order
-    /// of arrival is that of one reading.
+    /// The same, for a batch that other sockets fill, too: keeps no datagrams for the next call, and only the
+    /// datagrams of one reading are in the order of arrival.
     ///
     /// # Errors
     /// The kernel's error.

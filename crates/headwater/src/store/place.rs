@@ -187,8 +187,8 @@ impl ObjectPlace {
     pub(super) fn with_source_in_slots(self) -> Self {
         let partition = &self.spec.partition;
         let codec = &self.spec.codec;
-        // Without a code no decoder needs the block in memory. Where files have no holes, freed slots would keep
-        // their room.
+        // Without a code no decoder needs the block in memory. Where files have no holes, freed slots
+        // would keep their room.
         let is_apt = cfg!(target_os = "linux")
             && codec.scheme() != Scheme::NoCode
             && !codec.decodes_in_strips()

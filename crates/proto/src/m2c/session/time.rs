@@ -15,8 +15,8 @@ const CYCLE: u64 = Lateness::CYCLE as u64 * 1_000;
 const STEP: Duration = Duration::from_millis(50);
 /// Lag added to all lags of a session, so that packets that left earlier than the first have one, too.
 const SPARE: Duration = Duration::from_secs(1);
-/// Longest time by which the time at a packet is behind the latest time: networks reorder, and packets of slow
-/// channels wait for each other. An older packet is a replay, whatever lateness it tells.
+/// Longest time by which the time at a packet is behind the latest time: networks reorder, and packets of
+/// slow channels wait for each other. An older packet is a replay, whatever lateness the packet tells.
 const BEHIND: Duration = Duration::from_secs(1);
 
 /// Lag of the sender behind the schedule.
