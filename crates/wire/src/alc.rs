@@ -121,11 +121,7 @@ impl Repr {
 
     /// Bytes that [`Repr::emit`] writes: LCT header and FEC Payload ID.
     pub fn buffer_len(&self) -> usize {
-        self.lct_len() + payload_id_len(self.payload_id)
-    }
-
-    fn lct_len(&self) -> usize {
-        self.layout().fields_len() + self.extensions.buffer_len()
+        self.layout().fields_len() + self.extensions.buffer_len() + payload_id_len(self.payload_id)
     }
 
     /// Writes the header to the front of `buffer` and returns the header's length; the caller writes the
@@ -136,12 +132,13 @@ impl Repr {
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, AlcError> {
         self.check_ranges()?;
         let layout = self.layout();
-        let (need, have) = (self.buffer_len(), buffer.len());
+        let lct_len = layout.fields_len() + self.extensions.buffer_len();
+        let (need, have) = (lct_len + payload_id_len(self.payload_id), buffer.len());
         if have < need {
             return Err(AlcError::Buffer { need, have });
         }
         let mut out = Writer::new(buffer);
-        self.emit_fields(layout, &mut out);
+        self.emit_fields(layout, lct_len, &mut out);
         self.extensions.emit(self.codepoint, &mut out)?;
         if let Some(payload_id) = self.payload_id {
             let scheme =
@@ -184,7 +181,7 @@ impl Repr {
         }
     }
 
-    fn emit_fields(&self, layout: Layout, out: &mut Writer<'_>) {
+    fn emit_fields(&self, layout: Layout, lct_len: usize, out: &mut Writer<'_>) {
         let words =
             |bytes: usize| u8::try_from(bytes / 4).expect("an LCT header of ours is at most 96 bytes long");
         let half = u8::from(!layout.tsi_len.is_multiple_of(4));
@@ -194,7 +191,7 @@ impl Repr {
             | u8::from(self.close_session) << 1
             | u8::from(self.close_object);
         out.put(&[VERSION << 4 | (words(layout.cci_len) - 1) << 2 | self.psi, byte1]);
-        out.put(&[words(self.lct_len()), self.codepoint]);
+        out.put(&[words(lct_len), self.codepoint]);
         out.put(self.cci.as_bytes());
         out.put_uint(self.tsi.into(), layout.tsi_len);
         out.put_uint(self.toi.unwrap_or(0), layout.toi_len);

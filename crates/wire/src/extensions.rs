@@ -323,14 +323,12 @@ impl Extensions {
 
     /// Length on the wire in bytes.
     pub fn buffer_len(&self) -> usize {
-        let words = [
-            self.fdt.is_some(),
-            self.content_encoding.is_some(),
-            self.levels.is_some(),
-            self.members.is_some(),
-            self.lateness.is_some(),
-        ];
-        words.into_iter().filter(|is_present| *is_present).count() * 4
+        let words = usize::from(self.fdt.is_some())
+            + usize::from(self.content_encoding.is_some())
+            + usize::from(self.levels.is_some())
+            + usize::from(self.members.is_some())
+            + usize::from(self.lateness.is_some());
+        words * 4
             + self.time.map_or(0, |time| 4 + 4 * time.words().into_iter().flatten().count())
             + self.fti.map_or(0, |fti| 2 + fti.content_len())
             + self.seq.map_or(0, |_| 8)

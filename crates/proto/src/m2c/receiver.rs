@@ -157,8 +157,9 @@ impl Receiver {
         true
     }
 
-    /// Counts a packet. Returns the place of the packet, if the packet is of the schedule.
-    fn count(&mut self, now: Instant, arrival: &Arrival<'_>, is_late: bool) -> Option<Place> {
+    /// Counts a packet. Returns the place of the packet, and the session's time, if the packet is of the
+    /// schedule.
+    fn count(&mut self, now: Instant, arrival: &Arrival<'_>, is_late: bool) -> Option<(Place, Instant)> {
         self.reception.packets += 1;
         let Ok(cci) = arrival.cci.webrc() else { return None };
         if !self.held {
@@ -174,7 +175,7 @@ impl Receiver {
             let session = self.session.insert(Session::new(clock, self.limits, asked, time, at));
             session.limit(at, self.announced, &mut self.wishes);
         }
-        let time = self.session.as_ref()?.time;
+        let time = &self.session.as_ref()?.time;
         let lag = time.lag_of(arrival.lateness);
         let is_recent = is_late || time.is_recent(now, lag);
         let Some(place) = self.place(now, lag, cci).filter(|_| is_recent) else {
@@ -186,11 +187,11 @@ impl Receiver {
         let is_marked = arrival.ecn == Ecn::CongestionExperienced;
         self.reception.marked += u64::from(is_marked);
         let session = self.session.as_mut()?;
-        if !is_late {
-            session.time.record(now, place.lateness);
-        }
-        let at = if is_late { shifted(now) - place.lateness } else { session.time.at(now) };
-        self.arrive(at, place, is_marked, is_late).then_some(place)
+        let at = match is_late {
+            true => shifted(now) - place.lateness,
+            false => session.time.record(now, place.lateness),
+        };
+        self.arrive(at, place, is_marked, is_late).then_some((place, at))
     }
 
     /// Advances to a new slot: leaves the lowest channels, which are silent now.
@@ -241,10 +242,10 @@ impl ReceiverControl for Receiver {
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        if let Some(place) = self.count(now, arrival, false)
+        if let Some((place, at)) = self.count(now, arrival, false)
             && let Some(session) = self.session.as_mut()
         {
-            session.decide(session.time.at(now), &place, &mut self.wishes);
+            session.decide(at, &place, &mut self.wishes);
         }
     }
 

@@ -88,18 +88,33 @@ impl LossIntervals {
     /// Returns p, the loss event rate (section 5.4). The open interval counts if p becomes smaller. `None`
     /// before the first event.
     pub fn rate(&self) -> Option<f64> {
-        let closed = self.mean()?;
+        self.mean().map(|closed| self.rate_beside(closed))
+    }
+
+    /// Returns the loss event rate beside a mean that [`LossIntervals::mean`] has returned.
+    pub fn rate_beside(&self, closed: f64) -> f64 {
         let mut with_open = [0.0; INTERVALS];
         with_open[0] = self.open;
         let rest = self.count.min(INTERVALS - 1);
         with_open[1..=rest].copy_from_slice(&self.closed[..rest]);
-        Some(1.0 / closed.max(weighted(&with_open[..=rest])).max(1.0))
+        1.0 / closed.max(weighted(&with_open[..=rest])).max(1.0)
     }
 }
 
+/// Sums of the first weights, by their number.
+const TOTALS: [f64; INTERVALS + 1] = {
+    let mut totals = [0.0; INTERVALS + 1];
+    let mut count = 0;
+    while count < INTERVALS {
+        totals[count + 1] = totals[count] + WEIGHTS[count];
+        count += 1;
+    }
+    totals
+};
+
 fn weighted(intervals: &[f64]) -> f64 {
     let sum: f64 = intervals.iter().zip(WEIGHTS).map(|(interval, weight)| interval * weight).sum();
-    sum / WEIGHTS[..intervals.len()].iter().sum::<f64>()
+    sum / TOTALS[intervals.len()]
 }
 
 #[cfg(test)]

@@ -60,17 +60,21 @@ impl SessionTime {
 
     /// Returns the lag of a packet that tells `lateness`: of all lags that look so, the nearest to the last.
     pub(in crate::m2c) fn lag_of(&self, lateness: Duration) -> Duration {
+        if lateness + self.spare == self.lag {
+            return self.lag;
+        }
         let known = self.lag.as_nanos();
         let ahead = ((lateness + self.spare).as_nanos() + CYCLE - known % CYCLE) % CYCLE;
         let back = CYCLE - ahead;
         Duration::from_nanos(if back < ahead && back <= known { known - back } else { known + ahead })
     }
 
-    /// Records the lag of a plausible packet.
-    pub(in crate::m2c) fn record(&mut self, now: Instant, lag: Duration) {
+    /// Records the lag of a plausible packet. Returns the session's time.
+    pub(in crate::m2c) fn record(&mut self, now: Instant, lag: Duration) -> Instant {
         let most = self.latest + now.since(self.last) + STEP;
         self.latest = self.latest.max(most.min(shifted(now) - lag));
         (self.lag, self.last) = (lag, now);
+        self.latest
     }
 }
 

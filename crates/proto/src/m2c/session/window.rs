@@ -90,8 +90,11 @@ impl Session {
     fn reactivate(&mut self, now: Instant, rtt: f64) {
         let quiet = now.since(self.losses.last).as_secs_f64() >= 4.0 * rtt;
         let Some(mean) = self.losses.intervals.mean().filter(|_| quiet) else { return };
-        let fair = throughput(rtt, self.losses.intervals.rate().unwrap_or(0.0));
-        if self.losses.intervals.open() > 2.0 * mean && fair > 2.0 * self.window.size / rtt {
+        if self.losses.intervals.open() <= 2.0 * mean {
+            return;
+        }
+        let fair = throughput(rtt, self.losses.intervals.rate_beside(mean));
+        if fair > 2.0 * self.window.size / rtt {
             self.window.threshold = fair * rtt / 2.0;
             if self.mode == Mode::CongestionAvoidance {
                 self.start.begin(now);
