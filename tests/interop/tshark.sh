@@ -61,7 +61,7 @@ as_tshark_knows() {
             types = split($(column["rmt-lct.hec.type"]), type, ","); count = split($(column["rmt-lct.hec.data"]), data, ",")
             for (i = at = 1; i <= types; i++) {
                 if (type[i] ~ /^(2|64|192|193)$/) continue
-                if (type[i] ~ /^22[245]$/) sub(/^../, "", data[at])
+                if (type[i] ~ /^22[456]$/) sub(/^../, "", data[at])
                 at++
             }
             all = data[1]
@@ -105,7 +105,7 @@ compare_extensions() {
     local name=$1 capture=$2 dissector=hwalc extension malformed
     shift 2
     "$headwater" inspect --port "$PORT" "$capture" |
-        grep -oE 'EXT_(AUTH|MANIFEST|CRYPT|KEY|SEQ|LEVELS|MEMBERS)\([^)]*\)' >"$scratch/ours"
+        grep -oE 'EXT_(AUTH|MANIFEST|CRYPT|KEY|SEQ|LEVELS|MEMBERS|LATENESS)\([^)]*\)' >"$scratch/ours"
     tshark_reads "$capture" -T fields -E occurrence=a -E 'aggregator=|' -e hwalc.extension | tr '|' '\n' |
         sed '/^$/d' >"$scratch/theirs"
     diff -u "$scratch/theirs" "$scratch/ours" | head -40 >"$scratch/diff" || true
@@ -150,12 +150,12 @@ for encrypted in "" "--group-key $scratch/group.key"; do
         --pcap "$scratch/m2c.pcap" "$scratch/files/large.bin"
     if [ -n "$encrypted" ]; then
         dissector=hwalc compare "$name" "$scratch/m2c.pcap"
-        compare_extensions "$name" "$scratch/m2c.pcap" EXT_AUTH EXT_KEY EXT_MANIFEST EXT_CRYPT
+        compare_extensions "$name" "$scratch/m2c.pcap" EXT_AUTH EXT_KEY EXT_MANIFEST EXT_CRYPT EXT_LATENESS
         clear=$(dissector=hwalc tshark_reads "$scratch/m2c.pcap" -Y 'rmt-fec.encoding_id' | wc -l)
         [ "$clear" -eq 0 ] || fail "$name: $clear packets have content in the clear"
     else
         compare "$name" "$scratch/m2c.pcap"
-        compare_extensions "$name" "$scratch/m2c.pcap" EXT_AUTH EXT_KEY EXT_MANIFEST
+        compare_extensions "$name" "$scratch/m2c.pcap" EXT_AUTH EXT_KEY EXT_MANIFEST EXT_LATENESS
     fi
 done
 PORT=7287
@@ -167,5 +167,5 @@ malformed=$(dissector=hwalc tshark_reads "$scratch/unicast.pcap" -Y '_ws.malform
 echo "tshark.sh: messages by unicast: $(wc -l <"$scratch/ours"): the same, none malformed"
 "$target/examples/sample_capture" "$scratch/sample.pcap"
 compare "every extension, size and scheme" "$scratch/sample.pcap"
-compare_extensions "every extension, size and scheme" "$scratch/sample.pcap" EXT_SEQ EXT_LEVELS
+compare_extensions "every extension, size and scheme" "$scratch/sample.pcap" EXT_SEQ EXT_LEVELS EXT_LATENESS
 require_every_field "$scratch/theirs"

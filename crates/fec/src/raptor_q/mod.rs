@@ -55,9 +55,6 @@ impl RaptorQ {
     }
 }
 
-/// Source symbols of a block from which one symbol more costs at most 0.2 %.
-const LARGE_BLOCK: u32 = 500;
-
 impl BlockCodec for RaptorQ {
     fn scheme(&self) -> Scheme {
         Scheme::RaptorQ
@@ -77,12 +74,6 @@ impl BlockCodec for RaptorQ {
 
     fn is_rateless(&self) -> bool {
         true
-    }
-
-    fn symbols_to_try(&self, k: u32) -> u32 {
-        // One block in a hundred is not determined by k symbols, one in ten thousand by k + 1 (RFC 6330,
-        // section 5.8): a gigabyte over several levels has 744 blocks.
-        k + u32::from(k >= LARGE_BLOCK)
     }
 
     fn encoder(&self, k: u32, source: &[u8]) -> Result<Box<dyn BlockEncoder>, FecError> {
