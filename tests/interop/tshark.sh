@@ -61,7 +61,7 @@ as_tshark_knows() {
             types = split($(column["rmt-lct.hec.type"]), type, ","); count = split($(column["rmt-lct.hec.data"]), data, ",")
             for (i = at = 1; i <= types; i++) {
                 if (type[i] ~ /^(2|64|192|193)$/) continue
-                if (type[i] ~ /^22[456]$/) sub(/^../, "", data[at])
+                if (type[i] ~ /^22[2456]$/) sub(/^../, "", data[at])
                 at++
             }
             all = data[1]
