@@ -85,8 +85,8 @@ fn nonce(number: u64) -> [u8; 12] {
 }
 
 /// Header that the encryption protects: up to EXT_CRYPT, before the extensions of the authentication were
-/// inserted. The CCI counts as zero, because BCFS writes a word for each address into the CCI, and so does
-/// the lateness, which is written when the packet leaves.
+/// inserted. CCI and lateness count as zero: BCFS writes a word for each address into the CCI, and the
+/// lateness is written when the packet leaves.
 struct ProtectedHeader {
     bytes: [u8; lct::HEADER_LEN_MAX],
     len: usize,

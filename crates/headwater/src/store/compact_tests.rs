@@ -15,7 +15,7 @@ use super::journal::{Change, Journal};
 use super::kept::ResumeState;
 use super::ledger::{JOURNAL, JOURNAL_NEW};
 use super::tests::{FILE, OBJECT, Session, T, open};
-use super::writer::{SYNC_TIME, UNSYNCED_BYTES_MIN};
+use super::write_log::{SYNC_TIME, UNSYNCED_BYTES_MIN};
 use super::*;
 
 fn journal(folder: &Path, name: &str) -> fs::File {
@@ -185,18 +185,20 @@ fn whoever_is_killed_while_a_journal_is_made_anew_loses_nothing() {
     assert_eq!(announce(&mut open(folder.path())), [0x155_5555]);
 }
 
+/// Returns the length in the header of the journal, which is trusted after another boot.
+pub(super) fn synced_bytes(folder: &Path) -> u64 {
+    let journal = fs::File::open(folder.join(".headwater-work").join(JOURNAL)).unwrap();
+    let mut length = [0; 8];
+    journal.read_exact_at(&mut length, 32).unwrap();
+    u64::from_le_bytes(length)
+}
+
 #[test]
 fn content_is_synced_by_amount_and_time_also_while_nothing_arrives() {
     let folder = tempfile::tempdir().unwrap();
     let mut session = open(folder.path());
     announce(&mut session);
-    // The length in the header of the journal, which is trusted after another boot.
-    let synced = || {
-        let journal = fs::File::open(folder.path().join(".headwater-work").join(JOURNAL)).unwrap();
-        let mut length = [0; 8];
-        journal.read_exact_at(&mut length, 32).unwrap();
-        u64::from_le_bytes(length)
-    };
+    let synced = || synced_bytes(folder.path());
     let opened = synced();
     let wait = |session: &mut Session| {
         session.store.write_all();

@@ -27,7 +27,8 @@ use super::folder::{Folder, is_recent};
 use super::journal::{self, Change, Journal, Key};
 use super::kept::{BLOCKS_BYTES_MAX, ResumeState, ResumedBlock, ResumedFile};
 use super::place::{FilePlace, Places, STREAM, content_name, key_of, repair_name};
-use super::writer::{Write, WriteLog, Writer};
+use super::write_log::WriteLog;
+use super::writer::{Write, Writer};
 use crate::system::files::FileExt;
 
 pub(super) const JOURNAL: &str = "journal";

@@ -51,6 +51,7 @@ mod unpack;
 #[cfg(test)]
 mod unpack_tests;
 mod work;
+mod write_log;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -79,6 +80,7 @@ use self::kept::ResumedBlock;
 use self::ledger::StoreIndex;
 pub(crate) use self::metadata::{ApplyOptions, MadeName, MadeNames};
 pub use self::name_set::NameSet;
+use self::name_set::Names;
 use self::place::{FilePlace, ObjectPlace, Places};
 pub use self::remove::{ReceivedKind, remove_received};
 pub use self::selection::{PatternError, Selection};
@@ -693,28 +695,4 @@ impl<'a> FileKind<'a> {
     fn is_bundle(self) -> bool {
         matches!(self, Self::Bundle)
     }
-}
-
-/// Names taken by the files of a session.
-#[derive(Debug, Default)]
-struct Names(NameSet);
-
-impl Names {
-    /// Refuses a name taken twice, and a name used for both a file and a folder.
-    fn check(&self, path: &RelativePath) -> Result<(), StoreError> {
-        if self.0.has_below(path) { Err(in_the_way(path)) } else { self.check_folder(path) }
-    }
-
-    /// Refuses a folder in the place of a file, or below a file.
-    fn check_folder(&self, path: &RelativePath) -> Result<(), StoreError> {
-        if self.0.has_at_or_above(path) { Err(in_the_way(path)) } else { Ok(()) }
-    }
-
-    fn take(&mut self, path: &RelativePath) {
-        self.0.insert(path);
-    }
-}
-
-fn in_the_way(path: &RelativePath) -> StoreError {
-    StoreError(format!("another file of the session stands in the way of '{path}'"))
 }

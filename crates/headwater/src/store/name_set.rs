@@ -1,9 +1,9 @@
-//! Sets of names, compared as the file systems of this system compare names.
+//! Sets of names, compared as the file systems of this system compare names; the names of a session's files.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use headwater_proto::delivery::RelativePath;
+use headwater_proto::delivery::{RelativePath, StoreError};
 
 /// Whether the file systems of this system, as they come, take names that differ in case alone for one name.
 pub(super) const IGNORES_CASE: bool = cfg!(any(windows, target_vendor = "apple"));
@@ -70,6 +70,30 @@ pub(super) fn key(path: &RelativePath, ignores_case: bool) -> Cow<'_, str> {
     }
     let upper = name.chars().flat_map(char::to_uppercase);
     upper.flat_map(char::to_lowercase).collect::<String>().into()
+}
+
+/// Names taken by the files of a session.
+#[derive(Debug, Default)]
+pub(super) struct Names(NameSet);
+
+impl Names {
+    /// Refuses a name taken twice, and a name used for both a file and a folder.
+    pub(super) fn check(&self, path: &RelativePath) -> Result<(), StoreError> {
+        if self.0.has_below(path) { Err(in_the_way(path)) } else { self.check_folder(path) }
+    }
+
+    /// Refuses a folder in the place of a file, or below a file.
+    pub(super) fn check_folder(&self, path: &RelativePath) -> Result<(), StoreError> {
+        if self.0.has_at_or_above(path) { Err(in_the_way(path)) } else { Ok(()) }
+    }
+
+    pub(super) fn take(&mut self, path: &RelativePath) {
+        self.0.insert(path);
+    }
+}
+
+fn in_the_way(path: &RelativePath) -> StoreError {
+    StoreError(format!("another file of the session stands in the way of '{path}'"))
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use std::os::unix::fs::FileExt;
 use headwater_fec::{LdpcParameters, Parameters, Partition, Scheme, codec};
 use headwater_proto::delivery::block_digest;
 
+use super::compact_tests::synced_bytes;
 use super::tests::{FILE, OBJECT, Session, T, open, report};
-use super::writer::{SYNC_TIME, UNSYNCED_BYTES_MIN};
+use super::write_log::{SYNC_TIME, UNSYNCED_BYTES_MIN};
 use super::*;
 
 /// Symbols of each of two blocks.
@@ -91,6 +92,12 @@ fn done(sbn: u32) -> StoreReport {
 
 fn slots(session: &Session, sbn: u32) -> u32 {
     session.store.object(OBJECT).slots(sbn).unwrap()
+}
+
+/// Numbers in the slots of a block of 60 source and 42 repair symbols.
+fn slot_numbers(session: &Session, sbn: u32) -> Vec<u32> {
+    let place = session.store.object(OBJECT);
+    session.store.places.read_slot_numbers(&place, &place.block(sbn), K + 2).unwrap()
 }
 
 /// ESIs of the source symbols that are held of a block.
@@ -245,14 +252,44 @@ fn a_whole_block_that_a_loss_of_power_takes_has_its_slots_until_the_next_sync() 
     let (mut next, held) = open_store(left.path());
     assert_eq!((held_source(&held, 0), held[0].repairs.len()), (received.clone(), 42));
     assert_eq!(finish(&mut next, 0, &received, 42), done(0));
-    let numbers = |session: &Session| {
-        let place = session.store.object(OBJECT);
-        session.store.places.read_slot_numbers(&place, &place.block(0), K + 2).unwrap()
-    };
+    let numbers = |session: &Session| slot_numbers(session, 0);
     assert!(numbers(&session).iter().all(|number| *number != 0));
     // The slots of a whole block are room that others need.
     sync(&mut session);
     assert!(numbers(&session).iter().all(|number| *number == 0));
+}
+
+/// A disk that is slower than the decoder: no slot is freed before the content is synced.
+#[test]
+fn beyond_the_room_for_slots_of_whole_blocks_the_content_is_synced_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut session, _) = open_store(folder.path());
+    session.store.writer.disk().log_mut().whole_bytes_max = 0;
+    let received = sorted(strided(0, 60));
+    for sbn in [0, 1] {
+        receive(&mut session, sbn, strided(0, 60).chain(K..K + 42), 0);
+        let before = synced_bytes(folder.path());
+        assert_eq!(finish(&mut session, sbn, &received, 42), done(sbn));
+        session.store.writer.wait();
+        assert!(synced_bytes(folder.path()) > before, "block {sbn}");
+    }
+    // The first block was synced, the second one not yet.
+    assert!(slot_numbers(&session, 0).iter().all(|number| *number == 0));
+    assert!(slot_numbers(&session, 1).iter().all(|number| *number != 0));
+}
+
+#[test]
+fn symbols_that_come_after_the_block_was_decoded_touch_no_slot() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut session, _) = open_store(folder.path());
+    receive(&mut session, 0, strided(0, 60).chain(K..K + 42), 0);
+    assert_eq!(finish(&mut session, 0, &sorted(strided(0, 60)), 42), done(0));
+    session.store.writer.wait();
+    let before = slot_numbers(&session, 0);
+    receive(&mut session, 0, K + 50..K + 56, 42);
+    session.store.write_all();
+    session.store.writer.wait();
+    assert_eq!((slot_numbers(&session, 0), slots(&session, 0)), (before, 0));
 }
 
 /// Digests may be announced long after a block is whole: the disk need not hold the block twice meanwhile.
@@ -331,9 +368,11 @@ fn numbers_of_an_earlier_session_are_not_trusted() {
 }
 
 #[test]
-fn blocks_that_are_decoded_in_strips_have_source_symbols_in_their_places() {
-    let folder = tempfile::tempdir().unwrap();
-    let codecs = Parameters::ldpc(Scheme::LdpcStaircase, T, K, 2 * K, LdpcParameters::new(1));
-    let (session, _) = announced(folder.path(), codecs);
-    assert_eq!(session.store.object(OBJECT).slots(0), None);
+fn blocks_without_a_code_or_decoded_in_strips_have_source_symbols_in_their_places() {
+    let in_strips = Parameters::ldpc(Scheme::LdpcStaircase, T, K, 2 * K, LdpcParameters::new(1));
+    for codecs in [in_strips, Parameters::no_code(T)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (session, _) = announced(folder.path(), codecs);
+        assert_eq!(session.store.object(OBJECT).slots(0), None);
+    }
 }

@@ -87,9 +87,8 @@ fn many_channels_arrive_exactly_once_each(family: Family, source: Option<IpAddr>
     assert_eq!(times, (0..COUNT).map(|channel| (channel, 1)).collect());
 }
 
-/// A receiver that reads late gets the datagrams of several kernel sockets in the order of arrival: the few of
-/// one socket must not overtake the many of another, whose datagrams would look as if a queue had delayed
-/// them.
+/// A receiver that reads late gets the datagrams of several kernel sockets in the order of arrival. If the
+/// few of one socket overtook the many of another, the latter would look delayed by a queue.
 #[test]
 fn datagrams_of_several_sockets_come_in_order_of_arrival() {
     const COUNT: u16 = 64;

@@ -56,8 +56,6 @@ pub struct Ceiling {
     /// not fall.
     overloaded: Option<f64>,
     retry: Retry,
-    /// Whether the schedule slips by the time that the driver gives up.
-    slips: bool,
 }
 
 impl Ceiling {
@@ -73,13 +71,7 @@ impl Ceiling {
             backlog: Duration::ZERO,
             overloaded: None,
             retry: Retry::default(),
-            slips: false,
         }
-    }
-
-    /// Judges a driver whose schedule slips from now on.
-    pub(super) fn slip(&mut self) {
-        self.slips = true;
     }
 
     /// Sends only the levels that receivers report from now on. Levels 0..=n send `rate(n)` packets per
@@ -137,19 +129,19 @@ impl Ceiling {
     }
 
     /// Records a packet that left at `now`, for which the spacing gave up `given_up`, with the driver's
-    /// current `backlog`. Levels 0..=n send at most `rate(n)` packets per second, and are sent if the driver
+    /// current `backlog`; a schedule that slips has none. Levels 0..=n send at most `rate(n)` packets per second, and are sent if the driver
     /// sustains `load(n)`. Returns the new level if the ceiling moves.
     pub fn departed(
         &mut self,
         now: Instant,
         given_up: Duration,
-        backlog: Duration,
+        backlog: Option<Duration>,
         rate: impl Fn(u16) -> f64,
         load: impl Fn(u16) -> f64,
     ) -> Option<u16> {
         let before = self.level();
         self.follow_driver(now, given_up, backlog, &load);
-        self.fit(backlog == Duration::ZERO, &load);
+        self.fit(backlog.is_none_or(|backlog| backlog == Duration::ZERO), &load);
         if let Some(demand) = &mut self.demand {
             self.needed = demand.level(now, &rate);
         }
@@ -160,15 +152,16 @@ impl Ceiling {
         &mut self,
         now: Instant,
         given_up: Duration,
-        backlog: Duration,
+        backlog: Option<Duration>,
         load: &impl Fn(u16) -> f64,
     ) {
         let Some(sample) = self.load.record(now, given_up) else { return };
+        let (slips, backlog) = (backlog.is_none(), backlog.unwrap_or(Duration::ZERO));
         let before = core::mem::replace(&mut self.backlog, backlog);
         let is_busy = sample.share < BUSY;
-        let is_grave =
-            if self.slips { sample.share < OVERLOADED } else { backlog > LATE && backlog + SHRINKS > before };
-        let is_late = (self.slips || backlog > Duration::ZERO) && self.driver.is_some();
+        let grows = backlog > LATE && backlog + SHRINKS > before;
+        let is_grave = if slips { sample.share < OVERLOADED } else { grows };
+        let is_late = (slips || backlog > Duration::ZERO) && self.driver.is_some();
         // Of the levels for nobody, no level could be left out.
         let idle = self.demand.as_ref().map_or(0, Demand::idle);
         let is_overloaded = is_busy && (is_grave || is_late) && self.level() > idle;
@@ -229,7 +222,7 @@ mod tests {
     impl Bed {
         fn new(ceiling: Ceiling) -> Self {
             let mut bed = Self { ceiling, now: Instant::ZERO + Duration::from_secs(1) };
-            bed.ceiling.departed(bed.now, Duration::ZERO, Duration::ZERO, rate, rate);
+            bed.ceiling.departed(bed.now, Duration::ZERO, Some(Duration::ZERO), rate, rate);
             bed
         }
 
@@ -249,7 +242,7 @@ mod tests {
             for _ in 0..packets {
                 self.now += gap;
                 let given_up = Duration::from_nanos(gap.as_nanos() / lost);
-                self.ceiling.departed(self.now, given_up, backlog, rate, rate);
+                self.ceiling.departed(self.now, given_up, Some(backlog), rate, rate);
             }
             self.ceiling.level()
         }

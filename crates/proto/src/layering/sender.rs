@@ -44,7 +44,6 @@ pub struct DynamicSender {
     spacing: Spacing,
     answers: Answers,
     description: Option<fdt::ControlAttributes>,
-    is_stamped: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +75,6 @@ impl DynamicSender {
             spacing: Spacing::default(),
             answers: Answers::default(),
             description: None,
-            is_stamped: false,
         };
         sender.begin(1, channels.slot_start(0));
         sender.choose();
@@ -199,7 +197,7 @@ impl DynamicSender {
 
     /// If the driver is late, chooses the lowest level among the due packets.
     fn prefer_lowest(&mut self, now: Instant) {
-        if self.spacing.backlog(now, self.earliest) == Duration::ZERO {
+        if self.spacing.backlog(now, self.earliest).is_none_or(|backlog| backlog == Duration::ZERO) {
             return;
         }
         let due = (0..self.due.len()).filter(|index| self.due[*index] <= now);
@@ -300,7 +298,7 @@ impl SenderControl for DynamicSender {
             }
         };
         let levels = self.ceiling.announced(self.base.number);
-        let lateness = self.is_stamped.then(|| lateness(now, at));
+        let lateness = self.spacing.slips().then(|| lateness(now, at));
         Some(Departure { channel, level, at, cci: self.cci(), ecn: Ecn::NotCapable, levels, lateness })
     }
 
@@ -341,9 +339,7 @@ impl SenderControl for DynamicSender {
     }
 
     fn stamp_departures(&mut self) {
-        self.is_stamped = true;
         self.spacing.slip();
-        self.ceiling.slip();
     }
 
     fn demand(&self) -> Option<DemandStatus> {

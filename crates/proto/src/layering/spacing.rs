@@ -36,6 +36,11 @@ impl Spacing {
         self.slips = true;
     }
 
+    /// Whether the schedule slips.
+    pub(crate) fn slips(&self) -> bool {
+        self.slips
+    }
+
     /// Returns the time in the schedule.
     pub(crate) fn schedule_time(&self, now: Instant) -> Instant {
         now - self.slip
@@ -59,11 +64,11 @@ impl Spacing {
 
     /// Returns the lag of a late driver behind a schedule whose earliest packet is due at `at`. Zero for a
     /// driver that gave up no time: at slow rates, packets that wait for earlier packets are late because of
-    /// the spacing.
-    pub(crate) fn backlog(&mut self, now: Instant, at: Instant) -> Duration {
+    /// the spacing. `None` for a schedule that slips.
+    pub(crate) fn backlog(&mut self, now: Instant, at: Instant) -> Option<Duration> {
         let late = now.since(at);
         self.is_behind &= late > CALM;
-        if self.is_behind { late } else { Duration::ZERO }
+        (!self.slips).then_some(if self.is_behind { late } else { Duration::ZERO })
     }
 
     /// Returns the limit of the lag: packets scheduled before this time are skipped.

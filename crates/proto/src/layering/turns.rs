@@ -136,7 +136,7 @@ impl<S: Schedule> Turns<S> {
 
     /// If the driver is late, chooses the lowest level among the due packets.
     fn prefer_lowest(&mut self, now: Instant) {
-        if self.spacing.backlog(now, self.earliest) > Duration::ZERO {
+        if self.spacing.backlog(now, self.earliest).is_some_and(|backlog| backlog > Duration::ZERO) {
             let lowest = (0..=self.ceiling.level()).zip(&self.next).find(|(_, next)| next.at <= now);
             self.level = lowest.map_or(self.level, |(level, _)| level);
         }

@@ -31,6 +31,15 @@ fn path_of(run: &mut Run<Receiver>) -> PathStatus {
     ReceiverControl::status(&mut run.receiver, run.now).path.unwrap()
 }
 
+/// Returns the base packet that leaves at an instant, of slots of five seconds.
+fn base_packet(run: &Run<Receiver>, left: Instant) -> WebrcCci {
+    let channels = run.sender.channels();
+    let slot = channels.slot_at(left);
+    let packet = left.since(channels.slot_start(slot)).as_nanos() * channels.base_per_slot() / 5_000_000_000;
+    let sequence = u32::try_from(packet).unwrap();
+    WebrcCci { slot: channels.slot_index(slot), channel: channels.dynamic_channels(), sequence }
+}
+
 /// Checks that packets have no effect on a receiver.
 fn is_unharmed(run: &mut Run<Receiver>, from: u64, to: u64) {
     let (rate, loss) = measure(run, from, to);
@@ -96,20 +105,15 @@ fn one_that_claims_to_be_seconds_early_stops_no_joins() {
 fn packets_that_claim_to_be_early_or_late_make_no_levels_left() {
     // Within what a clock allows: 0.9 s early, 4 s late. The least delay falls, so all packets seem to wait.
     let mut run = settled();
-    let base = run.sender.channels().dynamic_channels();
     for second in 60..180 {
         run.until(at(1_000 * second + 300));
-        let channels = run.sender.channels();
         let claimed = if second % 2 == 0 {
             run.now + Duration::from_millis(900)
         } else {
             run.now - Duration::from_secs(4)
         };
-        let slot = channels.slot_at(claimed);
-        let packet =
-            claimed.since(channels.slot_start(slot)).as_nanos() * channels.base_per_slot() / 5_000_000_000;
-        let slot = channels.slot_index(slot);
-        run.give(0, WebrcCci { slot, channel: base, sequence: u32::try_from(packet).unwrap() });
+        let cci = base_packet(&run, claimed);
+        run.give(0, cci);
     }
     let path = path_of(&mut run);
     assert_eq!(path.levels_left, 0, "{path:?}");
@@ -129,16 +133,10 @@ fn packets_that_claim_any_lateness_make_no_levels_left() {
         }
         run.start();
         run.until(at(60_000));
-        let base = run.sender.channels().dynamic_channels();
         let mut stream = Seed(3).stream("lateness", 0);
         for tenth in 600..1_800_u64 {
             run.until(at(100 * tenth));
-            let channels = run.sender.channels();
-            let slot = channels.slot_at(run.now);
-            let packet = run.now.since(channels.slot_start(slot)).as_nanos() * channels.base_per_slot()
-                / 5_000_000_000;
-            let sequence = u32::try_from(packet).unwrap();
-            let cci = WebrcCci { slot: channels.slot_index(slot), channel: base, sequence };
+            let cci = base_packet(&run, run.now);
             let lateness = Duration::from_micros(u64::from(stream.next_u32() >> 8));
             run.give_with(0, cci, Ecn::NotCapable, lateness);
         }
@@ -158,17 +156,11 @@ fn old_packets_that_claim_to_be_late_by_their_age_are_not_believed() {
     run.start();
     run.until(at(60_000));
     let before = run.receiver.reception().packets;
-    let base = run.sender.channels().dynamic_channels();
     for second in 60..120_u64 {
         run.until(at(1_000 * second));
         let age = Duration::from_millis(2_000 + 700 * (second % 11));
-        let channels = run.sender.channels();
-        let left = run.now - age;
-        let slot = channels.slot_at(left);
-        let packet =
-            left.since(channels.slot_start(slot)).as_nanos() * channels.base_per_slot() / 5_000_000_000;
-        let (sequence, slot) = (u32::try_from(packet).unwrap(), channels.slot_index(slot));
-        run.give_with(0, WebrcCci { slot, channel: base, sequence }, Ecn::NotCapable, age);
+        let cci = base_packet(&run, run.now - age);
+        run.give_with(0, cci, Ecn::NotCapable, age);
     }
     assert!(run.receiver.reception().packets - before > 60 * 70);
     assert_eq!(path_of(&mut run).levels_left, 0);

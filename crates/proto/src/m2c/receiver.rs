@@ -178,7 +178,8 @@ impl Receiver {
         let time = &self.session.as_ref()?.time;
         let lag = time.lag_of(arrival.lateness);
         let is_recent = is_late || time.is_recent(now, lag);
-        let Some(place) = self.place(now, lag, cci).filter(|_| is_recent) else {
+        let place = if is_recent { self.place(now, lag, cci) } else { None };
+        let Some(place) = place else {
             if arrival.channel == ChannelId::BASE {
                 self.astray(now);
             }

@@ -551,6 +551,18 @@ mod tests {
     }
 
     #[test]
+    fn a_block_that_waits_for_more_than_k_symbols_may_suffice_once() {
+        let mut block = BlockState::new(2).with_first_try(4);
+        block.add_source(0);
+        assert!(!block.may_suffice());
+        block.add_repair(5);
+        assert!(!block.is_ready() && block.may_suffice());
+        block.start_finishing();
+        assert!(!block.may_suffice());
+        assert!(block.needs_more(1) && !block.may_suffice());
+    }
+
+    #[test]
     fn corruption_drops_repairs_first_then_all() {
         let mut block = BlockState::new(2);
         block.add_source(0);
