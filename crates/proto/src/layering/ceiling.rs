@@ -129,8 +129,8 @@ impl Ceiling {
     }
 
     /// Records a packet that left at `now`, for which the spacing gave up `given_up`, with the driver's
-    /// current `backlog`; a schedule that slips has none. Levels 0..=n send at most `rate(n)` packets per second, and are sent if the driver
-    /// sustains `load(n)`. Returns the new level if the ceiling moves.
+    /// current `backlog`; a schedule that slips has none. Levels 0..=n send at most `rate(n)` packets per
+    /// second, and are sent if the driver sustains `load(n)`. Returns the new level if the ceiling moves.
     pub fn departed(
         &mut self,
         now: Instant,
