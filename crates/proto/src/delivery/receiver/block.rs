@@ -10,7 +10,8 @@ use crate::control::ReceiverControl;
 use crate::delivery::store::{HeldBlock, ObjectIndex, Store, StoreError, StoredRepair, repair_slots};
 use crate::time::Instant;
 
-/// Repair symbols accepted during decoding, in case the decoder needs more symbols.
+/// Symbols accepted beyond those needed until the block is decoded, in case the decoder needs more: K symbols
+/// of RaptorQ fail once in a hundred, K + 2 once in a million (RFC 6330, section 1).
 const SPARE_SYMBOLS: u32 = 2;
 
 /// State of a block in progress. Memory: the structure, one bit per source symbol, and the set of repair
@@ -199,16 +200,15 @@ impl BlockState {
         if self.holds(esi) {
             return Worth::Duplicate;
         }
-        // During decoding, the store writes the places of source symbols.
         let spare = match self.phase {
+            Phase::Receiving => 0,
             // With all source symbols present, no more symbols can be needed.
-            Phase::Finishing if esi < self.symbols || self.source_count == self.symbols => {
-                return Worth::Surplus;
-            }
+            _ if self.source_count == self.symbols => return Worth::Surplus,
+            // During decoding, the store writes the places of source symbols.
+            Phase::Finishing if esi < self.symbols => return Worth::Surplus,
             // An attempt that is likely to fail takes long; symbols that arrive meanwhile serve the next
             // attempt.
-            Phase::Finishing => SPARE_SYMBOLS + 4 * (self.first_try - self.symbols),
-            Phase::Receiving | Phase::Waiting => 0,
+            Phase::Waiting | Phase::Finishing => SPARE_SYMBOLS + 4 * (self.first_try - self.symbols),
         };
         let has_room = esi < self.symbols || self.repairs < repair_slots(self.symbols);
         if has_room && self.count() < self.needed + spare { Worth::Needed } else { Worth::Surplus }
@@ -249,7 +249,16 @@ impl BlockState {
         self.phase == Phase::Receiving && self.count() >= self.symbols && self.count() > self.tried
     }
 
-    /// Marks the block as waiting for the store, which accepts no more symbols.
+    /// Whether the attempt to decode that the block waits for, or that is at work, may fail, and no spare
+    /// symbol is there for the next attempt.
+    pub fn lacks_spare(&self) -> bool {
+        self.is_finishing()
+            && self.count() <= self.needed
+            && self.source_count < self.symbols
+            && self.repairs < repair_slots(self.symbols)
+    }
+
+    /// Marks the block as waiting for the store.
     pub fn wait(&mut self) {
         self.phase = Phase::Waiting;
     }

@@ -16,7 +16,7 @@ use crate::time::Instant;
 const STRIKES_MAX: u8 = 8;
 /// Maximum number of concurrent store operations: enough for the store's threads. Each block takes 4 bytes
 /// per missing symbol.
-const JOBS_MAX: usize = 8;
+pub(super) const JOBS_MAX: usize = 8;
 
 impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     /// Queues a block that has enough symbols for the store.
@@ -45,6 +45,17 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         self.jobs > 0
     }
 
+    /// Whether a block that is not decoded yet has no symbol to spare. Who leaves the channels then, and
+    /// learns that the block needs one more, has to climb through all levels again.
+    pub(super) fn lacks_spare_symbols(&self) -> bool {
+        // The blocks queued last have the fewest symbols.
+        let mut blocks = self.ready.iter().rev().chain(&self.decoding);
+        blocks.any(|(object, sbn)| {
+            let block = &self.catalogue.objects[object.0].blocks[*sbn as usize];
+            matches!(block, Block::Open(state) if state.lacks_spare())
+        })
+    }
+
     /// Hands queued blocks and files to the store, up to [`JOBS_MAX`] at a time: each description of a block
     /// takes memory.
     pub(super) fn hand_over(&mut self) {
@@ -55,6 +66,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             let Some(state) = self.under_way(block) else { continue };
             let (missing, repairs) = state.start_finishing();
             self.jobs += 1;
+            self.decoding.push(block);
             self.store.finish_block(BlockJob { object: block.0, sbn: block.1, missing, repairs });
         }
         while self.jobs < JOBS_MAX
@@ -136,6 +148,11 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             return self.block_found(object, sbn, digest);
         }
         self.jobs = self.jobs.saturating_sub(1);
+        if let StoreReport::BlockDone { object, sbn, .. } | StoreReport::BlockNeedsMore { object, sbn, .. } =
+            report
+        {
+            self.decoding.retain(|block| *block != (object, sbn));
+        }
         match report {
             StoreReport::BlockFound { .. } => {}
             StoreReport::BlockDone { object, sbn, digest } => {

@@ -89,6 +89,8 @@ pub struct DeliveryReceiver<C, S> {
     room: Room,
     /// Blocks with enough symbols, each queued once for the store.
     ready: VecDeque<BlockId>,
+    /// Blocks that the store decodes, at most [`JOBS_MAX`](finishing::JOBS_MAX).
+    decoding: Vec<BlockId>,
     /// Whole blocks that wait for the FDT to announce their digests.
     unproven: BTreeSet<BlockId>,
     /// Files that already exist at the destination, each queued once for the store to compare.
@@ -137,6 +139,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             pending: Pending::new(config.pending_bytes),
             room: Room::new(BLOCK_STATE_BYTES),
             ready: VecDeque::new(),
+            decoding: Vec::new(),
             unproven: BTreeSet::new(),
             to_compare: VecDeque::new(),
             described: BTreeSet::new(),
@@ -295,7 +298,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 if all_done { self.complete() } else { self.end(ReceiverEvent::SessionClosed) }
             }
         }
-        let satisfied = described && self.open_blocks == 0;
+        let satisfied = described && self.open_blocks == 0 && !self.lacks_spare_symbols();
         let wanted = !(self.ended || satisfied);
         if wanted != self.holding {
             self.holding = wanted;
