@@ -29,6 +29,8 @@ pub(super) struct Dense {
     pub(super) heavy: Vec<u8>,
     /// By free symbol: factors of the right sides of `heavy_rows`.
     pub(super) inverse: Vec<u8>,
+    /// Coefficients of each yielded symbol in the inactive symbols, by column.
+    yielded: Bits,
 }
 
 impl Dense {
@@ -55,7 +57,7 @@ impl Dense {
             let bits = free.iter().enumerate().filter(|(_, place)| reduced.left.get(row, **place));
             bits.fold(0_u16, |sum, (number, _)| sum | 1 << number)
         };
-        let mut dense = Self {
+        let dense = Self {
             free_sums: (0..reduced.rows.len()).map(free_sum).collect(),
             rows: reduced.rows,
             pivots: reduced.pivots,
@@ -64,13 +66,23 @@ impl Dense {
             heavy_rows: Vec::new(),
             heavy: Vec::new(),
             inverse: Vec::new(),
+            yielded,
         };
-        (dense.free.is_empty() || dense.solve_free(structure, peeled, &yielded)).then_some(dense)
+        if dense.free.is_empty() { Some(dense) } else { dense.solve_free(structure, peeled) }
+    }
+
+    /// Coefficients of sums of symbols in the inactive symbols.
+    pub(super) fn coefficients(&self, sums: &Equations, peeled: &Peeled) -> Bits {
+        let mut coefficients = Bits::new(sums.len(), peeled.inactive.len());
+        for sum in 0..sums.len() {
+            sum_of_row(sums.row(sum), u32::MAX, peeled, &self.yielded, coefficients.row_mut(sum));
+        }
+        coefficients
     }
 
     /// Solves for the free symbols by the HDPC equations, in which sums replace the symbols with pivots.
-    fn solve_free(&mut self, structure: &Structure, peeled: &Peeled, yielded: &Bits) -> bool {
-        let planes = hdpc_planes(structure, peeled, yielded);
+    fn solve_free(mut self, structure: &Structure, peeled: &Peeled) -> Option<Self> {
+        let planes = hdpc_planes(structure, peeled, &self.yielded);
         let size = self.free.len();
         let mut elimination = Elimination::new(size);
         for (number, planes) in planes.iter().enumerate() {
@@ -85,10 +97,10 @@ impl Dense {
             }
             if self.heavy_rows.len() == size {
                 self.inverse = elimination.inverse();
-                return true;
+                return Some(self);
             }
         }
-        false
+        None
     }
 }
 

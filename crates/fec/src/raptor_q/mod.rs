@@ -146,11 +146,7 @@ fn decode(
 }
 
 /// Steps that decode a block.
-struct Decoding {
-    schedule: Schedule,
-    /// The equations of the missing symbols.
-    outputs: Equations,
-}
+struct Decoding(Schedule);
 
 impl Decoding {
     fn new(
@@ -177,10 +173,9 @@ impl Decoding {
             equations.push(structure.numbers.terms(isi, &mut [0; TERMS_MAX]));
             inputs.push(number);
         }
-        let mut outputs = Equations::with_capacity(missing.len(), 8 * missing.len());
-        missing.iter().for_each(|esi| outputs.push(structure.equations.row(first + *esi as usize)));
-        let schedule = Schedule::new(structure, &equations, &inputs, Some(outputs.columns()))?;
-        Some(Self { schedule, outputs })
+        let mut wanted = Equations::with_capacity(missing.len(), 8 * missing.len());
+        missing.iter().for_each(|esi| wanted.push(structure.equations.row(first + *esi as usize)));
+        Schedule::new(structure, &equations, &inputs, Some(wanted)).map(Self)
     }
 
     fn fill(
@@ -192,7 +187,7 @@ impl Decoding {
         given: &[PlacedRepair<'_>],
     ) {
         let kernel = Kernel::chosen();
-        let slots = self.schedule.slots();
+        let slots = self.0.slots();
         let mut pool = vec![0; slots * strip_bytes(shape)];
         for columns in strips(shape) {
             let pool = &mut pool[..slots * columns.len()];
@@ -201,11 +196,11 @@ impl Decoding {
                 None => Some(&source[shape.range(number)][columns.clone()]),
                 Some(repair) => Some(given[repair as usize].data(shape, source, columns.clone())),
             };
-            self.schedule.follow(structure, pool, columns.len(), input);
+            self.0.follow(structure, pool, columns.len(), input);
             for (number, &esi) in missing.iter().enumerate() {
                 let target = &mut block[shape.range(esi)][columns.clone()];
                 target.fill(0);
-                kernel.add_slots(target, pool, self.outputs.row(number));
+                kernel.add_slots(target, pool, self.0.wanted(number));
             }
         }
     }

@@ -11,6 +11,7 @@ use super::dense::Dense;
 use super::inactivation::Peeled;
 use super::structure::{Equations, Structure};
 use crate::Kernel;
+use crate::bits::Bits;
 
 /// Most bytes of a strip: half of a packet's symbol, which is as fast as whole symbols and takes half of the
 /// pool.
@@ -82,6 +83,8 @@ pub(super) struct Schedule {
     heavy: Option<Heavy>,
     /// Pivots, and the steps with all symbols in place.
     backward: Sums,
+    /// Slots whose sum is each of the symbols wanted.
+    wanted: Equations,
 }
 
 /// Equations over GF(2^8), for the free symbols.
@@ -101,17 +104,22 @@ impl Schedule {
     /// encoding symbols' bytes, or [`u32::MAX`] for a symbol of zeros. `None` if the equations do not
     /// suffice.
     ///
-    /// Makes only what the intermediate symbols `wanted` need.
+    /// Makes the intermediate symbols, or only the sums of them that are `wanted`.
     pub(super) fn new(
         structure: &Structure,
         equations: &Equations,
         inputs: &[u32],
-        wanted: Option<&[u32]>,
+        wanted: Option<Equations>,
     ) -> Option<Self> {
         let peeled = Peeled::new(equations, structure.numbers.lt, structure.numbers.intermediate);
         let dense = Dense::new(structure, equations, &peeled)?;
         let builder = Builder { structure, equations, inputs, peeled: &peeled, dense: &dense };
         Some(builder.schedule(wanted))
+    }
+
+    /// Slots whose sum is a wanted symbol, once the schedule was followed.
+    pub(super) fn wanted(&self, number: usize) -> &[u32] {
+        self.wanted.row(number)
     }
 
     /// Slots of the pool: the intermediate symbols come first, in their order.
@@ -195,11 +203,11 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn schedule(&self, wanted: Option<&[u32]>) -> Schedule {
+    fn schedule(&self, wanted: Option<Equations>) -> Schedule {
         let first_right = self.structure.numbers.intermediate;
         let first_table = first_right + number(self.dense.rows.len());
-        let tables =
-            self.dense.rows.len().div_ceil(TABLE_BITS).max(self.dense.free.len().div_ceil(TABLE_BITS));
+        // Rows, or all inactive symbols.
+        let tables = self.peeled.inactive.len().div_ceil(TABLE_BITS);
         let mut forward = Sums::with_capacity(
             self.peeled.steps.len() + self.dense.rows.len(),
             self.equations.columns_len(),
@@ -218,7 +226,11 @@ impl Builder<'_> {
             pivots.push(
                 slot,
                 NO_INPUT,
-                table_slots(first_table, |table| nibble(self.dense, pivot, table), self.dense.rows.len()),
+                table_slots(
+                    first_table,
+                    |table| nibble(&self.dense.sums, pivot, table),
+                    self.dense.rows.len(),
+                ),
             );
         }
         let heavy = (!self.dense.free.is_empty()).then(|| {
@@ -244,8 +256,38 @@ impl Builder<'_> {
         if heavy.is_none() {
             backward = pivots;
         }
-        self.add_last_steps(&mut backward, wanted);
-        Schedule { slots: first_table as usize + tables * TABLE_LEN, forward, heavy, backward }
+        let slots = first_table as usize + tables * TABLE_LEN;
+        let Some(wanted) = wanted else {
+            self.add_last_steps(&mut backward, |_| true);
+            return Schedule { slots, forward, heavy, backward, wanted: Equations::with_capacity(0, 0) };
+        };
+        let is_needed = self.needed_columns(&wanted);
+        let steps = self.peeled.steps.iter().filter(|step| is_needed[step.column as usize]);
+        let last_terms: usize = steps.map(|step| self.equations.row(step.row as usize).len()).sum();
+        let table_terms = 2 * tables * TABLE_LEN;
+        if wanted.len() * self.peeled.inactive.len() / TABLE_BITS + table_terms < last_terms {
+            add_tables(&mut backward, first_table, &self.peeled.inactive);
+            let wanted = self.direct(&wanted, first_table);
+            return Schedule { slots, forward, heavy, backward, wanted };
+        }
+        self.add_last_steps(&mut backward, |column| is_needed[column as usize]);
+        Schedule { slots, forward, heavy, backward, wanted }
+    }
+
+    /// The wanted symbols as sums of symbols with inactive symbols at zero, and of tables of the inactive
+    /// symbols.
+    fn direct(&self, wanted: &Equations, first_table: u32) -> Equations {
+        let coefficients = self.dense.coefficients(wanted, self.peeled);
+        let inactive = self.peeled.inactive.len();
+        let mut direct = Equations::with_capacity(wanted.len(), wanted.len() * (8 + inactive / TABLE_BITS));
+        let mut slots = Vec::new();
+        for sum in 0..wanted.len() {
+            slots.clear();
+            slots.extend(wanted.row(sum).iter().filter(|column| self.is_yielded(**column)));
+            slots.extend(table_slots(first_table, |table| nibble(&coefficients, sum, table), inactive));
+            direct.push(&slots);
+        }
+        direct
     }
 
     fn add_first_steps(&self, sums: &mut Sums) {
@@ -256,18 +298,20 @@ impl Builder<'_> {
         }
     }
 
-    /// The steps that lead to a wanted symbol.
-    fn add_last_steps(&self, sums: &mut Sums, wanted: Option<&[u32]>) {
-        let mut is_needed = vec![wanted.is_none(); self.structure.numbers.intermediate as usize];
-        if let Some(wanted) = wanted {
-            wanted.iter().for_each(|column| is_needed[*column as usize] = true);
-            for step in self.peeled.steps.iter().rev() {
-                if is_needed[step.column as usize] {
-                    self.row(step.row).for_each(|column| is_needed[column as usize] = true);
-                }
+    /// The symbols that lead to a wanted one, by column.
+    fn needed_columns(&self, wanted: &Equations) -> Vec<bool> {
+        let mut is_needed = vec![false; self.structure.numbers.intermediate as usize];
+        wanted.columns().iter().for_each(|column| is_needed[*column as usize] = true);
+        for step in self.peeled.steps.iter().rev() {
+            if is_needed[step.column as usize] {
+                self.row(step.row).for_each(|column| is_needed[column as usize] = true);
             }
         }
-        for step in self.peeled.steps.iter().filter(|step| is_needed[step.column as usize]) {
+        is_needed
+    }
+
+    fn add_last_steps(&self, sums: &mut Sums, is_needed: impl Fn(u32) -> bool) {
+        for step in self.peeled.steps.iter().filter(|step| is_needed(step.column)) {
             let terms = self.row(step.row).filter(|column| *column != step.column);
             sums.push(step.column, self.input(step.row), terms);
         }
@@ -313,9 +357,9 @@ fn table_slots(first: u32, nibble: impl Fn(usize) -> usize, count: usize) -> imp
         .map(move |(table, nibble)| first + number(table * TABLE_LEN + nibble))
 }
 
-/// Four bits of a pivot's sum.
-fn nibble(dense: &Dense, pivot: usize, table: usize) -> usize {
-    usize::from(dense.sums.byte(pivot, table / 2) >> (TABLE_BITS * (table % 2))) % TABLE_LEN
+/// Four bits of a row.
+fn nibble(bits: &Bits, row: usize, table: usize) -> usize {
+    usize::from(bits.byte(row, table / 2) >> (TABLE_BITS * (table % 2))) % TABLE_LEN
 }
 
 fn number(count: usize) -> u32 {
