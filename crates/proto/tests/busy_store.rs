@@ -121,8 +121,11 @@ impl Bench {
     }
 }
 
-/// The sender's datagrams: those of the FDT, and by file and ESI those of symbols.
-fn datagrams(contents: &[Vec<u8>]) -> (Vec<Vec<u8>>, BTreeMap<(u128, u32), Vec<u8>>) {
+/// Datagrams by file and ESI.
+type Symbols = BTreeMap<(u128, u32), Vec<u8>>;
+
+/// The sender's datagrams: those of the FDT, and those of symbols.
+fn datagrams(contents: &[Vec<u8>]) -> (Vec<Vec<u8>>, Symbols) {
     let plan =
         PlanConfig { scheme: Scheme::RaptorQ, symbol_size: T, order: Order::Spread { rate: 1_000_000 } };
     let mut sender = sender(contents, plan, DeliverySenderConfig::new(7), Rate::from_kilobits(1_000));
