@@ -29,22 +29,27 @@ pub(super) struct Dense {
     pub(super) heavy: Vec<u8>,
     /// By free symbol: factors of the right sides of `heavy_rows`.
     pub(super) inverse: Vec<u8>,
-    /// Coefficients of each yielded symbol in the inactive symbols, by column.
-    yielded: Bits,
 }
+
+/// Coefficients of each yielded symbol in the inactive symbols, by column.
+pub(super) struct Yielded(Bits);
 
 impl Dense {
     /// Solves for the inactive symbols, or returns `None` if the equations do not determine them.
-    pub(super) fn new(structure: &Structure, equations: &Equations, peeled: &Peeled) -> Option<Self> {
+    pub(super) fn new(
+        structure: &Structure,
+        equations: &Equations,
+        peeled: &Peeled,
+        Yielded(yielded): &Yielded,
+    ) -> Option<Self> {
         let inactive = peeled.inactive.len();
-        let yielded = yielded_bits(structure, equations, peeled);
         let mut reduced = Reduced::new(inactive);
         let mut bits = vec![0; yielded.words()];
         for row in left_over(equations, peeled) {
             if reduced.rows.len() == inactive {
                 break;
             }
-            sum_of_row(equations.row(row as usize), u32::MAX, peeled, &yielded, &mut bits);
+            sum_of_row(equations.row(row as usize), u32::MAX, peeled, yielded, &mut bits);
             reduced.add(row, &bits);
         }
         let mut has_pivot = vec![false; inactive];
@@ -66,23 +71,13 @@ impl Dense {
             heavy_rows: Vec::new(),
             heavy: Vec::new(),
             inverse: Vec::new(),
-            yielded,
         };
-        if dense.free.is_empty() { Some(dense) } else { dense.solve_free(structure, peeled) }
-    }
-
-    /// Coefficients of sums of symbols in the inactive symbols.
-    pub(super) fn coefficients(&self, sums: &Equations, peeled: &Peeled) -> Bits {
-        let mut coefficients = Bits::new(sums.len(), peeled.inactive.len());
-        for sum in 0..sums.len() {
-            sum_of_row(sums.row(sum), u32::MAX, peeled, &self.yielded, coefficients.row_mut(sum));
-        }
-        coefficients
+        if dense.free.is_empty() { Some(dense) } else { dense.solve_free(structure, peeled, yielded) }
     }
 
     /// Solves for the free symbols by the HDPC equations, in which sums replace the symbols with pivots.
-    fn solve_free(mut self, structure: &Structure, peeled: &Peeled) -> Option<Self> {
-        let planes = hdpc_planes(structure, peeled, &self.yielded);
+    fn solve_free(mut self, structure: &Structure, peeled: &Peeled, yielded: &Bits) -> Option<Self> {
+        let planes = hdpc_planes(structure, peeled, yielded);
         let size = self.free.len();
         let mut elimination = Elimination::new(size);
         for (number, planes) in planes.iter().enumerate() {
@@ -111,15 +106,25 @@ fn left_over(equations: &Equations, peeled: &Peeled) -> impl Iterator<Item = u32
     (0..).zip(is_used).filter(|(_, is_used)| !is_used).map(|(row, _)| row)
 }
 
-/// Coefficients of each yielded symbol in the inactive symbols, by column.
-fn yielded_bits(structure: &Structure, equations: &Equations, peeled: &Peeled) -> Bits {
-    let mut yielded = Bits::new(structure.numbers.lt as usize, peeled.inactive.len());
-    let mut bits = vec![0; yielded.words()];
-    for step in &peeled.steps {
-        sum_of_row(equations.row(step.row as usize), step.column, peeled, &yielded, &mut bits);
-        yielded.row_mut(step.column as usize).copy_from_slice(&bits);
+impl Yielded {
+    pub(super) fn new(structure: &Structure, equations: &Equations, peeled: &Peeled) -> Self {
+        let mut yielded = Bits::new(structure.numbers.lt as usize, peeled.inactive.len());
+        let mut bits = vec![0; yielded.words()];
+        for step in &peeled.steps {
+            sum_of_row(equations.row(step.row as usize), step.column, peeled, &yielded, &mut bits);
+            yielded.row_mut(step.column as usize).copy_from_slice(&bits);
+        }
+        Self(yielded)
     }
-    yielded
+
+    /// Coefficients of sums of symbols in the inactive symbols.
+    pub(super) fn coefficients(&self, sums: &Equations, peeled: &Peeled) -> Bits {
+        let mut coefficients = Bits::new(sums.len(), peeled.inactive.len());
+        for sum in 0..sums.len() {
+            sum_of_row(sums.row(sum), u32::MAX, peeled, &self.0, coefficients.row_mut(sum));
+        }
+        coefficients
+    }
 }
 
 /// Sum of the coefficients of an equation's symbols except `but`.

@@ -7,7 +7,7 @@
 //! right sides of the left-over equations; the inactive symbols; the steps once more, with all symbols in
 //! place.
 
-use super::dense::Dense;
+use super::dense::{Dense, Yielded};
 use super::inactivation::Peeled;
 use super::structure::{Equations, Structure};
 use crate::Kernel;
@@ -112,9 +112,12 @@ impl Schedule {
         wanted: Option<Equations>,
     ) -> Option<Self> {
         let peeled = Peeled::new(equations, structure.numbers.lt, structure.numbers.intermediate);
-        let dense = Dense::new(structure, equations, &peeled)?;
+        let yielded = Yielded::new(structure, equations, &peeled);
+        let dense = Dense::new(structure, equations, &peeled, &yielded)?;
         let builder = Builder { structure, equations, inputs, peeled: &peeled, dense: &dense };
-        Some(builder.schedule(wanted))
+        let end = wanted.map_or(End::All, |wanted| builder.end(wanted, &yielded));
+        drop(yielded);
+        Some(builder.schedule(end))
     }
 
     /// Slots whose sum is a wanted symbol, once the schedule was followed.
@@ -194,6 +197,16 @@ fn hdpc_sums(kernel: Kernel, structure: &Structure, pool: &[u8], width: usize) -
     right
 }
 
+/// Last part of a schedule.
+enum End {
+    /// The steps once more: all intermediate symbols are wanted.
+    All,
+    /// The steps that lead to wanted symbols once more.
+    Steps { is_needed: Vec<bool>, wanted: Equations },
+    /// Tables of the inactive symbols, and the wanted symbols as sums with these.
+    Direct(Equations),
+}
+
 struct Builder<'a> {
     structure: &'a Structure,
     equations: &'a Equations,
@@ -203,9 +216,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn schedule(&self, wanted: Option<Equations>) -> Schedule {
-        let first_right = self.structure.numbers.intermediate;
-        let first_table = first_right + number(self.dense.rows.len());
+    fn schedule(&self, end: End) -> Schedule {
+        let (first_right, first_table) = (self.structure.numbers.intermediate, self.first_table());
         // Rows, or all inactive symbols.
         let tables = self.peeled.inactive.len().div_ceil(TABLE_BITS);
         let mut forward = Sums::with_capacity(
@@ -256,38 +268,56 @@ impl Builder<'_> {
         if heavy.is_none() {
             backward = pivots;
         }
-        let slots = first_table as usize + tables * TABLE_LEN;
-        let Some(wanted) = wanted else {
-            self.add_last_steps(&mut backward, |_| true);
-            return Schedule { slots, forward, heavy, backward, wanted: Equations::with_capacity(0, 0) };
+        let wanted = match end {
+            End::All => {
+                self.add_last_steps(&mut backward, |_| true);
+                Equations::with_capacity(0, 0)
+            }
+            End::Steps { is_needed, wanted } => {
+                self.add_last_steps(&mut backward, |column| is_needed[column as usize]);
+                wanted
+            }
+            End::Direct(wanted) => {
+                add_tables(&mut backward, first_table, &self.peeled.inactive);
+                wanted
+            }
         };
+        Schedule { slots: first_table as usize + tables * TABLE_LEN, forward, heavy, backward, wanted }
+    }
+
+    /// Chooses the way to the wanted symbols that has fewer terms.
+    fn end(&self, wanted: Equations, yielded: &Yielded) -> End {
         let is_needed = self.needed_columns(&wanted);
         let steps = self.peeled.steps.iter().filter(|step| is_needed[step.column as usize]);
-        let last_terms: usize = steps.map(|step| self.equations.row(step.row as usize).len()).sum();
-        let table_terms = 2 * tables * TABLE_LEN;
-        if wanted.len() * self.peeled.inactive.len() / TABLE_BITS + table_terms < last_terms {
-            add_tables(&mut backward, first_table, &self.peeled.inactive);
-            let wanted = self.direct(&wanted, first_table);
-            return Schedule { slots, forward, heavy, backward, wanted };
+        let terms_of_steps: usize = steps.map(|step| self.equations.row(step.row as usize).len()).sum();
+        let tables = self.peeled.inactive.len().div_ceil(TABLE_BITS);
+        if 2 * tables * TABLE_LEN + wanted.len() * tables < terms_of_steps {
+            End::Direct(self.direct(&wanted, yielded))
+        } else {
+            End::Steps { is_needed, wanted }
         }
-        self.add_last_steps(&mut backward, |column| is_needed[column as usize]);
-        Schedule { slots, forward, heavy, backward, wanted }
     }
 
     /// The wanted symbols as sums of symbols with inactive symbols at zero, and of tables of the inactive
     /// symbols.
-    fn direct(&self, wanted: &Equations, first_table: u32) -> Equations {
-        let coefficients = self.dense.coefficients(wanted, self.peeled);
+    fn direct(&self, wanted: &Equations, yielded: &Yielded) -> Equations {
+        let coefficients = yielded.coefficients(wanted, self.peeled);
         let inactive = self.peeled.inactive.len();
         let mut direct = Equations::with_capacity(wanted.len(), wanted.len() * (8 + inactive / TABLE_BITS));
         let mut slots = Vec::new();
         for sum in 0..wanted.len() {
             slots.clear();
             slots.extend(wanted.row(sum).iter().filter(|column| self.is_yielded(**column)));
-            slots.extend(table_slots(first_table, |table| nibble(&coefficients, sum, table), inactive));
+            let nibble = |table| nibble(&coefficients, sum, table);
+            slots.extend(table_slots(self.first_table(), nibble, inactive));
             direct.push(&slots);
         }
         direct
+    }
+
+    /// Slot of the first table, behind intermediate symbols and right sides.
+    fn first_table(&self) -> u32 {
+        self.structure.numbers.intermediate + number(self.dense.rows.len())
     }
 
     fn add_first_steps(&self, sums: &mut Sums) {
