@@ -4,6 +4,7 @@ mod control;
 mod describe;
 mod dry_run;
 pub mod embedded;
+mod history;
 mod http;
 mod input;
 mod roster;
@@ -70,9 +71,10 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let socket = http::open(args)?;
     let view = socket.as_ref().map(|_| LiveView::new());
     view.iter().for_each(|view| events.show(view.feed()));
+    let is_repeated = args.dry_run || input.is_some() || history::note(&files);
     confine(&args.confine, &paths(args, &files, key.as_ref()))?;
     let keys = (key, next_key, group_key);
-    let content = input.map_or_else(|| Content::Files(files), Content::Input);
+    let content = input.map_or_else(|| Content::Files { files, is_repeated }, Content::Input);
     if args.compress.is_some() {
         screen.say("compressing the files");
     }
@@ -174,7 +176,7 @@ type Keys = (Option<SenderKey>, Option<PublicKey>, Option<GroupKeys>);
 
 /// Content of a session.
 enum Content {
-    Files(FileSet),
+    Files { files: FileSet, is_repeated: bool },
     Input(SendInput),
 }
 
@@ -190,9 +192,11 @@ fn open(
         (None, Some(duration)) => SendEnd::After(duration),
         (None, None) => SendEnd::Never,
     };
+    let is_repeated = !matches!(content, Content::Files { is_repeated: false, .. });
     let options = |signing| SendOptions {
         listen: args.listen.clone(),
         is_rehearsal: args.dry_run,
+        is_repeated,
         scheme: args.fec.into(),
         order: args.order.into(),
         bundling: args.bundle.into(),
@@ -211,7 +215,7 @@ fn open(
         ..SendOptions::new(args.network.sender(&args.link, capture), control)
     };
     let files = match content {
-        Content::Files(files) => files,
+        Content::Files { files, .. } => files,
         Content::Input(input) => {
             let opened = SendSession::open_input(input, options(key));
             return opened.map_err(|error| sending_failed(args, error));
@@ -246,7 +250,8 @@ fn open_unconfined(
     let next_key = keys::next_key(args.keys.next_key.as_ref())?;
     let group_key = keys::group_key(args.keys.group_key.as_deref())?;
     let socket = http::open(args)?;
-    let session = open(args, control, Content::Files(files), None, ((key, next_key, group_key), receivers))?;
+    let content = Content::Files { is_repeated: history::note(&files), files };
+    let session = open(args, control, content, None, ((key, next_key, group_key), receivers))?;
     let fdt = describe::publish(args, &session, http::public(args, socket.as_ref()))?;
     let (session, server) = http::serve(args, session, (socket, None), &Screen::hidden())?;
     Ok((session, fdt, server))

@@ -60,6 +60,11 @@ pub struct SendOptions {
     /// Whether the session is inspected and never runs: opening the session takes no request port. Default:
     /// no.
     pub is_rehearsal: bool,
+    /// Whether an earlier session may have sent the same content. If not, and the code is rateless, the
+    /// session begins with the source symbols, and a receiver that misses little decodes little. Otherwise
+    /// the session begins at a random place: receivers of the earlier session get other symbols. Has no
+    /// effect on requests. Default: yes.
+    pub is_repeated: bool,
     /// Erasure code. Default: RaptorQ, which never sends a symbol twice.
     pub scheme: Scheme,
     /// Sending order. Default, by the rate: [`SendOrder::Window`] on one channel of 1 Gbit/s or more, where
@@ -119,6 +124,7 @@ impl SendOptions {
             congestion_control,
             listen: Vec::new(),
             is_rehearsal: false,
+            is_repeated: true,
             scheme: Scheme::RaptorQ,
             order: None,
             bundling: Bundling::Auto,

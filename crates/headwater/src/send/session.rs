@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_fec::{Order, SLOWEST_RATE};
+use headwater_fec::{Order, SLOWEST_RATE, Scheme};
 use headwater_proto::auth::Signing;
 use headwater_proto::control::{Counters, SenderControl};
 use headwater_proto::delivery::{
@@ -249,11 +249,13 @@ impl SendSession {
         }
     }
 
-    /// Returns the first position of the content. The position is random, so that receivers of an earlier
-    /// session of the same content get other symbols. At high fixed rates the session begins with the source
-    /// symbols; otherwise receivers with little loss would have to decode all blocks at the end.
+    /// Returns the first position of the content. A session that repeats content begins at a random place, so
+    /// that receivers of an earlier session get other symbols. At high fixed rates each session begins with
+    /// the source symbols; otherwise receivers with little loss would have to decode all blocks at the end.
     fn start(&self) -> Result<Start, SendError> {
-        if self.options.congestion_control.begins_with_source() {
+        let control = &self.options.congestion_control;
+        let is_first = !self.options.is_repeated && self.options.scheme == Scheme::RaptorQ;
+        if control.begins_with_source() || (is_first && !control.is_on_request()) {
             return Ok(Start::First);
         }
         Ok(Start::Drawn(Seed(u64::from_ne_bytes(system::random_bytes()?))))
