@@ -134,9 +134,13 @@ impl RosterSender {
         }
     }
 
-    /// Sets keys, of which one authenticates each report that counts. Default: every report counts.
+    /// Sets keys, of which one authenticates each report that counts; all receivers of a host then have rows.
+    /// Default: every report counts.
     #[must_use]
     pub fn with_keys(mut self, keys: Vec<ReportKey>) -> Self {
+        if !keys.is_empty() {
+            self.table.trust_hosts();
+        }
         self.keys = keys;
         self
     }
