@@ -640,3 +640,25 @@ fn signatures_of_layers_take_few_bytes() {
         }
     }
 }
+
+/// Turns of a driver that each send a packet cost a sender for nobody most of its processor time.
+#[test]
+fn a_signed_sender_of_few_packets_takes_few_turns_that_send_none() {
+    let content = content(1, 2_000_000);
+    for control in [&controls::M2C, &controls::WEBRC, &controls::FLID_DL] {
+        let mut control = layered(control, 120, 100_000);
+        // 1.2 Mbit/s.
+        control.follow_demand(DemandRates { idle: 136.0, start: 1e4 });
+        let mut sender = sender(control, &content, End::Never, Some(signing(KEY)));
+        let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+        let (mut turns, mut sent) = (0, 0);
+        while let Some(now) = sender.poll_timeout().filter(|due| *due < seconds(300)) {
+            sender.handle(now, Input::Timeout);
+            while let Some(output) = sender.poll_output(now, &mut buffer) {
+                sent += u32::from(matches!(output, Output::Transmit(_)) && now >= seconds(100));
+            }
+            turns += u32::from(now >= seconds(100));
+        }
+        assert!(sent > 1_500 && turns <= sent + sent / 10, "{turns} turns for {sent} packets");
+    }
+}
