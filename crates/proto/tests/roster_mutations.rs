@@ -2,7 +2,6 @@
 //! and by strangers: no end fails, no stranger has a row, no reply is longer than the report, and memory is
 //! bounded.
 #![expect(unsafe_code, reason = "an allocator that counts calls that of the system")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[expect(dead_code, reason = "other tests ask for more")]
 mod allocated;
@@ -77,7 +76,7 @@ fn mutated_reports_and_replies_change_nothing_of_others_and_memory_is_bounded() 
     let mut replies = 0;
     let peak = allocated::peak(|| {
         for _ in 0..MUTATED {
-            now = now + Duration::from_micros(50);
+            now += Duration::from_micros(50);
             let receiver = draw.next_u32() as usize % reports.len();
             let mut report = reports[receiver].clone();
             mutate(&mut draw, &mut report);
