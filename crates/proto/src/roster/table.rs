@@ -192,7 +192,7 @@ impl Table {
         self.rows_of_host = u16::MAX;
     }
 
-    pub(super) fn rows(&self) -> impl Iterator<Item = &RosterRow> {
+    pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = &RosterRow> {
         self.rows.values()
     }
 
