@@ -188,8 +188,8 @@ impl RosterSender {
             WordAge::Current => header.cookie,
             WordAge::Previous => self.cookie(now, source, header.receiver),
         };
-        // Replies to a crowd behind one slow link are a load of that link. If the rate follows the reports, each
-        // one is answered: paths may be overloaded.
+        // Replies to a crowd behind one slow link load that link. If the rate follows the reports, each one is
+        // answered: paths may be overloaded.
         let is_passed_over = header.kind == ReportKind::Progress
             && age == WordAge::Current
             && self.table.rows().len() > ALL_ANSWERED_MAX
