@@ -188,7 +188,7 @@ impl RosterSender {
             WordAge::Current => header.cookie,
             WordAge::Previous => self.cookie(now, source, header.receiver),
         };
-        // Replies to a crowd behind one slow link load that link. If the rate follows the reports, each one is
+        // Replies to a crowd behind one slow link load that link. If the rate follows the reports, each is
         // answered: paths may be overloaded.
         let is_passed_over = header.kind == ReportKind::Progress
             && age == WordAge::Current
