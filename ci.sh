@@ -196,6 +196,7 @@ step_verdict() {
 step_long() {
     HEADWATER_LONG=1 cargo test --locked --release -p headwater-proto --lib reports_stay_few -- --nocapture
     HEADWATER_LONG=1 cargo test --locked --release -p headwater-proto --test roster a_hundred_thousand -- --nocapture
+    HEADWATER_LONG=1 cargo test --locked --release -p headwater-proto --test roster_mutations -- --nocapture
     HEADWATER_LONG=1 cargo test --locked --release -p headwater-netsim --test theory queues_are -- --nocapture
     . tests/built.sh
     bash tests/interop/resume.sh --long

@@ -44,7 +44,7 @@ ASYNC = {"async-std", "axum", "hyper", "hyper-util", "smol", "tokio"}
 # Top-level modules of `proto`, from the bottom up. Neither the seam (`control`) nor `delivery` and `stream` can name a
 # control, because all controls stand above them.
 PROTO_MODULES = [
-    "time", "rate", "rng", "machine", "measure", "pacing", "queue", "egress", "admission", "rtt", "amt", "roster", "auth", "crypt",
+    "time", "rate", "rng", "machine", "measure", "pacing", "queue", "egress", "admission", "rtt", "roster", "amt", "auth", "crypt",
     "control", "layering", "delivery", "stream",
     "fixed", "m2c", "webrc", "flid", "sim", "le_sbcc", "pgm", "bcfs", "rainbow",
     "controls", "described", "eventlog",

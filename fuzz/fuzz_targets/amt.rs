@@ -4,6 +4,7 @@ use headwater_wire::amt::Message;
 use headwater_wire::amt::demand::RelayedReport;
 use headwater_wire::amt::inner::InnerDatagram;
 use headwater_wire::amt::membership::{Query, Report};
+use headwater_wire::amt::roster::RelayedRosterReport;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -11,6 +12,10 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(RelayedReport::parse(&report.emit()), Ok(report));
     }
     let mut buffer = vec![0; bytes.len() + 128];
+    if let Ok(report) = RelayedRosterReport::parse(bytes) {
+        let length = report.emit(&mut buffer).expect("there is room");
+        assert_eq!(RelayedRosterReport::parse(&buffer[..length]), Ok(report));
+    }
     let Ok(message) = Message::parse(bytes) else { return };
     let length = message.emit(&mut buffer).expect("there is room");
     assert_eq!(Message::parse(&buffer[..length]), Ok(message));

@@ -161,6 +161,11 @@ def memory(program):
     return [int(fields.get(name, "0").split()[0]) * 1024 for name in ("VmRSS", "VmHWM")]
 
 
+def cpu_seconds(program):
+    fields = Path(f"/proc/{program.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def summary(receiver):
     """The last counters of a receiver, those of dropped packets among them."""
     told = [event for event in receiver.events() if event["event"] in ("session:progress", "session:ended")]
@@ -454,6 +459,49 @@ def keep_out(bed, full):
     return holds
 
 
+def sent_mbits(sender):
+    """Most that a sender has sent in two seconds, in Mbit/s of UDP payload."""
+    told = [(event["time"] / 1e3, event["bytes"]) for event in sender.events() if event["event"] == "session:progress"]
+    spans = [(one, next((other for other in told if other[0] >= one[0] + 2), None)) for one in told]
+    return max((8e-6 * (other[1] - one[1]) / (other[0] - one[0]) for one, other in spans if other), default=0)
+
+
+def receivers(bed, full):
+    """reports of levels, hellos, ends of receivers and round-trip questions, in a victim's name and from made-up addresses: the victim gets fewer bytes than leave the forger, the sender sends at most --max-rate, knows its one receiver alone, and the file comes whole"""
+    group, most = f"{GROUP}:{PORT}", 20
+    bed.ip("switch", "link", "set", "dev", f"p{1 + HOSTS.index('victim')}", "type", "bridge_slave", "mcast_flood", "off")
+    path = bed.file((60 if full else 20) * MB)
+    sender = bed.send(path, "m2c", "--max-rate", f"{most}M", "--group", group)
+    time.sleep(3)
+    holds, loads, receiver = [], [], None
+    values = {"group": group, "interface": bed.address("forger"), "seconds": 10 if full else 4}
+    flood = 100_000 if full else 20_000
+    # The few forged reports of the first run keep all levels sent, as those of a flood do.
+    for what, rate, victim in (("few", 20, {}), ("in a victim's name", flood, {"victim": bed.address("victim")}), ("from made-up addresses", flood, {})):
+        if what == "from made-up addresses":
+            receiver = bed.receive("receiver", "--group", group)
+        before, began, used = bed.frames_to("victim"), time.monotonic(), cpu_seconds(sender)
+        attack = bed.forge("receivers", rate=rate, **values, **victim)
+        sent, octets = forged(attack)
+        loads.append((cpu_seconds(sender) - used) / (time.monotonic() - began))
+        time.sleep(0.5)
+        came = bed.frames_to("victim") - before
+        print(f"  {what}: {forged_rate(attack):.0f} datagrams a second, {loads[-1]:.3f} processors of the sender; load {os.getloadavg()[0]:.1f}")
+        if victim:
+            holds.append((f"{sent} datagrams of {octets} bytes bring the victim {came} bytes, {came / octets:.4f} of them", came <= octets))
+    more = loads[1] - loads[0]
+    holds.append((f"a flood costs {more:.3f} processors, at most 0.1", more <= 0.1, parts.BUSY))
+    check(receiver.end(patience_seconds=120) == 0, f"{receiver.name}: {receiver.complaint()}")
+    told, rate = sender.events(), sent_mbits(sender)
+    known = {event["receiver"] for event in told if event["event"] == "receiver:reported"}
+    return [
+        *holds,
+        ("the file is whole", is_whole(receiver, path)),
+        (f"the sender sent {rate:.1f} Mbit/s at most, of {most}", 0.5 * most <= rate <= 1.02 * most),
+        (f"the sender knows {len(known)} receivers, of one", len(known) <= 1),
+    ]
+
+
 def naks(bed, full):
     """NAKs of packets that nobody lost, from one address or many: LE-SBCC sends on"""
     size = 10 * MB
@@ -609,7 +657,7 @@ ATTACKS = {
     attack.__name__: attack
     for attack in (
         own_content, pollution, first_session, numbers, closes_and_replays, old_session, signatures,
-        amplifier, keep_out, naks, sim_reports, sim_joins, garbage, confined,
+        amplifier, keep_out, receivers, naks, sim_reports, sim_joins, garbage, confined,
     )
 }
 

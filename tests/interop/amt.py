@@ -242,24 +242,26 @@ def measure(bed, group):
 
 
 def demand(bed):
-    """Receivers without a unicast route to the source: the relay alone tells the sender which levels they need."""
+    """Receivers without a unicast route to the source: the relay alone tells the sender which levels they need, and who they are."""
     relay, group = bed.relay(), "232.72.98.0:7287"
     receivers = {}
     for name in ("4", "16"):
         host = f"gateway-{name}"
         bed.ip(host, "route", "add", "unreachable", SOURCE)
-        receivers[name] = bed.receive(host, group, "--source", SOURCE, "--amt", relay_of(host))
+        receivers[name] = bed.receive(host, group, "--source", SOURCE, "--amt", relay_of(host), "--name", host)
     sender = bed.send(group, bed.content(60), "--ttl", "3")
     for receiver in receivers.values():
         wait_seconds(receiver, 24)
     rates = {name: rate_of(receiver, 12, 24) / 1e6 for name, receiver in receivers.items()}
     progress = [event for event in sender.events() if event["event"] == "session:progress"][-12:]
+    names = {event.get("name") for event in sender.events() if event["event"] == "receiver:reported"}
     sent = (progress[-1]["bytes"] - progress[0]["bytes"]) * 8e-3 / (progress[-1]["time"] - progress[0]["time"])
     for program in (*receivers.values(), sender):
         program.kill()
     last = ended(relay, "amt-relay:ended")
     say(f"no route to the source: {rates['4']:.2f} Mbit/s behind 4, {rates['16']:.2f} behind 16; the source sends {sent:.1f} Mbit/s; "
-        f"the relay sent on {last['reports_sent']} of {last['reports']} reports")
+        f"the relay sent on {last['reports_sent']} of {last['reports']} reports, and passed {last['passed']} reports to the roster and replies on")
+    check(names == {"gateway-4", "gateway-16"}, f"the sender knows of {names}")
     for name, rate in rates.items():
         check(rate >= 0.6 * int(name), f"behind {name} Mbit/s: {rate / int(name):.2f} of the link: the sender was not told")
     check(sent <= 40, f"the source sends {sent:.1f} Mbit/s, where 16 are received")

@@ -232,8 +232,10 @@ def lossy(bed_of, full):
         sender = bed.send()
         receiver = bed.receive()
         time.sleep(seconds)
-        rates = [event["rate"] for event in samples_of(receiver) if event["time"] > 10_000]
-        lowest, mean = min(rates) / 1e6, statistics.mean(rates) / 1e6
+        # A level that stops is missed for seconds; samples of a tenth of a second would judge the machine's scheduler.
+        samples = samples_of(receiver)
+        rates = [mbits(samples, second, second + 1) for second in range(10, seconds - 2)]
+        lowest, mean = min(rates), statistics.mean(rates)
         changes = [event for event in sender.events() if event["event"] == "demand:changed"]
         below = ceilings_below(receiver.events())
         levels = [level for _, level in levels_held(receiver.events())][-12:]
@@ -242,7 +244,7 @@ def lossy(bed_of, full):
         print(f"  30 % of reports lost: {mean:.2f} Mbit/s received after 10 s, never below {lowest:.2f}; ceilings {[event['ceiling'] for event in changes][-12:]}, {driver} below the level reported of late, held {levels}", flush=True)
         return [
             (f"30 % of reports lost: no ceiling below a level held ({len(changes)} ceilings, {below} below)", not below),
-            ("30 % of reports lost: never below half of the mean", lowest >= 0.5 * mean, *(() if full else (parts.BUSY,))),
+            ("30 % of reports lost: in no second below half of the mean", lowest >= 0.5 * mean, *(() if full else (parts.BUSY,))),
         ]
 
 

@@ -29,8 +29,8 @@ SLOW, FULL, KILLED = 1, 2, 3
 class Bed:
     """A sender and receivers at a bridge; receiver SLOW is behind 1 Mb/s."""
 
-    def __init__(self, network, binary, folder, receivers):
-        self.network, self.binary, self.folder, self.receivers = network, binary, folder, receivers
+    def __init__(self, network, binary, folder, receivers, crowd):
+        self.network, self.binary, self.folder, self.receivers, self.crowd = network, binary, folder, receivers, crowd
         # Members of a group alone get its packets: the slow one could not choose its rate otherwise.
         snooping = ("mcast_snooping", "1", "mcast_querier", "1", "mcast_igmp_version", "3", "mcast_startup_query_interval", "20")
         network.add_switch(*snooping)
@@ -180,6 +180,40 @@ def blocked(bed):
     print(f"  receivers waited for {max(waits):.1f} s at most")
 
 
+def crowd(bed):
+    """Many receivers at one address, with a --roster-key: each has a row and a receipt, and the sender's work hardly grows with their number."""
+    receivers = bed.crowd
+    file, key, loads = bed.content("crowd.bin", 1_500_000), bed.folder / "crowd.key", {}
+    bed.network.run("sender", bed.binary, "keygen", "--group", key)
+    for turn, count in enumerate((1, receivers)):
+        group, record, name = f"239.255.72.91:{7400 + turn}", bed.folder / f"crowd-{count}.receipts", f"crowd{count}"
+        options = ("--until", count, "--start-when", f"{count}:120s", "--receipts", record, "--roster-key", key)
+        sender = bed.send(name, group, file, *options)
+        programs = []
+        for number in range(count):
+            out = bed.folder / f"{name}-{number}"
+            command = [bed.binary, "receive", "--json", "--quiet", "--group", group, "--interface", "eth0", "--timeout", "120s", "--out", out]
+            program = bed.network.start("r4", f"{name}-{number}", bed.folder, [*command, "--name", f"n{number}", "--roster-key", key])
+            programs.append((program, out))
+        for program, out in programs:
+            code = program.end(patience_seconds=240)
+            check(code == 0, f"{program.name} ended with {code}: {program.complaint()}")
+            whole(out, file)
+        code = sender.end(patience_seconds=60)
+        check(code == 0, f"the sender ended with {code}: {sender.complaint()}")
+        names = {line["name"] for line in receipts(record)}
+        check(names == {f"n{number}" for number in range(count)}, f"{len(names)} receipts of {count} receivers")
+        progress = [event for event in sender.events() if event["event"] == "session:progress"]
+        seconds, sent = progress[-1]["time"] / 1e3, progress[-1]["bytes"]
+        reports = len(told(sender, "receiver:reported"))
+        loads[count] = sender.cpu_seconds / seconds
+        print(f"  {count} receivers: {sent / 1e6:.1f} MB sent in {seconds:.1f} s, {reports} reports, {sender.cpu_seconds:.2f} s of processor time, "
+              f"{sender.memory_bytes / 1e6:.0f} MB", flush=True)
+    more = loads[receivers] - loads[1]
+    print(f"  {more:+.3f} processors for {receivers} receivers in place of one")
+    check(more <= 0.05, f"{receivers} receivers take {more:.3f} processors of the sender more than one")
+
+
 def costs(bed):
     """10 MB at 4 Mb/s to 5 receivers take as long with reports as without."""
     file, times = bed.content("costs.bin", 10_000_000), {True: [], False: []}
@@ -213,8 +247,8 @@ def main():
         sys.exit(__doc__)
     require_root("ip", "ethtool", "tc")
     with Network("hw-roster") as network:
-        bed = Bed(network, binary, Path(folder), 40 if full else 8)
-        for scenario in (some_fail, all_well, blocked, *([costs] if full else [])):
+        bed = Bed(network, binary, Path(folder), *((40, 500) if full else (8, 24)))
+        for scenario in (some_fail, all_well, blocked, crowd, *([costs] if full else [])):
             print(f"{scenario.__name__}: {scenario.__doc__}", flush=True)
             try:
                 scenario(bed)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Reports of receivers: who has everything, who lacks what and why, in network namespaces. Needs root. roster.py says
-# what must hold. --full: 40 receivers, and the time that reports cost.
+# what must hold. --full: 40 receivers, 500 at one address, and the time that reports cost.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

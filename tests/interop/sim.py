@@ -27,6 +27,7 @@ GROUP = "239.255.72.80:7287"
 RATES = (2, 4, 8)
 SIDES = ("left", "right")
 REPORT_BYTES = 40
+ROSTER = b"HWP"
 CE = 3
 
 
@@ -79,19 +80,19 @@ class Bed(Network):
             program.wait_for("its start", lambda events: any(event["event"] == "relay:started" for event in events))
         return started
 
-    def session(self, file):
+    def session(self, file, *options):
         """Relays, receivers, and then the sender."""
         relays, receivers = self.relays(), {}
         for host in self.receivers:
             out = self.folder / f"{self.runs}-{host}"
-            arguments = ("--json", "--quiet", "--interface", self.links[host].port, "--group", GROUP, "--timeout", "60s", "--out", out)
+            arguments = ("--json", "--quiet", "--interface", self.links[host].port, "--group", GROUP, "--timeout", "60s", "--name", host, "--out", out)
             receivers[host] = self.headwater(host, "receive", *arguments)
             receivers[host].folder = out
         for program in receivers.values():
             program.wait_for("its join", lambda events: any(event["event"] == "channel:joined" for event in events))
         arguments = ("--json", "--quiet", "--interface", self.links["top"].port, "--group", GROUP)
         control = ("--congestion-control", "sim", "--sim-relay", self.links["top"].lower, "--max-rate", "20M")
-        return relays, receivers, self.headwater("source", "send", *arguments, *control, file)
+        return relays, receivers, self.headwater("source", "send", *arguments, *control, *options, file)
 
     def capture(self, host, port, what):
         self.runs += 1
@@ -135,8 +136,8 @@ def marks(file):
 
 
 def unicast(file):
-    """Source address and payload of each datagram."""
-    return [(frame[26:30], frame[42:]) for frame in capture.frames(file)]
+    """Source address and payload of each datagram of SIM: relays pass reports to a roster on, with the names that receivers tell in them."""
+    return [(frame[26:30], frame[42:]) for frame in capture.frames(file) if not frame[42:].startswith(ROSTER)]
 
 
 def rates(bed, full):
@@ -187,10 +188,12 @@ def rates(bed, full):
 
 
 def file(bed, full):
-    """A file is whole at all."""
+    """A file is whole at all, and the sender ends once all have said so through two relays."""
     megabytes = 20 if full else 3
     source = content(bed.folder, megabytes)
-    relays, receivers, sender = bed.session(source)
+    expected = bed.folder / "expected"
+    expected.write_text("".join(f"{host}\n" for host in bed.receivers))
+    relays, receivers, sender = bed.session(source, "--expect", expected)
     began, until = time.monotonic(), time.monotonic() + 60 + 8 * megabytes
     while not all(program.has_ended() for program in receivers.values()) and time.monotonic() < until:
         time.sleep(0.05)
@@ -201,8 +204,15 @@ def file(bed, full):
         is_whole[host] = bool(done) and filecmp.cmp(source, program.folder / source.name, shallow=False)
         seconds = done[0]["time"] / 1000 if done else time.monotonic() - began
         print(f"  {host:10} {seconds:6.1f} s  {'whole' if is_whole[host] else 'not whole'}  {events[-1].get('lost')} lost", flush=True)
-    stop(sender, *receivers.values(), *relays.values())
-    return [(f"{megabytes} MB are whole at all six", all(is_whole.values()))]
+    last, code = time.monotonic(), sender.end(patience_seconds=10)
+    print(f"  the sender ends {time.monotonic() - last:.1f} s after the last receiver, with code {code}: {sender.complaint()}")
+    stop(*receivers.values(), *relays.values())
+    passed = {host: program.events()[-1]["passed"] for host, program in relays.items()}
+    print(f"  reports to the roster, and replies, that relays passed on: {passed}")
+    return [
+        (f"{megabytes} MB are whole at all six", all(is_whole.values())),
+        ("the sender knows the end of all six", code == 0),
+    ]
 
 
 PARTS = {"rates": rates, "file": file}

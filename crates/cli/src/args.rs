@@ -334,7 +334,7 @@ pub struct ReceiveArgs {
     pub timeout: Option<Duration>,
     /// Request packets from this source, by address or name, by unicast; the source sends with
     /// --congestion-control rainbow
-    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt", "rules", "name", "linger"])]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt", "rules"])]
     pub ask: Option<SocketAddr>,
     /// With --ask: the nearest relay [default: requests go to the source]
     #[arg(long, value_name = "HOST[:PORT]", value_parser = values::relay, requires = "ask")]

@@ -385,6 +385,35 @@ fn a_cookie_is_of_one_address_and_one_receiver_and_wears_out() {
     assert!(!hand.send(at(1_300_000), home, report, CONTENT).unwrap().is_counted, "two periods later");
 }
 
+/// Five hundred receivers behind a link of 4 Mbit/s take 3 % of the link with replies to all reports.
+#[test]
+fn of_a_crowd_each_second_report_of_progress_is_answered_and_each_of_an_end() {
+    let mut hand = Hand::new();
+    let home = Bed::address(1);
+    let cookie = hand.enter(at(0), home, 9).unwrap();
+    let mut sequence = 2;
+    for others in [10_u16, 200] {
+        for other in 0..others {
+            hand.enter(
+                at(20 * u64::from(other)),
+                Bed::address(2 + usize::from(other)),
+                100 + u64::from(other),
+            );
+        }
+        for _ in 0..20 {
+            sequence += 1;
+            let header = RosterHeader { kind: ReportKind::Progress, receiver: 9, cookie, sequence };
+            let reply = hand.send(at(1_000 * u64::from(sequence)), home, header, 0);
+            assert_eq!(reply.is_some(), others < 100 || sequence % 2 == 0, "{others} others: {sequence}");
+        }
+    }
+    let end = RosterHeader { kind: ReportKind::Done, receiver: 9, cookie, sequence: 51 };
+    assert!(hand.send(at(51_000), home, end, CONTENT).unwrap().is_counted);
+    // A cookie of the last period is replaced at once.
+    let header = RosterHeader { kind: ReportKind::Progress, receiver: 9, cookie, sequence: 53 };
+    assert_ne!(hand.send(at(700_000), home, header, 0).unwrap().header.cookie, cookie);
+}
+
 #[test]
 fn forgers_make_no_row_and_few_replies() {
     let mut hand = Hand::new();

@@ -396,22 +396,28 @@ fn layers_are_listed_and_joined_at_any_time() {
     }
 }
 
-/// A replay from before the join of a channel is no gap in the channel's numbers, and no late packet.
+/// A replay from before the join of a channel is no gap in the channel's numbers, and no late packet. Medians:
+/// 8 of 20 starts of M2C beside replays end early, and take 3 s more.
 #[test]
 fn replays_cost_next_to_no_time() {
     let content = content(2, 5_000_000);
     for control in [&controls::M2C, &controls::FLID_DL, &controls::WEBRC] {
         let [clean, attacked] = [false, true].map(|has_replays| {
-            let place = Place { has_replays, ..receiver(seconds(13), 0.0, verifying(trusting())) };
-            let mut places = [place];
-            let mut sender = sender(layered(control, 120, 20_000), &content, End::Never, Some(signing(KEY)));
-            run(&mut sender, &mut places, seconds(1_200));
-            assert_received(&places[0], &content);
-            let replayed = places[0].machine.auth_counters().replayed;
-            assert_eq!(replayed > 1_000, has_replays, "{replayed}");
-            places[0].ended.unwrap().since(places[0].begins).as_secs_f64()
+            let mut times = [13, 19, 25, 31, 37].map(|begins| {
+                let place = Place { has_replays, ..receiver(seconds(begins), 0.0, verifying(trusting())) };
+                let mut places = [place];
+                let mut sender =
+                    sender(layered(control, 120, 20_000), &content, End::Never, Some(signing(KEY)));
+                run(&mut sender, &mut places, seconds(1_200));
+                assert_received(&places[0], &content);
+                let replayed = places[0].machine.auth_counters().replayed;
+                assert_eq!(replayed > 1_000, has_replays, "{replayed}");
+                places[0].ended.unwrap().since(places[0].begins).as_secs_f64()
+            });
+            println!("{}, replays {has_replays}: {times:.2?} s", control.name);
+            times.sort_by(f64::total_cmp);
+            times[2]
         });
-        println!("{}: {attacked} s beside replays, {clean} s without", control.name);
         assert!(attacked <= 1.1 * clean + 1.0, "{}: {attacked} s, without {clean} s", control.name);
     }
 }
@@ -638,5 +644,29 @@ fn signatures_of_layers_take_few_bytes() {
                 assert!(goodput >= least, "{named}: {goodput:.3}");
             }
         }
+    }
+}
+
+/// Turns of a driver that each send a packet cost a sender for nobody most of its processor time.
+#[test]
+fn a_signed_sender_of_few_packets_takes_few_turns_that_send_none() {
+    let content = content(1, 2_000_000);
+    for control in [&controls::M2C, &controls::WEBRC, &controls::FLID_DL] {
+        let name = control.name;
+        let mut control = layered(control, 120, 100_000);
+        // 1.2 Mbit/s.
+        control.follow_demand(DemandRates { idle: 136.0, start: 1e4 });
+        let mut sender = sender(control, &content, End::Never, Some(signing(KEY)));
+        let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+        let (mut turns, mut sent) = (0, 0);
+        while let Some(now) = sender.poll_timeout().filter(|due| *due < seconds(300)) {
+            sender.handle(now, Input::Timeout);
+            while let Some(output) = sender.poll_output(now, &mut buffer) {
+                sent += u32::from(matches!(output, Output::Transmit(_)) && now >= seconds(100));
+            }
+            turns += u32::from(now >= seconds(100));
+        }
+        println!("{name}: {turns} turns for {sent} packets");
+        assert!(sent > 1_500 && turns <= sent + sent / 4, "{name}: {turns} turns for {sent} packets");
     }
 }

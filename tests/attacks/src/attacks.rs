@@ -8,11 +8,22 @@ use anyhow::{Context, Result, ensure};
 use headwater_wire::bcfs::{Header, Kind, Label, Level, WORDED_BODY_BYTES_MIN};
 use headwater_wire::lct;
 use headwater_wire::pgm::{Body, Gsi, Packet, PgmReport};
+use headwater_wire::roster::{REPORT_BYTES_MAX, ReceiverState, Report, ReportKind, RosterHeader};
+use headwater_wire::rtt::{Demand, LossClass, Message};
 use headwater_wire::sim::{Data, Group, Holding, SimReport};
 use socket2::{Domain, Socket, Type};
 
 use super::raw::Forged;
 use super::{Draw, Values, send};
+
+/// Returns the victim, or a random host if there is none.
+fn victim_or_any(victim: Ipv4Addr, bits: [u8; 8]) -> Ipv4Addr {
+    if victim.is_unspecified() {
+        Ipv4Addr::new(11 + bits[0] % 100, bits[1], bits[2], bits[3])
+    } else {
+        victim
+    }
+}
 
 /// Requests over BCFS with the address of a victim, or of a random host each.
 pub(crate) fn requests(values: &Values) -> Result<()> {
@@ -21,11 +32,7 @@ pub(crate) fn requests(values: &Values) -> Result<()> {
     let label: u32 = values.or("label", 1)?;
     send(values, |draw| {
         let bits = draw.next().to_be_bytes();
-        let from = if victim.is_unspecified() {
-            Ipv4Addr::new(11 + bits[0] % 100, bits[1], bits[2], bits[3])
-        } else {
-            victim
-        };
+        let from = victim_or_any(victim, bits);
         let label = Label(label.wrapping_add(u32::from(bits[4])));
         let header = Header::new(Kind::Request, SocketAddr::V4(source), label, Level::ONE);
         let mut payload = vec![0; header.buffer_len()];
@@ -128,6 +135,39 @@ pub(crate) fn reports(values: &Values) -> Result<()> {
             report.emit().to_vec()
         };
         Some(Forged { from: SocketAddrV4::new(from, 40_000), to, payload })
+    })
+}
+
+/// Datagrams of receivers to a sender of files, in turn: a hello and the end of a receiver, reports of levels,
+/// and questions for the round-trip time.
+pub(crate) fn receivers(values: &Values) -> Result<()> {
+    let (group, interface): (SocketAddrV4, Ipv4Addr) = (values.get("group")?, values.get("interface")?);
+    let victim: Ipv4Addr = values.or("victim", Ipv4Addr::UNSPECIFIED)?;
+    let socket = listen(group, interface)?;
+    let mut buffer = [0; 9_000];
+    let (_, SocketAddr::V4(to)) = socket.recv_from(&mut buffer)? else { anyhow::bail!("not IPv4") };
+    let mut number = 0_u64;
+    send(values, |draw: &mut Draw| {
+        let bits = draw.next().to_be_bytes();
+        number += 1;
+        let payload = match number % 4 {
+            0 => Message::Question { nonce: draw.next() }.emit().to_vec(),
+            1 => {
+                let (is_starting, loss) = (bits[4] & 1 == 0, LossClass::from_code(bits[5]));
+                Message::Report(Demand { level: u8::MAX, is_starting, loss }).emit().to_vec()
+            }
+            of_roster => {
+                let kind = if of_roster == 2 { ReportKind::Hello } else { ReportKind::Done };
+                let (receiver, cookie) = (draw.next(), draw.next());
+                let header = RosterHeader { kind, receiver, cookie, sequence: 1 };
+                let state = (kind != ReportKind::Hello).then(ReceiverState::default);
+                let mut bytes = [0; REPORT_BYTES_MAX];
+                let length = Report { header, state, name: None }.emit(&mut bytes);
+                bytes[..length].to_vec()
+            }
+        };
+        let port = 1_024 + u16::from_be_bytes([bits[6], bits[7]]) % 60_000;
+        Some(Forged { from: SocketAddrV4::new(victim_or_any(victim, bits), port), to, payload })
     })
 }
 

@@ -8,6 +8,7 @@
 //! | `requests` | `to` relay or source, `source` in the requests, `victim` (default: random addresses), `label` |
 //! | `naks` | `group`, `interface` (its address), `network` (a.b.c), `addresses` 1 to 250 |
 //! | `reports` | `group`, `interface`, `network`, `addresses`, `groups` announced instead (default: 0) |
+//! | `receivers` | `group`, `interface`; `victim` (default: random addresses) |
 //! | `garbage` | `to` group or host, `from` address and port, `bytes` of a datagram |
 //! | `symbols`, `numbers`, `closes`, `signatures`, `replays` | `group`, `interface`, `groups` from `group` on that are heard (default: 1) |
 //! | `descriptions` | the same; `name` of the file, `session` added to the TSI (default: 0) |
@@ -111,6 +112,7 @@ fn main() -> Result<()> {
         "naks" => attacks::naks(&values),
         "garbage" => attacks::garbage(&values),
         "reports" => attacks::reports(&values),
+        "receivers" => attacks::receivers(&values),
         "symbols" => content::symbols(&values),
         "numbers" => content::numbers(&values),
         "descriptions" => content::descriptions(&values),

@@ -37,18 +37,3 @@ pub struct RosterArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub roster_key: Option<PathBuf>,
 }
-
-impl RosterArgs {
-    /// Returns the name of a given option that needs reports of receivers.
-    pub fn given(&self) -> Option<&'static str> {
-        let given = [
-            ("--until", self.until.is_some()),
-            ("--expect", self.expect.is_some()),
-            ("--receipts", self.receipts.is_some()),
-            ("--start-when", self.start_when.is_some()),
-            ("--report-rate", self.report_rate.is_some()),
-            ("--roster-key", self.roster_key.is_some()),
-        ];
-        given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
-    }
-}

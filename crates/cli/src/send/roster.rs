@@ -8,7 +8,6 @@ use headwater::{
     ContestedName, MissingReceiver, PeerOptions, RosterEnd, RosterOptions, RosterProgress, RosterSummary,
     SendUpdate,
 };
-use headwater_proto::controls::Network;
 use headwater_proto::delivery::{Digest, hex};
 use headwater_proto::eventlog::ReceiverReport;
 use headwater_proto::roster::{RosterCounts, RosterRow, RowState};
@@ -28,13 +27,6 @@ const MISSING_NAMED_MAX: usize = 40;
 /// Returns the options of the roster, with the names of `--expect`.
 pub fn options(args: &SendArgs) -> Result<Option<RosterOptions>, Failure> {
     let roster = &args.roster;
-    let on_request = args.congestion_control.filter(|control| control.network == Network::Requests);
-    if let (Some(control), Some(option)) = (on_request, roster.given()) {
-        let name = control.name;
-        let reason = "needs reports of receivers, and a receiver that requests its packets sends none";
-        let message = format!("{option} {reason}: leave {option} out, or use another control than {name}");
-        return Err(Failure::new(Exit::Usage, message));
-    }
     if roster.no_roster {
         return Ok(None);
     }

@@ -150,32 +150,6 @@ fn receipts_are_added_to_those_of_earlier_sessions() {
 }
 
 #[test]
-fn options_of_a_roster_are_refused_where_no_roster_is_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    fs::write(path("file"), noise(1_000)).unwrap();
-    fs::write(path("expected"), "hall\n").unwrap();
-    let expected = path("expected");
-    let (file, receipts) = (path("file"), path("receipts"));
-    for option in [
-        ["--until", "3"],
-        ["--expect", &expected],
-        ["--receipts", &receipts],
-        ["--start-when", "3"],
-        ["--report-rate", "30"],
-    ] {
-        let refused = run(&[&["send", "--congestion-control", "rainbow"], &option[..], &[&file]].concat());
-        assert_eq!(refused.code, Some(2), "{option:?}: {}", refused.stderr);
-        assert!(refused.stderr.contains(option[0]), "{}", refused.stderr);
-    }
-    assert!(!folder.path().join("receipts").exists());
-    for option in [["--name", "hall"], ["--linger", "3s"]] {
-        let refused = run(&[&["receive", "--ask", "192.0.2.1"], &option[..], &["--out", "out"]].concat());
-        assert_eq!(refused.code, Some(2), "{option:?}: {}", refused.stderr);
-    }
-}
-
-#[test]
 fn names_that_would_steer_a_terminal_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

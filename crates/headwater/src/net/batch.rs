@@ -97,11 +97,11 @@ struct Message {
     arrived: Instant,
 }
 
-/// Datagram within a message of a tunnel.
+/// Datagram within a message of a tunnel, or a message by unicast without a channel.
 #[derive(Clone, Debug)]
 pub(super) struct TunneledDatagram {
     pub(super) source: SocketAddr,
-    pub(super) channel: ChannelId,
+    pub(super) channel: Option<ChannelId>,
     pub(super) ecn: Ecn,
     /// Place of the payload in the datagram of the tunnel.
     pub(super) payload: std::ops::Range<usize>,
@@ -288,7 +288,6 @@ impl RecvBatch {
                 let inner = accept(&heard, self.payload(&whole, index));
                 let Some(TunneledDatagram { source, channel, ecn, payload }) = inner else { continue };
                 let (offset, bytes) = (index * whole.stride + payload.start, payload.len());
-                let channel = Some(channel);
                 self.push(Message { offset, bytes, stride: bytes, source, channel, ecn, ..whole });
             }
         }

@@ -9,6 +9,7 @@ use headwater_proto::amt::{Gateway, GatewayConfig, GatewayEvent};
 use headwater_proto::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Seed};
 use headwater_wire::amt::inner::InnerDatagram;
 use headwater_wire::amt::{DATA_HEADER_BYTES, is_data};
+use headwater_wire::roster::{Report, ReportKind, is_roster};
 use headwater_wire::rtt;
 use tracing::{debug, warn};
 
@@ -28,7 +29,8 @@ const BUFFER_BYTES: usize = 32 << 20;
 const MESSAGE_BYTES_MAX: usize = 1_500;
 
 /// Receives the joined channels through an AMT relay. Requests to senders go directly to the sender: where
-/// no route leads to the sender, its answers are missed. Reports of levels go through the relay, too.
+/// no route leads to the sender, its answers are missed. Reports of levels go through the relay, too; reports
+/// to a roster go through the relay if the sender does not answer directly.
 #[derive(Debug)]
 pub struct AmtSocket {
     channels: Channels,
@@ -41,6 +43,7 @@ pub struct AmtSocket {
     endpoint: Endpoint,
     receive_buffer: BufferSize,
     asking: QuerySocket,
+    roster: RosterPath,
     clock: Clock,
     counters: ReceiverCounters,
     /// Whether a silence of the relay was reported.
@@ -75,6 +78,7 @@ impl AmtSocket {
             endpoint,
             receive_buffer,
             asking: QuerySocket::new(any_address(channels)),
+            roster: RosterPath::default(),
             clock: Clock::start(),
             counters: ReceiverCounters::default(),
             is_warned: false,
@@ -129,9 +133,12 @@ impl AmtSocket {
     pub fn recv(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
         batch.clear();
         let now = self.clock.now();
-        let Self { channels, source, joined, gateway, counters, .. } = self;
+        let Self { channels, source, joined, gateway, roster, counters, .. } = self;
         let mut has_data = false;
         batch.read_tunnel(&self.endpoint, |heard, datagram| {
+            if is_roster(datagram) && heard.source == gateway.relay() {
+                return roster.reply(datagram);
+            }
             if !is_data(datagram) {
                 let datagram =
                     Datagram { source: heard.source, channel: None, ecn: Ecn::NotCapable, payload: datagram };
@@ -161,15 +168,22 @@ impl AmtSocket {
     /// # Errors
     /// When the socket for requests cannot be opened.
     pub fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, OpenError> {
+        let mut unsent = 0;
         for run in runs {
             for datagram in run.datagrams() {
                 if let Ok(rtt::Message::Report(demand)) = rtt::Message::parse(datagram) {
                     self.gateway.report_demand(run.destination, demand);
                 }
+                if self.roster.is_relayed(run.destination, datagram) {
+                    self.gateway.report_roster(run.destination, datagram);
+                } else {
+                    let single = Run { contents: datagram, segment_bytes: 0, ..*run };
+                    unsent += self.asking.send(&[single])?;
+                }
             }
         }
         self.flush();
-        self.asking.send(runs)
+        Ok(unsent)
     }
 
     /// Returns the time at which [`AmtSocket::recv`] is to be called if no datagram comes before.
@@ -256,6 +270,37 @@ impl AmtSocket {
     }
 }
 
+/// Path of reports to a roster. A cookie is good for the path on which the cookie came: hellos without a
+/// reply take the two paths in turn, and all other reports the path of the last hello.
+#[derive(Debug, Default)]
+struct RosterPath {
+    is_relayed: bool,
+    /// Whether the last report was a hello.
+    was_hello: bool,
+    /// Destination of the last report through the relay.
+    sender: Option<SocketAddr>,
+}
+
+impl RosterPath {
+    /// Whether a datagram to a sender is a report that goes through the relay.
+    fn is_relayed(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
+        let Ok(report) = Report::parse(datagram) else { return false };
+        let is_hello = report.header.kind == ReportKind::Hello;
+        self.is_relayed ^= is_hello && self.was_hello;
+        self.was_hello = is_hello;
+        if self.is_relayed {
+            self.sender = Some(to);
+        }
+        self.is_relayed
+    }
+
+    /// Returns a reply through the relay as a datagram of the sender.
+    fn reply(&self, datagram: &[u8]) -> Option<TunneledDatagram> {
+        let payload = 0..datagram.len();
+        Some(TunneledDatagram { source: self.sender?, channel: None, ecn: Ecn::NotCapable, payload })
+    }
+}
+
 impl ReceiverCounters {
     /// Counts a datagram of a tunnel. Returns the datagram within; `None`: the datagram is to be dropped.
     fn admit_tunneled(
@@ -280,6 +325,7 @@ impl ReceiverCounters {
         self.bytes += inner.payload.len() as u64;
         let start = inner.payload.as_ptr().addr() - datagram.as_ptr().addr();
         let payload = start..start + inner.payload.len();
+        let channel = Some(channel);
         Some(TunneledDatagram { source: inner.source, channel, ecn: ecn(heard.ecn(), inner.ecn), payload })
     }
 }
@@ -289,5 +335,32 @@ fn ecn(outer: Ecn, inner: u8) -> Ecn {
     match Ecn::from_bits(inner) {
         Ecn::Capable0 | Ecn::Capable1 if outer == Ecn::CongestionExperienced => outer,
         inner => inner,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_wire::roster::{REPORT_BYTES_MAX, ReceiverState, RosterHeader};
+
+    use super::*;
+
+    #[test]
+    fn hellos_take_the_paths_in_turn_and_reports_that_of_the_last_hello() {
+        let sender: SocketAddr = ([192, 0, 2, 1], 7_000).into();
+        let mut path = RosterPath::default();
+        let mut is_relayed = |kind| {
+            let header = RosterHeader { kind, receiver: 1, cookie: 0, sequence: 0 };
+            let state = (kind != ReportKind::Hello).then(ReceiverState::default);
+            let mut bytes = [0; REPORT_BYTES_MAX];
+            let length = Report { header, state, name: None }.emit(&mut bytes);
+            path.is_relayed(sender, &bytes[..length])
+        };
+        let (hello, progress) = (ReportKind::Hello, ReportKind::Progress);
+        let kinds = [hello, hello, progress, progress, hello, hello, hello, progress];
+        let paths = kinds.map(&mut is_relayed);
+        assert_eq!(paths, [false, true, true, true, true, false, true, true]);
+        assert!(!path.is_relayed(sender, &[0; 40]), "no report");
+        let reply = path.reply(&[0; 24]).expect("a report went through the relay");
+        assert_eq!((reply.source, reply.channel, reply.payload), (sender, None, 0..24));
     }
 }

@@ -106,8 +106,7 @@ pub struct SendOptions {
     /// Keys of the group that can read the content; the newest encrypts. A symbol is 64 bytes shorter by
     /// default. Default: content in the clear.
     pub group_key: Option<GroupKeys>,
-    /// Roster of receivers by their reports; no effect on a session on request. Default: a roster that
-    /// neither begins nor ends the session.
+    /// Roster of receivers by their reports. Default: a roster that neither begins nor ends the session.
     pub roster: Option<RosterOptions>,
 }
 

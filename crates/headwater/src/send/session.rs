@@ -267,13 +267,13 @@ impl SendSession {
         Ok(signing.transpose()?.map(|signing| signing.with_trees(control.has_trees())))
     }
 
-    /// Returns the roster of receivers, if receivers report to this session.
+    /// Returns the roster of receivers, if the session has one.
     fn roster(&self) -> Option<RosterWatch> {
         // Receivers take servers from verified sessions alone, and encrypted content is served by nobody.
         let may_name_peers = self.options.signing.is_some() && self.options.group_key.is_none();
         let mut options = self.options.roster.clone()?;
         options.peers.most = if may_name_peers { options.peers.most.min(PEERS_MAX) } else { 0 };
-        (!self.options.congestion_control.is_on_request()).then(|| RosterWatch::new(options))
+        Some(RosterWatch::new(options))
     }
 
     fn send<C: SenderControl>(

@@ -7,6 +7,7 @@ use headwater_wire::amt::demand::RelayedReport;
 use headwater_wire::amt::membership::{
     Query, RECORD_BYTES_MAX, REPORT_HEADER_BYTES_MAX, RecordKind, emit_report,
 };
+use headwater_wire::amt::roster::{RELAYED_BYTES_MAX, RelayedRosterReport};
 use headwater_wire::amt::{Mac, Message, UPDATE_HEADER_BYTES};
 use headwater_wire::rtt::Demand;
 use rand::Rng;
@@ -207,6 +208,16 @@ impl Gateway {
         if let Some(Proof { mac, nonce, .. }) = self.proof {
             let report = RelayedReport { demand, mac, nonce, sender };
             self.messages.push_back((self.relay, report.emit().to_vec()));
+        }
+    }
+
+    /// Sends a report to a roster through the relay to the sender of a session. Before the first answer of
+    /// the relay, nothing is sent: the receiver repeats a report without a reply.
+    pub fn report_roster(&mut self, sender: SocketAddr, report: &[u8]) {
+        if let Some(Proof { mac, nonce, .. }) = self.proof {
+            let mut message = [0; RELAYED_BYTES_MAX];
+            let length = RelayedRosterReport { report, mac, nonce, sender }.emit(&mut message);
+            self.messages.extend(length.map(|length| (self.relay, message[..length].to_vec())));
         }
     }
 

@@ -5,7 +5,9 @@ use core::net::{IpAddr, SocketAddr};
 use headwater_wire::amt::demand::RelayedReport;
 use headwater_wire::amt::inner::InnerDatagram;
 use headwater_wire::amt::membership::{Query, RecordKind, emit_report};
+use headwater_wire::amt::roster::{RELAYED_BYTES_MAX, RelayedRosterReport};
 use headwater_wire::amt::{DATA_HEADER_BYTES, Message};
+use headwater_wire::roster::{REPORT_BYTES_MAX, ReceiverState, Reply, Report, ReportKind, RosterHeader};
 use headwater_wire::rtt::{self, Demand, LossClass};
 
 use super::*;
@@ -538,4 +540,55 @@ fn a_report_to_a_sender_that_has_ended_wakes_nobody() {
     relay.handle(at(7_000), Input::Timeout);
     relay.handle(at(8_100), Input::Timeout);
     assert!(relay.poll_timeout().is_none_or(|due| due > at(8_100)), "{:?}", relay.poll_timeout());
+}
+
+/// A report to a roster, as the sender gets the report, and as the gateway sends the report.
+fn roster_report(mac: [u8; 6], sender: &str) -> (RosterHeader, Vec<u8>, Vec<u8>) {
+    let header = RosterHeader { kind: ReportKind::Done, receiver: 7, cookie: 9, sequence: 3 };
+    let (mut bytes, mut message) = ([0; REPORT_BYTES_MAX], [0; RELAYED_BYTES_MAX]);
+    let state = Some(ReceiverState::default());
+    let length = Report { header, state, name: Some("a-host") }.emit(&mut bytes);
+    let report = &bytes[..length];
+    let relayed = RelayedRosterReport { report, mac, nonce: 5, sender: address(sender) };
+    let length = relayed.emit(&mut message).unwrap();
+    (header, report.to_vec(), message[..length].to_vec())
+}
+
+#[test]
+fn a_relay_passes_reports_to_a_roster_on_and_their_replies_back() {
+    let (mut relay, channel, mac) = relay_with_member();
+    let source = "10.0.0.9:7287";
+    let (header, report, message) = roster_report(mac, source);
+    assert_eq!(tell(&mut relay, at(10), address(HERE), &message), [], "no packet of the sender has come");
+    packet(&mut relay, at(20), channel, source);
+    assert_eq!(tell(&mut relay, at(30), address(HERE), &message), [(address(source), report)]);
+    let reply = Reply { header, exponent: 1, is_counted: true }.emit();
+    assert_eq!(tell(&mut relay, at(40), address("10.0.0.9:53"), &reply), [], "another port of the source");
+    assert_eq!(tell(&mut relay, at(40), address(source), &reply), [(address(HERE), reply.to_vec())]);
+    assert_eq!(tell(&mut relay, at(50), address(source), &reply), [], "one reply for a report");
+    assert_eq!((relay.counters().passed, relay.counters().refused.malformed), (2, 2));
+}
+
+#[test]
+fn a_relay_passes_no_report_to_a_roster_of_a_stranger_or_to_a_stranger() {
+    let (mut relay, channel, mac) = relay_with_member();
+    let (source, other) = ("10.0.0.9:7287", "192.0.2.1:53");
+    let (_, _, message) = roster_report(mac, source);
+    let (_, _, forged) = roster_report([9; 6], source);
+    let (_, _, to_stranger) = roster_report(mac, other);
+    let stranger = address("203.0.113.8:40000");
+    let code = proof(&mut relay, at(0), stranger, 5);
+    let (_, _, of_no_member) = roster_report(code, source);
+    for ms in [0, 100, 200] {
+        packet(&mut relay, at(ms), channel, source);
+        for (from, bytes) in [
+            (address(HERE), &forged),
+            (address(HERE), &to_stranger),
+            (stranger, &of_no_member),
+            (stranger, &message),
+        ] {
+            assert_eq!(tell(&mut relay, at(ms + 10), from, bytes), []);
+        }
+    }
+    assert_eq!((relay.counters().passed, relay.counters().refused.forged), (0, 9));
 }

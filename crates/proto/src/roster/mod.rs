@@ -12,6 +12,7 @@
 
 mod key;
 mod pace;
+pub(crate) mod relay;
 mod reporter;
 mod sender;
 mod table;

@@ -25,8 +25,9 @@ const HELLOS_MAX: u32 = 6;
 const RARE: Duration = Duration::from_secs(300);
 /// Hellos in a row without a reply after which an ending receiver expects no reply.
 const HELLOS_HOPEFUL: u32 = 3;
-/// Progress reports in a row without a reply after which the receiver begins with a hello again.
-const UNANSWERED_MAX: u32 = 4;
+/// Progress reports in a row without a reply after which the receiver begins with a hello again. The sender
+/// answers each second one to a crowd.
+const UNANSWERED_MAX: u32 = 8;
 /// The same to a sender whose rate follows reports, after about the same time: an overloaded path loses most
 /// replies.
 const UNANSWERED_MAX_QUICK: u32 = 16;

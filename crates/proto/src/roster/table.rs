@@ -17,7 +17,7 @@ use crate::time::{Duration, Instant};
 /// Most rows. With names, a row takes some 300 bytes: 1.3 MB in all.
 pub const ROWS_MAX: usize = 4_096;
 /// Rows of one host, an IPv4 address or a /64 of IPv6, as of receivers behind a NAT. Further receivers of the
-/// host share one row more.
+/// host share one row more. Reports with a key are not limited: the receivers of a relay have its address.
 pub const IDS_OF_HOST: u16 = 16;
 /// Reports of a row: a receiver sends at most two in a second.
 const ROW_LIMIT: Limit = Limit::new(4, 8);
@@ -162,6 +162,8 @@ pub(super) struct Table {
     rows: BTreeMap<u64, RosterRow>,
     /// Rows by host. Receivers with a row that move to a host may exceed [`IDS_OF_HOST`].
     hosts: BTreeMap<IpAddr, u16>,
+    /// Rows of one host.
+    rows_of_host: u16,
     /// Smallest hash that was left out: the table has every row below, and none above.
     bound: Option<u64>,
     /// Time of the last rise of the bound.
@@ -178,13 +180,19 @@ impl Table {
             key,
             rows: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            rows_of_host: IDS_OF_HOST,
             bound: None,
             widened: Instant::ZERO,
             outside: (Limit::new(outside, outside), Instant::ZERO),
         }
     }
 
-    pub(super) fn rows(&self) -> impl Iterator<Item = &RosterRow> {
+    /// Gives each receiver of a host a row: all reports are authenticated.
+    pub(super) fn trust_hosts(&mut self) {
+        self.rows_of_host = u16::MAX;
+    }
+
+    pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = &RosterRow> {
         self.rows.values()
     }
 
@@ -306,7 +314,7 @@ impl Table {
     fn place(&self, receiver: u64, ip: IpAddr) -> u64 {
         let place = self.hash(&receiver.to_be_bytes());
         let host = host(ip);
-        let is_crowded = self.hosts.get(&host).is_some_and(|count| *count >= IDS_OF_HOST);
+        let is_crowded = self.hosts.get(&host).is_some_and(|count| *count >= self.rows_of_host);
         if !is_crowded || self.rows.contains_key(&place) {
             return place;
         }

@@ -139,6 +139,11 @@ impl Teller {
         }
     }
 
+    /// Returns the source of the last data.
+    pub const fn source(&self) -> Option<SocketAddr> {
+        self.to
+    }
+
     /// Sets the number of subscribed groups.
     pub fn hold(&mut self, now: Instant, groups: u16) {
         let groups = u8::try_from(groups).unwrap_or(u8::MAX);

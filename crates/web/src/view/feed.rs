@@ -301,6 +301,16 @@ impl FollowedEnd {
         if progress.unsent > 0 {
             sample.dropped.insert("unsent".to_owned(), progress.unsent);
         }
+        if let Some(counts) = &progress.receivers {
+            let states = [
+                ("done", counts.done),
+                ("under-way", counts.under_way),
+                ("left", counts.left),
+                ("silent", counts.silent),
+                ("outdated", counts.outdated),
+            ];
+            sample.receivers = states.map(|(state, count)| (state.to_owned(), count)).into();
+        }
         if let Some(reception) = &progress.reception {
             reception.control.clone_into(&mut sample.control);
             (sample.fair_rate, sample.rtt) = (reception.fair_rate, reception.rtt);
@@ -368,6 +378,7 @@ fn percent(part: u64, whole: u64) -> u8 {
 #[cfg(test)]
 mod tests {
     use headwater_proto::eventlog::Reception;
+    use headwater_proto::roster::RosterCounts;
 
     use super::*;
 
@@ -409,6 +420,22 @@ mod tests {
         feed.on_event(None, &ended);
         let sample = last(&changes);
         assert_eq!((sample.state.as_str(), sample.packets, sample.rate), ("completed", 7, 0));
+    }
+
+    #[test]
+    fn a_sender_counts_its_receivers_by_state() {
+        let (sender, changes) = ViewSender::new();
+        let mut feed = ViewFeed::new(sender);
+        feed.on_event(None, &started(Role::Sender));
+        assert!(last(&changes).receivers.is_empty(), "no roster yet");
+        let counts = RosterCounts { done: 12, under_way: 27, silent: 1, ..RosterCounts::default() };
+        let progress = Progress { receivers: Some(counts), ..Progress::default() };
+        feed.on_event(None, &Event::SessionProgress(progress));
+        let counted = last(&changes).receivers;
+        assert_eq!(
+            (counted["done"], counted["under-way"], counted["silent"], counted["left"]),
+            (12, 27, 1, 0)
+        );
     }
 
     #[test]

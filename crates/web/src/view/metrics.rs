@@ -173,6 +173,11 @@ pub const METRICS: &[Metric] = &[
         "Reports of receivers, or requests and reports at a relay",
         |end| (!is_receiver(end)).then_some(end.reports),
     ),
+    family(
+        ("headwater_receivers", MetricKind::Gauge, "state"),
+        "Receivers that report to a sender, by state as in `receiver:reported`",
+        |end| end.receivers.iter().map(|(state, count)| (state.as_str(), *count)).collect(),
+    ),
     Metric {
         name: "headwater_build_info",
         kind: MetricKind::Info,
@@ -283,7 +288,8 @@ mod tests {
         receiver.dropped.insert("mal\"formed\n".into(), 2);
         (receiver.rtt, receiver.loss_events) = (Some(12.5), Some(0.25));
         receiver.group = "239.0.0.1:7287".into();
-        let sender = EndSample { role: "sender".into(), bytes: 10, rate: 3, ..EndSample::default() };
+        let mut sender = EndSample { role: "sender".into(), bytes: 10, rate: 3, ..EndSample::default() };
+        sender.receivers.insert("done".into(), 12);
         BTreeMap::from([("end".to_owned(), receiver), ("sender".to_owned(), sender)])
     }
 
@@ -296,6 +302,7 @@ mod tests {
             "headwater_sent_bytes_total{session=\"sender\",path=\"unicast\"} 10",
             "headwater_rtt_seconds{session=\"239.0.0.1:7287\"} 0.0125",
             "headwater_rate_bits{session=\"sender\"} 3",
+            "headwater_receivers{session=\"sender\",state=\"done\"} 12",
             "headwater_dropped_datagrams_total{session=\"239.0.0.1:7287\",reason=\"mal\\\"formed\\n\"} 2",
         ] {
             assert!(text.lines().any(|other| other == line), "{line} in\n{text}");

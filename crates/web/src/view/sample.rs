@@ -19,6 +19,8 @@ pub const FILES_MAX: usize = 32;
 pub const REASONS_MAX: usize = 24;
 /// Maximum number of paths.
 const PATHS_MAX: usize = 4;
+/// Number of states of receivers.
+const STATES_MAX: usize = 5;
 /// Maximum length of a text in characters.
 const TEXT_MAX: usize = 128;
 
@@ -107,6 +109,8 @@ pub struct EndSample {
     pub members: u64,
     /// Reports of receivers.
     pub reports: u64,
+    /// Receivers by state, at a sender with a roster.
+    pub receivers: BTreeMap<String, u64>,
 }
 
 /// File of an end.
@@ -159,6 +163,7 @@ impl EndSample {
         self.files.iter_mut().for_each(|file| bound_text(&mut file.name));
         bound_counts(&mut self.bytes_by_path, PATHS_MAX);
         bound_counts(&mut self.dropped, REASONS_MAX);
+        bound_counts(&mut self.receivers, STATES_MAX);
         self.loss_events = self.loss_events.filter(|share| share.is_finite());
         self.rtt = self.rtt.filter(|time| time.is_finite());
     }
@@ -285,12 +290,14 @@ mod tests {
             files: vec![FileSample { name: "x".repeat(5_000), ..FileSample::default() }; 1_000],
             dropped: (0..500).map(|number| (format!("reason {number}"), 1)).collect(),
             bytes_by_path: (0..500).map(|number| (format!("path {number}"), 1)).collect(),
+            receivers: (0..500).map(|number| (format!("state {number}"), 1)).collect(),
             ..EndSample::default()
         };
         sample.bound();
         assert_eq!(sample.role.chars().count(), TEXT_MAX);
         assert!(serde_json::to_string(&sample).unwrap().len() < 12_000);
         assert_eq!((sample.dropped.len(), sample.bytes_by_path.len()), (REASONS_MAX, PATHS_MAX));
+        assert_eq!(sample.receivers.len(), STATES_MAX);
         assert_eq!(label("a b\"<script>\n"), "a_b__script__");
         assert_eq!(label(&"x".repeat(200)).len(), 80);
     }

@@ -2,13 +2,12 @@
 //! route to their sender. Not part of RFC 7450: the first byte reads as version 4 of AMT, which other relays
 //! drop. The fields are in `docs/reference/wire/amt.md`.
 
-use super::{AmtError, ENDPOINT_BYTES, Mac, endpoint, put_endpoint};
-use crate::bytes::{Writer, be32};
+use super::{AmtError, Mac, TRAILER_BYTES, put_trailer, trailer};
+use crate::bytes::Writer;
 use crate::rtt::{self, Demand};
 
 /// Length in bytes.
-pub const RELAYED_BYTES: usize = rtt::BYTES + PROOF_BYTES + ENDPOINT_BYTES;
-const PROOF_BYTES: usize = 10;
+pub const RELAYED_BYTES: usize = rtt::BYTES + TRAILER_BYTES;
 
 /// Report of a gateway, to be sent to the sender of a session by the relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,10 +36,8 @@ impl RelayedReport {
         let length = AmtError::Length(datagram.len());
         let (report, rest) = datagram.split_first_chunk::<{ rtt::BYTES }>().ok_or(length)?;
         let Ok(rtt::Message::Report(demand)) = rtt::Message::parse(report) else { return Err(length) };
-        let (proof, end) = rest.split_first_chunk::<PROOF_BYTES>().ok_or(length)?;
-        let end: &[u8; ENDPOINT_BYTES] = end.try_into().map_err(|_| length)?;
-        let mac = core::array::from_fn(|index| proof[index]);
-        Ok(Self { demand, mac, nonce: be32(proof, 6), sender: endpoint(end) })
+        let (mac, nonce, sender) = trailer(rest.try_into().map_err(|_| length)?);
+        Ok(Self { demand, mac, nonce, sender })
     }
 
     /// Returns the datagram.
@@ -48,9 +45,7 @@ impl RelayedReport {
         let mut bytes = [0; RELAYED_BYTES];
         let mut writer = Writer::new(&mut bytes);
         writer.put(&rtt::Message::Report(self.demand).emit());
-        writer.put(&self.mac);
-        writer.put(&self.nonce.to_be_bytes());
-        put_endpoint(&mut writer, self.sender);
+        put_trailer(&mut writer, self.mac, self.nonce, self.sender);
         bytes
     }
 }

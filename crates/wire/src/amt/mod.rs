@@ -7,6 +7,7 @@
 pub mod demand;
 pub mod inner;
 pub mod membership;
+pub mod roster;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -22,6 +23,8 @@ pub const DATA_HEADER_BYTES: usize = 2;
 pub const UPDATE_HEADER_BYTES: usize = 12;
 /// Length of the address and port of a gateway at the end of a query or a teardown.
 const ENDPOINT_BYTES: usize = 18;
+/// Length of the code, the nonce and the sender's address at the end of a relayed report.
+const TRAILER_BYTES: usize = 10 + ENDPOINT_BYTES;
 
 const DISCOVERY: u8 = 1;
 const ADVERTISEMENT: u8 = 2;
@@ -267,6 +270,18 @@ fn put_endpoint(writer: &mut Writer<'_>, gateway: SocketAddr) {
         writer.put(&[0; 12]);
     }
     put_ip(writer, gateway.ip());
+}
+
+/// Reads the end of a relayed report: code, nonce and sender.
+fn trailer(bytes: &[u8; TRAILER_BYTES]) -> (Mac, u32, SocketAddr) {
+    let mac = core::array::from_fn(|index| bytes[index]);
+    (mac, be32(bytes, 6), endpoint(&core::array::from_fn(|index| bytes[10 + index])))
+}
+
+fn put_trailer(writer: &mut Writer<'_>, mac: Mac, nonce: u32, sender: SocketAddr) {
+    writer.put(&mac);
+    writer.put(&nonce.to_be_bytes());
+    put_endpoint(writer, sender);
 }
 
 fn put_ip(writer: &mut Writer<'_>, ip: IpAddr) {

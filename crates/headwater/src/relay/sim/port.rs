@@ -21,6 +21,8 @@ use crate::relay::RelayPort;
 pub(super) struct Ports {
     /// Sockets of the sessions, by block of groups.
     above: Vec<ReceiverSocket>,
+    /// Sources of the sessions, by block of groups.
+    sources: Vec<Option<IpAddr>>,
     /// By number of the link below.
     links: Vec<UnicastSocket>,
     /// The socket last read, counting sessions first, so that each socket has its turn.
@@ -55,6 +57,7 @@ impl Ports {
         };
         Ok(Self {
             above: options.groups.iter().map(above).collect::<Result<_, _>>()?,
+            sources: vec![None; options.groups.len()],
             links: options.links.iter().map(link).collect::<Result<_, _>>()?,
             last: 0,
         })
@@ -85,6 +88,21 @@ impl Ports {
         }
     }
 
+    /// Sends reports to the sessions' senders, each by the socket of a session of that sender: the socket
+    /// reads the reply. Returns the number of datagrams that the kernel refused. A lost report is sent again.
+    fn send_up(&mut self, runs: &[Run<'_>]) -> Result<u64, SendError> {
+        let mut unsent = 0;
+        for run in runs {
+            let to = Some(run.destination.ip());
+            let of_sender = self.sources.iter().position(|source| *source == to).unwrap_or(0);
+            unsent += match self.above.get_mut(of_sender) {
+                Some(above) => Port::send(above, END, core::slice::from_ref(run))?,
+                None => datagrams(core::slice::from_ref(run)),
+            };
+        }
+        Ok(unsent)
+    }
+
     fn link(&self, interface: InterfaceId) -> Option<usize> {
         (interface.0 as usize).checked_sub(1).filter(|link| *link < self.links.len())
     }
@@ -94,7 +112,8 @@ impl RelayPort<Relay> for Ports {
     /// Sets the source of each session, and joins again each second.
     fn follow(&mut self, relay: &mut Relay, is_report: bool) {
         for (block, socket) in self.above.iter_mut().enumerate() {
-            socket.expect_source(relay.source(block));
+            self.sources[block] = relay.source(block);
+            socket.expect_source(self.sources[block]);
         }
         if is_report {
             self.inspect_links(relay);
@@ -167,8 +186,7 @@ impl Port for Ports {
     fn send(&mut self, egress: InterfaceId, runs: &[Run<'_>]) -> Result<u64, SendError> {
         match self.link(egress) {
             Some(link) => Ok(self.links[link].send(runs)),
-            // A lost report is sent again.
-            None => self.above.first_mut().map_or(Ok(datagrams(runs)), |above| Port::send(above, END, runs)),
+            None => self.send_up(runs),
         }
     }
 

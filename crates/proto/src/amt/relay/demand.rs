@@ -90,9 +90,23 @@ impl RelayedDemand {
     /// Records a report. Returns false if there is no room for another sender. A sender of whom no packet
     /// has come makes room, so that no gateway fills the table with addresses.
     pub(super) fn record(&mut self, now: Instant, sender: SocketAddr, demand: Demand) -> bool {
+        let place = self.place(now, sender);
+        place.is_some_and(|place| {
+            place.pending.record(demand);
+            true
+        })
+    }
+
+    /// Whether packets of a sender have come of late. The first question begins to watch for packets.
+    pub(super) fn hears(&mut self, now: Instant, sender: SocketAddr) -> bool {
+        self.place(now, sender).is_some_and(|place| place.is_heard(now))
+    }
+
+    /// Returns the place of a sender, if there is room.
+    fn place(&mut self, now: Instant, sender: SocketAddr) -> Option<&mut Sender> {
         if !self.senders.contains_key(&sender) && self.senders.len() >= SENDERS_MAX {
             let unheard = self.senders.iter().find(|(_, sender)| sender.heard.is_none());
-            let Some(unheard) = unheard.map(|(address, _)| *address) else { return false };
+            let unheard = unheard.map(|(address, _)| *address)?;
             self.senders.remove(&unheard);
         }
         let fresh =
@@ -102,8 +116,7 @@ impl RelayedDemand {
         if sender.heard.is_some() {
             sender.reported = now;
         }
-        sender.pending.record(demand);
-        true
+        Some(sender)
     }
 
     /// Notes a packet of a group.

@@ -15,7 +15,8 @@
 //!
 //! Receivers behind gateways report the levels that they need through the relay as well
 //! ([`headwater_wire::amt::demand`]), for networks without a unicast route to the sender. The relay sends
-//! each sender the maximum.
+//! each sender the maximum. Reports to a roster are passed on as they are, and the replies back to gateways
+//! ([`headwater_wire::amt::roster`], `roster/relay.rs`).
 //!
 //! Memory: [`super::GATEWAYS_MAX`] gateways of [`super::GROUPS_MAX`] memberships of some 200 bytes, 50 MB,
 //! [`crate::bcfs::relay::WAITING_MAX`] packets in queues, 12 MB at 1 500 bytes a packet, and 2^22 copies of
@@ -31,6 +32,7 @@ use std::collections::{BTreeMap, VecDeque};
 use headwater_wire::amt::demand::RelayedReport;
 use headwater_wire::amt::inner::InnerDatagram;
 use headwater_wire::amt::membership::{QUERY_BYTES_MAX, Query, Report};
+use headwater_wire::amt::roster::RelayedRosterReport;
 use headwater_wire::amt::{DATA_HEADER_BYTES, Mac, Message, put_data_header};
 use serde::Serialize;
 
@@ -48,6 +50,7 @@ use crate::machine::{
 };
 use crate::queue::ParameterError;
 use crate::rng::Seed;
+use crate::roster::relay::RelayedReports;
 use crate::time::{Duration, Instant};
 
 /// Answers a second to all addresses that have not proven to receive: 1.7 Mbit/s of UDP payload.
@@ -138,6 +141,8 @@ pub struct RelayCounters {
     pub reports: u64,
     /// Reports of receivers' levels sent to senders.
     pub reports_sent: u64,
+    /// Reports to a roster, and replies, passed on.
+    pub passed: u64,
     /// Messages refused.
     pub refused: RelayRefused,
     /// Memberships and senders that the tables had no room for.
@@ -169,6 +174,7 @@ pub struct Relay {
     answers: ReplyQueue<Answer>,
     table: GatewayTable,
     demand: RelayedDemand,
+    roster: RelayedReports,
     egress: Egress,
     next_sweep: Instant,
     next_look: Instant,
@@ -205,6 +211,7 @@ impl Relay {
             answers: ReplyQueue::new(config.key, limit),
             table: GatewayTable::new(config.is_loopback),
             demand: RelayedDemand::default(),
+            roster: RelayedReports::new(),
             egress: Egress::new(config.shape, config.seed)?,
             next_sweep: Instant::ZERO,
             next_look: Instant::ZERO,
@@ -221,6 +228,7 @@ impl Relay {
             egress: *self.egress.counters(),
             gateways: self.table.gateways(),
             memberships: self.table.memberships(),
+            passed: self.roster.passed(),
             crowded: crowded + self.counters.crowded,
             pruned,
             ..self.counters
@@ -236,6 +244,9 @@ impl Relay {
         let from = datagram.source;
         if RelayedReport::is_one(datagram.payload) {
             return self.on_report(now, from, datagram.payload);
+        }
+        if RelayedRosterReport::is_one(datagram.payload) {
+            return self.on_roster(now, tunnel, datagram);
         }
         match Message::parse(datagram.payload) {
             Ok(Message::Discovery { nonce }) => {
@@ -283,6 +294,23 @@ impl Relay {
             self.counters.reports += 1;
         } else {
             self.counters.crowded += 1;
+        }
+    }
+
+    /// Passes on a report to a roster, of a gateway's receiver, or a sender's reply.
+    fn on_roster(&mut self, now: Instant, tunnel: InterfaceId, datagram: &Datagram<'_>) {
+        let from = datagram.source;
+        let Ok(RelayedRosterReport { report, mac, nonce, sender }) =
+            RelayedRosterReport::parse(datagram.payload)
+        else {
+            self.counters.refused.malformed += u64::from(!self.roster.on_reply(now, datagram));
+            return;
+        };
+        if !self.is_proven(now, from, nonce, mac) || !self.table.receives(from, sender.ip()) {
+            self.counters.refused.forged += 1;
+        } else if let Some(upstream) = self.tunnel_to(sender).filter(|_| self.demand.hears(now, sender)) {
+            let is_passed = self.roster.on_report(now, (tunnel, from), (upstream, sender), report);
+            self.counters.crowded += u64::from(!is_passed);
         }
     }
 
@@ -432,6 +460,9 @@ impl Machine for Relay {
             self.counters.reports_sent += 1;
             let destination = Destination::Unicast(to);
             let transmit = Transmit { destination, bytes: report.len(), ecn: Ecn::NotCapable };
+            return Some(Output::Router(RouterOutput::Transmit { egress, transmit }));
+        }
+        if let Some((egress, transmit)) = self.roster.poll_transmit(buffer) {
             return Some(Output::Router(RouterOutput::Transmit { egress, transmit }));
         }
         while let Some(copy) = self.egress.next(now) {

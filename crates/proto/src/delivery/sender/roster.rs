@@ -24,8 +24,7 @@ pub(super) struct SessionRoster {
 }
 
 impl<C: SenderControl, S: Source> DeliverySender<C, S> {
-    /// Keeps a roster of the receivers of `plan`, which is the plan of this sender. For sessions to groups:
-    /// on request, no packet announces the roster. Default: no roster.
+    /// Keeps a roster of the receivers of `plan`, which is the plan of this sender. Default: no roster.
     #[must_use]
     pub fn with_roster(mut self, roster: Option<RosterSender>, plan: &SessionPlan) -> Self {
         let files = || plan.files().iter().map(|file| (file.path.clone(), file.bytes)).collect();

@@ -4,7 +4,8 @@
 //! Downstream ends take the relay for the sender. Reports and announcements of subscribed groups go to the
 //! source address of data, so each hop terminates the feedback from downstream, and knows nothing beyond the
 //! next hop. A link always carries the bottom group, so that new receivers hear the session. A link carries
-//! further groups while a downstream member announces a subscription.
+//! further groups while a downstream member announces a subscription. Reports to a roster are passed on as
+//! they are, and the replies back (`roster/relay.rs`).
 //!
 //! | attempt by a stranger on a link | effect |
 //! |---|---|
@@ -26,6 +27,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
 use headwater_wire::lct;
+use headwater_wire::roster::is_roster;
 use headwater_wire::sim::{Data, Holding, SimReport};
 use serde::Serialize;
 
@@ -40,6 +42,7 @@ use crate::machine::{
 };
 use crate::queue::{ParameterError, PriorityConfig, QueueConfig};
 use crate::rng::Seed;
+use crate::roster::relay::RelayedReports;
 use crate::time::{Duration, Instant};
 
 /// Maximum number of blocks of groups that a relay forwards.
@@ -107,6 +110,8 @@ pub struct RelayCounters {
     pub beyond: u64,
     /// Groups pruned from links whose queues dropped too much.
     pub pruned: u64,
+    /// Reports to a roster, and replies, passed on.
+    pub passed: u64,
     /// Number of downstream members.
     pub members: usize,
     /// Maximum number of groups of a session with downstream subscribers.
@@ -119,6 +124,7 @@ pub struct Relay {
     config: RelayConfig,
     sessions: Vec<SimRelaySession>,
     members: Members,
+    roster: RelayedReports,
     /// Number of groups that links carry, by link and session.
     tops: Vec<Vec<u16>>,
     egress: Egress,
@@ -169,6 +175,7 @@ impl Relay {
         let mut relay = Self {
             sessions: (0..config.sessions).map(session).collect(),
             members: Members::default(),
+            roster: RelayedReports::new(),
             tops: vec![vec![0; config.sessions]; config.links.len()],
             egress,
             changes: VecDeque::new(),
@@ -191,6 +198,7 @@ impl Relay {
             egress: *self.egress.counters(),
             merged,
             refused: self.counters.refused + late,
+            passed: self.roster.passed(),
             members: self.members.len(),
             groups: self.sessions.iter().map(|session| session.held).max().unwrap_or(0),
             ..self.counters
@@ -250,7 +258,17 @@ impl Relay {
 
     /// Handles a datagram from a downstream link.
     fn feedback(&mut self, now: Instant, link: usize, datagram: &Datagram<'_>) {
-        if let Ok(report) = SimReport::parse(datagram.payload) {
+        if is_roster(datagram.payload) {
+            let is_passed = self.sender_of(link, datagram.source).is_some_and(|sender| {
+                self.roster.on_report(
+                    now,
+                    (below(link), datagram.source),
+                    (UPSTREAM, sender),
+                    datagram.payload,
+                )
+            });
+            self.counters.refused += u64::from(!is_passed);
+        } else if let Ok(report) = SimReport::parse(datagram.payload) {
             self.report(now, link, datagram, &report);
         } else if let Ok(holding) = Holding::parse(datagram.payload) {
             self.holding(now, link, datagram, holding);
@@ -285,6 +303,18 @@ impl Relay {
             // Groups without subscribers are left at the next sweep, so alternating announcements of more and
             // fewer groups cause at most a single join per sweep interval.
             self.follow(now, block, false);
+        }
+    }
+
+    /// Returns the sender of the session of a member, or of the only session: reports to a roster name none.
+    fn sender_of(&self, link: usize, member: SocketAddr) -> Option<SocketAddr> {
+        let of_member = (0..self.sessions.len()).find(|block| self.members.is_known((link, *block), member));
+        match of_member {
+            Some(block) => self.sessions[block].sender(),
+            None => {
+                let mut senders = self.sessions.iter().filter_map(SimRelaySession::sender);
+                senders.next().filter(|_| senders.next().is_none())
+            }
         }
     }
 
@@ -372,7 +402,8 @@ fn tsi_of(payload: &[u8], rank: u16) -> Option<u64> {
 }
 
 /// Between interfaces: [`UPSTREAM`] and [`below`]. Datagrams on groups carry a [`channel`], and arrive on
-/// [`UPSTREAM`]. Datagrams to this end's own address carry no channel, and arrive on the link's interface.
+/// [`UPSTREAM`]. Datagrams to this end's own address carry no channel, and arrive on the link's interface;
+/// replies to reports of a roster arrive on [`UPSTREAM`].
 /// All other datagrams are refused.
 impl Machine for Relay {
     type Event = Infallible;
@@ -383,6 +414,7 @@ impl Machine for Relay {
         match (datagram.channel, (ingress.0 as usize).checked_sub(1)) {
             (Some(channel), None) => self.data(now, &datagram, channel),
             (None, Some(link)) if link < self.tops.len() => self.feedback(now, link, &datagram),
+            (None, None) if self.roster.on_reply(now, &datagram) => {}
             _ => self.counters.refused += 1,
         }
     }
@@ -401,6 +433,9 @@ impl Machine for Relay {
             if let Some(transmit) = session.teller.poll_transmit(now, buffer) {
                 return Some(Output::Router(RouterOutput::Transmit { egress: UPSTREAM, transmit }));
             }
+        }
+        if let Some((egress, transmit)) = self.roster.poll_transmit(buffer) {
+            return Some(Output::Router(RouterOutput::Transmit { egress, transmit }));
         }
         let copy = self.egress.next(now)?;
         let bytes = self.egress.write(&copy, buffer);
@@ -505,6 +540,11 @@ impl SimRelaySession {
         self.heard.map(|heard| heard.from)
     }
 
+    /// Returns the address that the session's packets come from.
+    pub fn sender(&self) -> Option<SocketAddr> {
+        self.teller.source()
+    }
+
     /// Returns whether a packet begins a new session on the block; `None` if the packet is not of the block's
     /// session, which is the first session received.
     pub fn takes(&mut self, now: Instant, config: &RelayConfig, from: SocketAddr, tsi: u64) -> Option<bool> {
@@ -581,6 +621,11 @@ impl Members {
             counts[usize::from(before.groups)] -= 1;
         }
         true
+    }
+
+    /// Whether a member of a place is known.
+    pub fn is_known(&self, place: Place, who: SocketAddr) -> bool {
+        self.table.contains_key(&(place, who))
     }
 
     /// Returns the number of members at an address, at most [`PORTS_MAX`].

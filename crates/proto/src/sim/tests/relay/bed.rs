@@ -157,15 +157,16 @@ impl Bed {
             Node::Relay(number) => {
                 let ingress = match (channel, from) {
                     (Some(_), _) => UPSTREAM,
+                    (None, Node::Sender | Node::Relay(0)) => UPSTREAM,
                     (None, Node::Relay(child)) => below(child - 1),
                     (None, Node::Receiver(child)) => below(child % 3),
-                    (None, Node::Sender) => UPSTREAM,
                 };
                 self.give(number, ingress, datagram);
             }
             Node::Receiver(number) => {
                 let end = &mut self.ends[number];
-                let rank = channel.unwrap();
+                // Replies to reports of a roster are for the test.
+                let Some(rank) = channel else { return };
                 if end.held.contains(&rank.0) {
                     end.bytes += bytes.len() as u64;
                     end.marked += u64::from(ecn == Ecn::CongestionExperienced);
@@ -227,7 +228,7 @@ impl Bed {
                     let ecn = transmit.ecn;
                     let link = (egress.0 as usize).checked_sub(1);
                     match (transmit.destination, link) {
-                        (Destination::Unicast(to), None) => self.unicast(from, to, bytes),
+                        (Destination::Unicast(to), _) => self.unicast(from, to, bytes),
                         (Destination::Channel(channel), Some(link)) if number == 0 => {
                             if self.joined[link + 1].contains(&channel) {
                                 let to = Node::Relay(link + 1);
@@ -260,7 +261,7 @@ impl Bed {
         }
     }
 
-    fn unicast(&mut self, from: Node, to: SocketAddr, bytes: Vec<u8>) {
+    pub fn unicast(&mut self, from: Node, to: SocketAddr, bytes: Vec<u8>) {
         let nodes = (0..3).map(Node::Relay).chain((0..6).map(Node::Receiver)).chain([Node::Sender]);
         let to = nodes.into_iter().find(|node| node.address() == to).unwrap();
         let message = Message { from, to, channel: None, ecn: Ecn::NotCapable, bytes };

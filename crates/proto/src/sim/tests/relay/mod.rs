@@ -6,6 +6,9 @@ use core::cell::RefCell;
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_wire::roster::{
+    REPLY_BYTES, REPORT_BYTES_MAX, ReceiverState, Reply, Report, ReportKind, RosterHeader, is_roster,
+};
 use headwater_wire::sim::{Holding, SimReport};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -14,6 +17,7 @@ use self::bed::{Bed, Node, shape};
 use crate::control::ReceiverControl;
 use crate::machine::{ChannelId, Datagram, Ecn, Input, InterfaceId, Machine, Output};
 use crate::rng::Seed;
+use crate::roster::{RosterConfig, RosterSender};
 use crate::sim::relay::{MEMBERS_MAX, PORTS_MAX, Relay, RelayConfig, RelayCounters, below, channel};
 use crate::time::{Duration, Instant};
 
@@ -107,6 +111,53 @@ fn without_a_sender_all_fall_silent_and_another_session_is_taken() {
     }
     bed.run(at(85));
     assert_eq!([0, 1, 2].map(|relay| groups(&bed, relay)), [3, 3, 3]);
+}
+
+/// Datagrams of a roster, as they went from node to node since an earlier number of messages.
+fn of_roster(bed: &Bed, since: usize) -> Vec<(Node, Node, &[u8])> {
+    let messages = bed.unicast[since..].iter().filter(|message| is_roster(&message.bytes));
+    messages.map(|message| (message.from, message.to, &message.bytes[..])).collect()
+}
+
+#[test]
+fn reports_to_a_roster_pass_two_relays_as_they_are_and_replies_come_back() {
+    let mut bed = Bed::new();
+    bed.run(at(5));
+    let mut roster = RosterSender::new(RosterConfig::new(), [3; 32]);
+    let (mut bytes, mut cookies) = ([0; REPORT_BYTES_MAX], BTreeMap::new());
+    for (second, kind) in [(6, ReportKind::Hello), (7, ReportKind::Progress), (8, ReportKind::Done)] {
+        for number in [0_usize, 4] {
+            let since = bed.unicast.len();
+            let (receiver, relay) = (100 + number as u64, Node::Relay(1 + number / 3));
+            let cookie = cookies.get(&receiver).copied().unwrap_or(0);
+            let header = RosterHeader { kind, receiver, cookie, sequence: 1 };
+            let state = (kind != ReportKind::Hello).then(ReceiverState::default);
+            let length = Report { header, state, name: Some("a-host") }.emit(&mut bytes);
+            bed.unicast(Node::Receiver(number), relay.address(), bytes[..length].to_vec());
+            bed.run(bed.now + Duration::from_millis(50));
+            let report = &bytes[..length];
+            let end = Node::Receiver(number);
+            let up = [(end, relay), (relay, Node::Relay(0)), (Node::Relay(0), Node::Sender)];
+            assert_eq!(of_roster(&bed, since), up.map(|(from, to)| (from, to, report)));
+            let source = Node::Relay(0).address();
+            let datagram = Datagram { source, channel: None, ecn: Ecn::NotCapable, payload: report };
+            let is_counted = roster.on_datagram(bed.now, &datagram).is_some();
+            assert_eq!(is_counted, cookie != 0, "a cookie of the relay's address: {number}, {kind:?}");
+            let since = bed.unicast.len();
+            let mut reply = [0; REPLY_BYTES];
+            roster.poll_transmit(&mut reply).unwrap();
+            bed.unicast(Node::Sender, source, reply.to_vec());
+            bed.run(bed.now + Duration::from_millis(50));
+            let down = [(Node::Sender, Node::Relay(0)), (Node::Relay(0), relay), (relay, end)];
+            assert_eq!(of_roster(&bed, since), down.map(|(from, to)| (from, to, &reply[..])));
+            let header = Reply::parse(&reply).unwrap().header;
+            assert_eq!(header.receiver, receiver);
+            cookies.insert(receiver, header.cookie);
+        }
+        bed.run(at(second));
+    }
+    assert_eq!(roster.rows().count(), 2);
+    assert_eq!(bed.relays[0].as_ref().unwrap().counters().passed, 12);
 }
 
 fn tell(bed: &mut Bed, relay: usize, link: usize, from: SocketAddr, groups: u8) {
