@@ -22,7 +22,7 @@ What must hold:
 
 Symbols that a receiver reported and the next one did not resume are shown as lost: what a receiver had for less than 0.15 s.
 
-usage: resume.py [--long [--fault FAULT]] [--seed N] [--only CONTROL[/CODE[/FAULT]]] BINARY FOLDER
+usage: resume.py [--long [--fault FAULT]] [--seed N] [--only CONTROL[/CODE[/FAULT]],...] BINARY FOLDER
 """
 
 import argparse
@@ -92,7 +92,8 @@ def measure(code, fault):
 class Running:
     """A command whose events are read as they come, each with the time of its coming."""
 
-    def __init__(self, *command):
+    def __init__(self, host, *command):
+        self.host = host
         words = [str(word) for word in command]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self.process = subprocess.Popen(words, **pipes, text=True)
@@ -135,7 +136,10 @@ class Running:
         heard = [(at, event["event"]) for at, event in self.events if event["event"] in kinds]
         at, kind = heard[-1] if heard else (0, None)
         is_silent = kind == "session:silent" and time.monotonic() >= at + SILENT_SECONDS
-        check(not is_silent, f"a receiver has said for {SILENT_SECONDS} s that it gets no packet")
+        check(not is_silent, f"the receiver {self.host} has said for {SILENT_SECONDS} s that it gets no packet; its last reports: {self.last_reports()}")
+
+    def last_reports(self):
+        return [event for _, event in self.events[-3:]]
 
     def counts(self, until=None):
         """The counters of the last report, or of the last one before an instant."""
@@ -169,7 +173,7 @@ class Session:
         return f"{self.control}/{self.code}/{self.fault}"
 
     def start(self, host, *command):
-        running = Running("ip", "netns", "exec", self.network.hosts[host], self.binary, *command)
+        running = Running(host, "ip", "netns", "exec", self.network.hosts[host], self.binary, *command)
         self.running.append(running)
         return running
 
@@ -261,7 +265,8 @@ class Session:
         code = again.end()
         present = [event["present"] for event in again.told("object:completed")]
         check((code, present) == (0, [True]), f"the file is there, and its receiver ended with {code}, {present}: {''.join(again.errors)}")
-        check(again.counts()["useful"] == 0 and path.stat() == before, "a file that was there was received again")
+        useful, is_same = again.counts()["useful"], path.stat() == before
+        check(useful == 0 and is_same, f"a file that was there was received again: {useful} symbols, and is {'as before' if is_same else 'changed'}")
 
     def live(self, receiver, kill):
         """Lets a receiver live for a time drawn at random, and ends it: what must be resumed, and its last report."""
@@ -360,7 +365,7 @@ def main():
     parser.add_argument("--long", action="store_true", help="every control with every code")
     parser.add_argument("--fault", choices=FAULTS, help="with --long: another than killed")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
-    parser.add_argument("--only", default="", help="CONTROL, CONTROL/CODE or CONTROL/CODE/FAULT")
+    parser.add_argument("--only", default="", help="CONTROL, CONTROL/CODE or CONTROL/CODE/FAULT, or several with commas")
     parser.add_argument("--beside", type=int, default=15, help="sessions side by side")
     parser.add_argument("binary", type=Path)
     parser.add_argument("folder", type=Path)
@@ -370,7 +375,7 @@ def main():
     options.bytes, options.life = (12_000_000, (0.25, 2.0)) if options.long else (8_000_000, (0.2, 1.0))
     every = [(control, code, options.fault or "killed") for control in RATES for code in CODES]
     cases = every if options.long else SHORT
-    cases = [case for case in cases if "/".join(case).startswith(options.only)]
+    cases = [case for case in cases if "/".join(case).startswith(tuple(options.only.split(",")))]
     print(f"resume: seed {options.seed}", flush=True)
     failures = run_all(options, cases)
     for failure in failures:

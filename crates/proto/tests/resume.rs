@@ -442,3 +442,37 @@ fn holes_are_found_once_the_digests_follow_a_preface() {
     pair.run(LIMIT);
     pair.receivers[0].assert_received(&contents);
 }
+
+/// The preface of a long FDT has the digest of a file without the digests of its blocks. A file that is there
+/// is not received in part until these arrive.
+#[test]
+fn a_file_that_is_there_is_not_received_between_a_preface_and_the_digests() {
+    let contents = [content(30, 600_000)];
+    for differs in [false, true] {
+        let mut pair = pair(&contents, Scheme::ReedSolomon, SYMBOL_SIZE, spread(), 0.0);
+        start(&mut pair, MemoryStore::new(u64::MAX));
+        // The next round of the FDT is 700 ms away.
+        run_described(&mut pair, 300);
+        let kept = stop(&mut pair).0.kept_description().unwrap();
+        let mut preface = fdt::Instance::parse(&kept.xml).unwrap();
+        preface.complete = false;
+        let entry = &mut preface.files[0].headwater;
+        (entry.block_digests, entry.digests_follow) = (Vec::new(), true);
+        let mut present = contents[0].clone();
+        present[599_999] ^= u8::from(differs);
+        let mut store = MemoryStore::new(u64::MAX);
+        store.put_present(RelativePath::new("dir/file0").unwrap(), present);
+        start(&mut pair, store);
+        let now = pair.now;
+        let machine = &mut pair.receivers[0].machine;
+        assert!(machine.put_description(now, preface.to_xml().as_bytes()).unwrap());
+        pair.run(LIMIT);
+        let end = &pair.receivers[0];
+        end.assert_received(&contents);
+        let stats = end.machine.stats();
+        assert!(stats.packets > 200, "content arrived before the digests: {stats:?}");
+        assert_eq!(stats.accounted(), stats.packets, "{stats:?}");
+        let symbols = if differs { 600 } else { 0 };
+        assert!((symbols..=symbols + 4).contains(&(stats.useful + stats.reused)), "{stats:?}");
+    }
+}
