@@ -258,6 +258,42 @@ fn what_a_sender_sends_after_it_was_started_again_is_new() {
     assert!(beyond <= 93, "{beyond} symbols came twice or for nothing");
 }
 
+/// A code of a finite number of symbols goes on by the clock: a receiver gets what it would get of a sender
+/// that is silent for a while, though each session is another one.
+#[test]
+fn a_finite_code_goes_round_by_the_clock() {
+    let contents = [content(31, 6_000_000)];
+    for scheme in [Scheme::ReedSolomon, Scheme::LdpcStaircase, Scheme::NoCode] {
+        let plan = PlanConfig { scheme, symbol_size: SYMBOL_SIZE, order: spread() };
+        // Any time of day: a second in which the cycle begins again is none of these.
+        for hour in 1..4 {
+            let mut clock = Duration::from_secs(3_600 * hour);
+            let (mut kept, mut beyond) = (MemoryStore::new(u64::MAX), 0);
+            for tsi in 1..=5 {
+                let start_at = Start::ByClock { seed: Seed(u64::from(tsi)), clock, symbol_size: SYMBOL_SIZE };
+                let config = DeliverySenderConfig::new(tsi).with_start(start_at);
+                let mut pair = pair_of(&contents, plan, config, 0.0);
+                start(&mut pair, kept);
+                match tsi {
+                    5 => pair.run(LIMIT),
+                    _ => run_described(&mut pair, 1_000),
+                }
+                let stats = pair.receivers[0].machine.stats();
+                beyond += stats.duplicates + stats.surplus;
+                clock = clock + pair.now.since(Instant::ZERO) + Duration::from_millis(100);
+                if tsi == 5 {
+                    pair.receivers[0].assert_received(&contents);
+                }
+                (kept, _) = stop(&mut pair);
+            }
+            // Four sessions bring some 985 symbols each. Without a code, the symbols sent between two sessions
+            // come after all of these again. Blocks of Reed-Solomon symbols are not whole all at once.
+            let most = if scheme == Scheme::NoCode { 4_200 } else { 120 };
+            assert!(beyond <= most, "{scheme}: {beyond} of 6 000 symbols twice or for nothing");
+        }
+    }
+}
+
 /// Sessions that are killed at random instants, whatever they hold then: nothing that a block held is
 /// received twice.
 #[test]

@@ -96,6 +96,11 @@ impl<'a> View<'a> {
                 "{sender} does not hear the reports of this receiver, and sends little until then: let UDP to {sender} through, or send \
                  with --demand off"
             ),
+            ReceiveUpdate::Dismissed { returns } => tracing::warn!(
+                "the sender has dismissed this receiver, whose path or machine carries less than the session's least rate; it joins again in \
+                 {}; send with a lower --base-rate, or with --wait-for-slowest",
+                time(*returns)
+            ),
             ReceiveUpdate::Silent { lasted, is_found } => self.show_silence(*lasted, *is_found),
             ReceiveUpdate::HeardAgain { lasted } => {
                 tracing::warn!("packets of the sender arrive again after {}", time(*lasted));

@@ -36,7 +36,7 @@ use super::update::{
     DemandWatch, RateWatch, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate, SentCeiling,
     progress,
 };
-use crate::clock::{Clock, Progress, ntp_now, used_channels};
+use crate::clock::{Clock, Progress, ntp_now, since_1970, used_channels};
 use crate::congestion_control::Path;
 use crate::driver::{Application, Port};
 use crate::keys::SenderKey;
@@ -249,14 +249,19 @@ impl SendSession {
         }
     }
 
-    /// Returns the first position of the content. The position is random, so that receivers of an earlier
-    /// session of the same content get other symbols. At high fixed rates the session begins with the source
-    /// symbols; otherwise receivers with little loss would have to decode all blocks at the end.
+    /// Returns the first position of the content: random, or by the clock with codes of a finite number of
+    /// symbols, so that receivers of an earlier session of the same content get other symbols. At high fixed
+    /// rates the session begins with the source symbols; otherwise receivers with little loss would have to
+    /// decode all blocks at the end.
     fn start(&self) -> Result<Start, SendError> {
         if self.options.congestion_control.begins_with_source() {
             return Ok(Start::First);
         }
-        Ok(Start::Drawn(Seed(u64::from_ne_bytes(system::random_bytes()?))))
+        Ok(Start::ByClock {
+            seed: Seed(u64::from_ne_bytes(system::random_bytes()?)),
+            clock: since_1970().into(),
+            symbol_size: self.symbol_size,
+        })
     }
 
     fn signing(&self) -> Result<Option<Signing>, SendError> {
