@@ -259,7 +259,7 @@ impl SendSession {
         }
         Ok(Start::ByClock {
             seed: Seed(u64::from_ne_bytes(system::random_bytes()?)),
-            clock: since_1970().into(),
+            clock: since_1970(),
             symbol_size: self.symbol_size,
         })
     }
