@@ -265,6 +265,24 @@ fn repair_symbols_alone_are_resumed() {
     }
 }
 
+/// A receiver at a low rate that is killed loses the symbols of 20 ms.
+#[test]
+fn a_few_symbols_are_soon_written() {
+    let [folder, copy] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut session = open(folder.path());
+    announce(&mut session, Some([1; 32]), IDENTITY);
+    session.store.write_source(OBJECT, 0, 3, &[3; T as usize]).unwrap();
+    std::thread::sleep(gather::SHORT_TIME);
+    assert!(session.store.poll_report().is_none());
+    session.store.writer.wait();
+    fs::create_dir(work(copy.path())).unwrap();
+    for entry in fs::read_dir(work(folder.path())).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), work(copy.path()).join(entry.file_name())).unwrap();
+    }
+    let (_, blocks) = announce(&mut open(copy.path()), Some([1; 32]), IDENTITY);
+    assert_eq!(blocks, [HeldBlock { source: vec![1 << 3], ..HeldBlock::default() }]);
+}
+
 #[test]
 fn a_file_in_place_counts_while_others_are_missing_and_nobody_touched_it() {
     for is_touched in [false, true] {
