@@ -390,9 +390,8 @@ impl<'a> Watch<'a> {
         {
             (self.observer)(ReceiveUpdate::Unheard { sender });
         }
-        if core::mem::replace(&mut self.is_dismissed, control.dismissed.is_some()) < self.is_dismissed
-            && let Some(left) = control.dismissed
-        {
+        let was_dismissed = core::mem::replace(&mut self.is_dismissed, control.dismissed.is_some());
+        if let Some(left) = control.dismissed.filter(|_| !was_dismissed) {
             (self.observer)(ReceiveUpdate::Dismissed { returns: left.into() });
         }
         if let Some(Levels { ceiling, demand }) = control.levels

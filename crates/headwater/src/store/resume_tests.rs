@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use headwater_fec::{Parameters, Partition, codec};
 use headwater_proto::delivery::{Digest, FileTime, FileVersion, StoredRepair};

@@ -1,6 +1,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use headwater_fec::{Block, Parameters, Partition, codec};
 use headwater_proto::delivery::{FileTime, block_digest};
