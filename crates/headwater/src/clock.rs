@@ -39,10 +39,14 @@ pub(crate) fn elapsed(now: Instant) -> std::time::Duration {
     std::time::Duration::from_nanos(now.as_nanos())
 }
 
+/// Returns the current wall-clock time since 1970.
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
+}
+
 /// Returns the current wall-clock time in NTP seconds modulo 2^32.
 pub(crate) fn ntp_now() -> u32 {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let ntp = unix.wrapping_add(NTP_TO_UNIX_SECS) & u64::from(u32::MAX);
+    let ntp = (since_1970().as_nanos() / 1_000_000_000).wrapping_add(NTP_TO_UNIX_SECS) & u64::from(u32::MAX);
     u32::try_from(ntp).expect("32 bits are left")
 }
 

@@ -199,6 +199,11 @@ pub enum Event<'a> {
         /// Address of the sender.
         sender: String,
     },
+    /// `session:dismissed`: the sender has dismissed a receiver that holds the rate at its least.
+    SessionDismissed {
+        /// Seconds until the receiver joins again.
+        seconds: u64,
+    },
     /// `channel:joined`: a receiver joined a channel.
     ChannelJoined {
         /// The channel.
@@ -475,6 +480,7 @@ impl Event<'_> {
             Self::DemandChanged { .. } => "demand:changed",
             Self::DemandUnreported { .. } => "demand:unreported",
             Self::DemandUnheard { .. } => "demand:unheard",
+            Self::SessionDismissed { .. } => "session:dismissed",
             Self::ChannelJoined { .. } => "channel:joined",
             Self::ChannelLeft { .. } => "channel:left",
             Self::PacketDropped { .. } => "packet:dropped",

@@ -258,6 +258,42 @@ fn what_a_sender_sends_after_it_was_started_again_is_new() {
     assert!(beyond <= 93, "{beyond} symbols came twice or for nothing");
 }
 
+/// A code of a finite number of symbols goes on by the clock: a receiver gets what it would get of a sender
+/// that is silent for a while, though each session is another one.
+#[test]
+fn a_finite_code_goes_round_by_the_clock() {
+    let contents = [content(31, 6_000_000)];
+    for scheme in [Scheme::ReedSolomon, Scheme::LdpcStaircase, Scheme::NoCode] {
+        let plan = PlanConfig { scheme, symbol_size: SYMBOL_SIZE, order: spread() };
+        // Any time of day: a second in which the cycle begins again is none of these.
+        for hour in 1..4 {
+            let mut clock = Duration::from_secs(3_600 * hour);
+            let (mut kept, mut beyond) = (MemoryStore::new(u64::MAX), 0);
+            for tsi in 1..=5 {
+                let start_at = Start::ByClock { seed: Seed(u64::from(tsi)), clock, symbol_size: SYMBOL_SIZE };
+                let config = DeliverySenderConfig::new(tsi).with_start(start_at);
+                let mut pair = pair_of(&contents, plan, config, 0.0);
+                start(&mut pair, kept);
+                match tsi {
+                    5 => pair.run(LIMIT),
+                    _ => run_described(&mut pair, 1_000),
+                }
+                let stats = pair.receivers[0].machine.stats();
+                beyond += stats.duplicates + stats.surplus;
+                clock = clock + pair.now.since(Instant::ZERO) + Duration::from_millis(100);
+                if tsi == 5 {
+                    pair.receivers[0].assert_received(&contents);
+                }
+                (kept, _) = stop(&mut pair);
+            }
+            // Four sessions bring some 985 symbols each. Without a code, the symbols sent between two sessions
+            // come after all of these again. Blocks of Reed-Solomon symbols are not whole all at once.
+            let most = if scheme == Scheme::NoCode { 4_200 } else { 120 };
+            assert!(beyond <= most, "{scheme}: {beyond} of 6 000 symbols twice or for nothing");
+        }
+    }
+}
+
 /// Sessions that are killed at random instants, whatever they hold then: nothing that a block held is
 /// received twice.
 #[test]
@@ -441,4 +477,38 @@ fn holes_are_found_once_the_digests_follow_a_preface() {
     assert!(machine.put_description(Instant::ZERO, preface.to_xml().as_bytes()).unwrap());
     pair.run(LIMIT);
     pair.receivers[0].assert_received(&contents);
+}
+
+/// The preface of a long FDT has the digest of a file without the digests of its blocks. A file that is there
+/// is not received in part until these arrive.
+#[test]
+fn a_file_that_is_there_is_not_received_between_a_preface_and_the_digests() {
+    let contents = [content(30, 600_000)];
+    for differs in [false, true] {
+        let mut pair = pair(&contents, Scheme::ReedSolomon, SYMBOL_SIZE, spread(), 0.0);
+        start(&mut pair, MemoryStore::new(u64::MAX));
+        // The next round of the FDT is 700 ms away.
+        run_described(&mut pair, 300);
+        let kept = stop(&mut pair).0.kept_description().unwrap();
+        let mut preface = fdt::Instance::parse(&kept.xml).unwrap();
+        preface.complete = false;
+        let entry = &mut preface.files[0].headwater;
+        (entry.block_digests, entry.digests_follow) = (Vec::new(), true);
+        let mut present = contents[0].clone();
+        present[599_999] ^= u8::from(differs);
+        let mut store = MemoryStore::new(u64::MAX);
+        store.put_present(RelativePath::new("dir/file0").unwrap(), present);
+        start(&mut pair, store);
+        let now = pair.now;
+        let machine = &mut pair.receivers[0].machine;
+        assert!(machine.put_description(now, preface.to_xml().as_bytes()).unwrap());
+        pair.run(LIMIT);
+        let end = &pair.receivers[0];
+        end.assert_received(&contents);
+        let stats = end.machine.stats();
+        assert!(stats.packets > 200, "content arrived before the digests: {stats:?}");
+        assert_eq!(stats.accounted(), stats.packets, "{stats:?}");
+        let symbols = if differs { 600 } else { 0 };
+        assert!((symbols..=symbols + 4).contains(&(stats.useful + stats.reused)), "{stats:?}");
+    }
 }

@@ -364,6 +364,7 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
             Event::DemandChanged { level, ceiling, limited: false }
         }
         ReceiveUpdate::Unheard { sender } => Event::DemandUnheard { sender: sender.to_string() },
+        ReceiveUpdate::Dismissed { returns } => Event::SessionDismissed { seconds: returns.as_secs() },
         ReceiveUpdate::OtherSession { tsi, source } => {
             Event::SessionOther { tsi: *tsi, source: source.to_string() }
         }

@@ -92,10 +92,7 @@ impl<'a> View<'a> {
                 "the session's description contradicts an earlier one: somebody may be forging packets"
             ),
             ReceiveUpdate::LinkChanged(change) => link_changed(change),
-            ReceiveUpdate::Unheard { sender } => tracing::warn!(
-                "{sender} does not hear the reports of this receiver, and sends little until then: let UDP to {sender} through, or send \
-                 with --demand off"
-            ),
+            ReceiveUpdate::Unheard { .. } | ReceiveUpdate::Dismissed { .. } => show_feedback(update),
             ReceiveUpdate::Silent { lasted, is_found } => self.show_silence(*lasted, *is_found),
             ReceiveUpdate::HeardAgain { lasted } => {
                 tracing::warn!("packets of the sender arrive again after {}", time(*lasted));
@@ -327,6 +324,22 @@ impl<'a> View<'a> {
                 progress.kernel_drops
             );
         }
+    }
+}
+
+/// Shows that reports do not reach the sender, or that the sender has dismissed the receiver.
+fn show_feedback(update: &ReceiveUpdate) {
+    match update {
+        ReceiveUpdate::Unheard { sender } => tracing::warn!(
+            "{sender} does not hear the reports of this receiver, and sends little until then: let UDP to {sender} through, or send \
+             with --demand off"
+        ),
+        ReceiveUpdate::Dismissed { returns } => tracing::warn!(
+            "the sender has dismissed this receiver, whose path or machine carries less than the session's least rate; it joins again in \
+             {}; send with a lower --base-rate, or with --wait-for-slowest",
+            time(*returns)
+        ),
+        _ => {}
     }
 }
 

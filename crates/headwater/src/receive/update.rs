@@ -43,6 +43,12 @@ pub enum ReceiveUpdate {
         /// Address and port of the sender.
         sender: SocketAddr,
     },
+    /// The sender has dismissed this receiver, whose path holds the rate of all receivers at its least
+    /// (`le-sbcc`): the receiver has left the group. Sent once per dismissal.
+    Dismissed {
+        /// Time until the receiver joins again.
+        returns: Duration,
+    },
     /// The first packet of the session arrived.
     SessionFound {
         /// Transport session identifier.

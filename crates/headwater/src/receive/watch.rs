@@ -86,6 +86,7 @@ pub(super) struct Watch<'a> {
     /// Verified key of the session, if receivers remember the key, and the start of the session.
     verified: Option<(PublicKey, u32)>,
     has_told_unheard: bool,
+    is_dismissed: bool,
     /// Highest level that the sender sends, as last told.
     ceiling: Option<u8>,
     repairer: Option<Repairer>,
@@ -169,6 +170,7 @@ impl<'a> Watch<'a> {
             unopened: None,
             verified: None,
             has_told_unheard: false,
+            is_dismissed: false,
             ceiling: None,
             repairer: None,
             missed: None,
@@ -387,6 +389,10 @@ impl<'a> Watch<'a> {
             control.unheard.filter(|_| !core::mem::replace(&mut self.has_told_unheard, true))
         {
             (self.observer)(ReceiveUpdate::Unheard { sender });
+        }
+        let was_dismissed = core::mem::replace(&mut self.is_dismissed, control.dismissed.is_some());
+        if let Some(left) = control.dismissed.filter(|_| !was_dismissed) {
+            (self.observer)(ReceiveUpdate::Dismissed { returns: left.into() });
         }
         if let Some(Levels { ceiling, demand }) = control.levels
             && self.ceiling.replace(ceiling) != Some(ceiling)

@@ -36,7 +36,7 @@ use super::update::{
     DemandWatch, RateWatch, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate, SentCeiling,
     progress,
 };
-use crate::clock::{Clock, Progress, ntp_now, used_channels};
+use crate::clock::{Clock, Progress, ntp_now, since_1970, used_channels};
 use crate::congestion_control::Path;
 use crate::driver::{Application, Port};
 use crate::keys::SenderKey;
@@ -249,16 +249,21 @@ impl SendSession {
         }
     }
 
-    /// Returns the first position of the content. A session that repeats content begins at a random place, so
-    /// that receivers of an earlier session get other symbols. At high fixed rates each session begins with
-    /// the source symbols; otherwise receivers with little loss would have to decode all blocks at the end.
+    /// Returns the first position of the content. A session that repeats content begins at a random place, or
+    /// by the clock with codes of a finite number of symbols, so that receivers of an earlier session get
+    /// other symbols. At high fixed rates each session begins with the source symbols; otherwise receivers
+    /// with little loss would have to decode all blocks at the end.
     fn start(&self) -> Result<Start, SendError> {
         let control = &self.options.congestion_control;
         let is_first = !self.options.is_repeated && self.options.scheme == Scheme::RaptorQ;
         if control.begins_with_source() || (is_first && !control.is_on_request()) {
             return Ok(Start::First);
         }
-        Ok(Start::Drawn(Seed(u64::from_ne_bytes(system::random_bytes()?))))
+        Ok(Start::ByClock {
+            seed: Seed(u64::from_ne_bytes(system::random_bytes()?)),
+            clock: since_1970(),
+            symbol_size: self.symbol_size,
+        })
     }
 
     fn signing(&self) -> Result<Option<Signing>, SendError> {

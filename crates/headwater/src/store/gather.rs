@@ -9,6 +9,7 @@
 //! no thread reads the block back. A worker thread reads any other block back.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use headwater_fec::Block;
 use headwater_proto::delivery::{BlockHasher, Digest, FileIndex, StoredRepair};
@@ -18,13 +19,20 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Minimum and maximum of gathered bytes in total; a share of the content in between.
 ///
 /// Gathered symbols are lost if the process is killed: 0.07 s of 1 Gbit/s at most, less than
-/// [`GATHER_TIME`](super::GATHER_TIME). With many blocks in turn, the writes are shorter: the oldest block is
+/// [`GATHER_TIME`]. With many blocks in turn, the writes are shorter: the oldest block is
 /// written first, so that a write has twice the mean of the gathered symbols of a block.
 const BYTES_MIN: u64 = 3 << 19;
 const BYTES_MAX: u64 = 8 << 20;
 const SHARE: u64 = 128;
 /// Symbols of a run, on average, from which source symbols are written to their places one by one.
 const RUN_SYMBOLS_MIN: usize = 4;
+/// Longest time for which symbols are gathered before a write.
+pub(super) const GATHER_TIME: Duration = Duration::from_millis(100);
+/// Time after which a few symbols are written: short writes cost little at a low rate, where a receiver that
+/// is killed every second would lose a percent of its symbols.
+pub(super) const SHORT_TIME: Duration = Duration::from_millis(20);
+/// Bytes of a few symbols: 13 Mbit/s in [`SHORT_TIME`].
+const SHORT_BYTES: usize = 32 << 10;
 /// Maximum number of buffers kept for reuse.
 const SPARE_MAX: usize = 64;
 
@@ -111,6 +119,12 @@ impl Gather {
         self.by_age.remove(&gathered.since);
         self.bytes -= gathered.bytes();
         Some(gathered)
+    }
+
+    /// Whether all symbols are to be written, after so much time since the last time.
+    pub(super) fn is_due(&self, waited: Duration) -> bool {
+        let is_short = (1..=SHORT_BYTES).contains(&self.bytes);
+        waited >= if is_short { SHORT_TIME } else { GATHER_TIME }
     }
 
     /// Returns a block with gathered symbols.

@@ -58,7 +58,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use headwater_proto::auth::PublicKey;
 use headwater_proto::delivery::{
@@ -91,9 +91,6 @@ pub(crate) use self::unpack::{BundleDirectory, UnpackedBundle, UnpackedBundles, 
 use self::work::Workers;
 use self::writer::{Write, Writer};
 use crate::net::Waker;
-
-/// Longest time for which symbols are gathered before a write.
-const GATHER_TIME: Duration = Duration::from_millis(100);
 
 /// Options of a store.
 #[derive(Clone, Debug, Default)]
@@ -128,8 +125,8 @@ pub(crate) struct DiskStore {
     found: VecDeque<StoreReport>,
     names: Names,
     gather: Gather,
-    /// Time at which all gathered symbols are written, unless written before.
-    write_at: Instant,
+    /// Time at which all gathered symbols were written.
+    written_at: Instant,
     /// Bytes of the accepted files that are not in place.
     announced_bytes: u64,
     /// Bytes of `announced_bytes` for sparse files whose holes are known.
@@ -171,7 +168,7 @@ impl DiskStore {
             found: VecDeque::new(),
             names: Names::default(),
             gather,
-            write_at: Instant::now(),
+            written_at: Instant::now(),
             announced_bytes: 0,
             sparse_room: BTreeMap::new(),
             out_of_space: None,
@@ -296,11 +293,11 @@ impl DiskStore {
         self.writer.flush();
     }
 
-    /// Queues all gathered symbols every [`GATHER_TIME`], so that a killed process loses little.
+    /// Queues all gathered symbols once these are due, so that a killed process loses little.
     fn write_when_due(&mut self) {
         let now = Instant::now();
-        if now >= self.write_at {
-            self.write_at = now + GATHER_TIME;
+        if self.gather.is_due(now - self.written_at) {
+            self.written_at = now;
             self.write_all();
         }
     }

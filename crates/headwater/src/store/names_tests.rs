@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::Duration;
 
 use headwater_proto::delivery::{
     EntryKind, FileTime, MetadataEntry, MetadataError, MetadataFault, Owner, Preserve, SessionMetadata, Xattr,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use headwater_fec::{Parameters, Partition, codec};
 use headwater_proto::delivery::{Digest, FileTime, FileVersion, StoredRepair};
@@ -263,6 +264,24 @@ fn repair_symbols_alone_are_resumed() {
         let (_, blocks) = announce(&mut open(folder.path()), Some([1; 32]), IDENTITY);
         assert_eq!(blocks, std::slice::from_ref(&held));
     }
+}
+
+/// A receiver at a low rate that is killed loses the symbols of 20 ms.
+#[test]
+fn a_few_symbols_are_soon_written() {
+    let [folder, copy] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut session = open(folder.path());
+    announce(&mut session, Some([1; 32]), IDENTITY);
+    session.store.write_source(OBJECT, 0, 3, &[3; T as usize]).unwrap();
+    std::thread::sleep(gather::SHORT_TIME);
+    assert!(session.store.poll_report().is_none());
+    session.store.writer.wait();
+    fs::create_dir(work(copy.path())).unwrap();
+    for entry in fs::read_dir(work(folder.path())).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), work(copy.path()).join(entry.file_name())).unwrap();
+    }
+    let (_, blocks) = announce(&mut open(copy.path()), Some([1; 32]), IDENTITY);
+    assert_eq!(blocks, [HeldBlock { source: vec![1 << 3], ..HeldBlock::default() }]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use headwater_fec::{LdpcParameters, Parameters, Partition, Scheme, codec};
 use headwater_proto::delivery::block_digest;

@@ -1,6 +1,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use headwater_fec::{Block, Parameters, Partition, codec};
 use headwater_proto::delivery::{FileTime, block_digest};
@@ -280,7 +281,7 @@ fn symbols_are_gathered_and_land_in_their_places() {
 fn what_came_a_while_ago_is_written() {
     let mut fixture = Fixture::announced(&FileSpec { digest: Some([1; 32]), ..spec("file", BYTES as u64) });
     fixture.write(0, 3);
-    std::thread::sleep(GATHER_TIME);
+    std::thread::sleep(gather::GATHER_TIME);
     assert_eq!(fixture.store.poll_report(), None);
     fixture.store.writer.wait();
     let mut symbol = [0; T as usize];

@@ -49,6 +49,8 @@ pub struct Status {
     pub unheard: Option<SocketAddr>,
     /// Levels that the sender sends, as announced last; `None` if all are sent.
     pub levels: Option<Levels>,
+    /// Time until the receiver joins again, if the sender has dismissed the receiver.
+    pub dismissed: Option<Duration>,
 }
 
 /// Reason other than the path for which a receiver subscribes to no further level.

@@ -27,6 +27,7 @@ use spread::Spread;
 use window::Windows;
 
 use crate::rng::{Seed, Stream};
+use crate::time::Duration;
 
 /// Parameters of a block in the carousel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,8 @@ enum Sequence {
 /// symbols, a receiver that resumes would receive up to half of the content twice. So each session draws a
 /// place. With a rateless code, two sessions then send the same symbols only with a probability of k in 2^24.
 /// With a code of a finite number of symbols, a receiver may or may not have received the symbols at the
-/// drawn place.
+/// drawn place. Such a code goes round its cycle by the clock: a session begins where a session that never
+/// ended would be now. What an earlier session of the same rate has sent comes again only after a cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     /// At the first source symbol of each block. Suits receivers that receive the whole session without
@@ -78,6 +80,16 @@ pub enum Start {
     First,
     /// At a place drawn from the seed.
     Drawn(Seed),
+    /// At a place drawn from the seed with a rateless code, and at the place by the clock with other codes.
+    /// Sessions that are sent on request draw with all codes.
+    ByClock {
+        /// Source of the draws.
+        seed: Seed,
+        /// Time at the start of the session, since any instant that is the same for all sessions.
+        clock: Duration,
+        /// Length of a symbol in bytes.
+        symbol_size: u16,
+    },
 }
 
 /// Bound of the drawn number of repair symbols that a rateless block skips at the start: half of RaptorQ's
@@ -88,24 +100,46 @@ impl Start {
     fn draw(self) -> Option<Stream> {
         match self {
             Self::First => None,
-            Self::Drawn(seed) => Some(seed.stream("start", 0)),
+            Self::Drawn(seed) | Self::ByClock { seed, .. } => Some(seed.stream("start", 0)),
         }
     }
 
-    /// Returns the first symbol of each block for this start.
+    /// Returns the time since the first buffer of a session that never ended.
+    fn clock(self) -> Option<Duration> {
+        match self {
+            Self::ByClock { clock, .. } => Some(clock),
+            Self::First | Self::Drawn(_) => None,
+        }
+    }
+
+    /// Returns the number of passes that the clock's time has at `rate` bit/s, in units of 2^-32: no fewer
+    /// than packets with headers have.
+    fn passes(self, blocks: &[CarouselBlock], rate: u64) -> Option<u128> {
+        let Self::ByClock { clock, symbol_size, .. } = self else { return None };
+        let symbols: u64 = blocks.iter().map(|block| u64::from(block.symbols)).sum();
+        let bits_of_pass = u128::from(symbols.max(1)) * 8 * u128::from(symbol_size.max(1)) * 1_000_000_000;
+        let bits = u128::from(clock.as_nanos()) * u128::from(rate);
+        Some(((bits / bits_of_pass) << u32::BITS) | (((bits % bits_of_pass) << u32::BITS) / bits_of_pass))
+    }
+
+    /// Returns the first symbol of each block for this start, after so many passes if the place is by the
+    /// clock.
     ///
     /// If the start is drawn, a rateless block begins with a repair symbol, since any source symbol may have
     /// been sent before. A block of one symbol, which cannot be received in part, begins with that symbol.
     /// Other blocks begin with a source symbol at the same fraction of each block, since the repair symbols
     /// may not be ready yet.
-    fn first_symbols(self, blocks: &[CarouselBlock]) -> Vec<u32> {
+    fn first_symbols(self, blocks: &[CarouselBlock], passes: Option<u128>) -> Vec<u32> {
         let Some(mut draw) = self.draw() else { return vec![0; blocks.len()] };
         let ahead = draw.random_range(0..AHEAD_MAX);
-        let part = u64::from(draw.random::<u32>());
+        let part = u128::from(draw.random::<u32>());
         let first = |block: &CarouselBlock| match (block.symbols, block.rateless) {
             (1, _) => 0,
             (k, true) => (k + ahead) % block.encoding_symbols,
-            (k, false) => u32::try_from((u64::from(k) * part) >> u32::BITS).expect("below k"),
+            (k, false) => {
+                let sent = (u128::from(k) * passes.unwrap_or(part)) >> u32::BITS;
+                u32::try_from(sent % u128::from(block.encoding_symbols)).expect("below n, a u32")
+            }
         };
         blocks.iter().map(first).collect()
     }
@@ -128,7 +162,10 @@ impl Carousel {
     pub fn starting(blocks: Vec<CarouselBlock>, order: Order, start: Start) -> Self {
         check(&blocks);
         let order = match order {
-            Order::Spread { .. } => Sequence::Spread(Spread::new(&blocks, start)),
+            Order::Spread { rate } => {
+                let passes = start.passes(&blocks, rate);
+                Sequence::Spread(Spread::new(&blocks, start.first_symbols(&blocks, passes)))
+            }
             Order::Window => Sequence::Window(Windows::new(&blocks)),
         };
         Self::of(blocks, order)
@@ -146,7 +183,8 @@ impl Carousel {
     /// As [`Carousel::new`].
     pub fn mixed(blocks: Vec<CarouselBlock>, draw: Stream, start: Start) -> Self {
         check(&blocks);
-        let order = Sequence::Spread(Spread::new(&blocks, start).mixed(draw));
+        let first = start.first_symbols(&blocks, None);
+        let order = Sequence::Spread(Spread::new(&blocks, first).mixed(draw));
         Self::of(blocks, order)
     }
 

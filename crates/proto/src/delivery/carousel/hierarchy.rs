@@ -51,6 +51,8 @@ pub struct Hierarchy {
     offsets: Offsets,
     /// Position of place 0 of buffer 0 on the ring.
     first: u64,
+    /// Time since the first buffer of a session that never ended, at the start of this session.
+    clock: Option<Duration>,
     /// Next fresh symbol of each rateless block.
     fresh: Vec<u32>,
     /// Number of fresh symbols sent, over all blocks.
@@ -102,8 +104,9 @@ impl Hierarchy {
             ring: Ring::new(&[]),
             offsets: Offsets::new(1),
             first: 0,
+            clock: start.clock(),
             sent: None,
-            fresh: start.first_symbols(&blocks),
+            fresh: start.first_symbols(&blocks, None),
             fresh_sent: 0,
             pass_symbols: 0,
             blocks,
@@ -204,7 +207,14 @@ impl Hierarchy {
 
     fn begin(&mut self, layering: &dyn Layering, at: Instant) {
         let (time, start) = match self.time {
-            None => (buffer_time(layering, at), at),
+            None => {
+                let time = buffer_time(layering, at);
+                if let Some(clock) = self.clock {
+                    let past = clock.as_nanos().saturating_add(at.as_nanos()) / time.as_nanos();
+                    self.first = past.checked_rem(self.ring.positions()).unwrap_or(0);
+                }
+                (time, at)
+            }
             Some(time) => {
                 self.buffer += 1;
                 let end = self.arrangement.end();

@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use rand::RngExt as _;
 use rand::seq::SliceRandom;
 
-use super::{CarouselBlock, Start, Visit};
+use super::{CarouselBlock, Visit};
 use crate::rng::Stream;
 
 /// Maximum number of turns shuffled together, all within one pass.
@@ -89,14 +89,14 @@ impl PartialEq for Turn {
 impl Eq for Turn {}
 
 impl Spread {
-    /// Creates an order over `blocks` that begins at `start`.
-    pub(super) fn new(blocks: &[CarouselBlock], start: Start) -> Self {
+    /// Creates an order over `blocks` that begins with these symbols.
+    pub(super) fn new(blocks: &[CarouselBlock], first: Vec<u32>) -> Self {
         let mut order: Vec<u32> =
             (0..u32::try_from(blocks.len()).expect("a session has below 2^32 blocks")).collect();
         order.sort_by_key(|block| blocks[*block as usize].symbols);
         let turns = classes(blocks, &order);
         let turns = turns.into_iter().map(|class| Reverse(Turn { class, taken: 0 })).collect();
-        Self { next: start.first_symbols(blocks), order, turns, mix: None }
+        Self { next: first, order, turns, mix: None }
     }
 
     /// Randomizes the order for receivers that receive parts of the packets: shuffles each [`MIXED`] turns of
@@ -242,7 +242,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::delivery::Carousel;
+    use crate::delivery::{Carousel, Start};
     use crate::rng::Seed;
 
     fn spread(blocks: Vec<CarouselBlock>) -> Carousel {

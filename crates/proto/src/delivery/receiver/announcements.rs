@@ -195,7 +195,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         if self.complete {
             // No more files will be announced.
             if !self.catalogue.is_awaiting_fti() {
-                let kept = |toi| self.catalogue.is_compared(toi);
+                let kept = |toi| self.catalogue.awaits_comparison(toi);
                 self.stats.dropped.unknown_object += self.pending.retain(kept);
             }
             for file in self.catalogue.with_holes() {
@@ -378,7 +378,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         } else {
             let _never_counted = self.catalogue.end_object(object, &mut self.room);
         }
-        if !self.catalogue.files[file.0].is_compared {
+        if !self.catalogue.files[file.0].awaits_comparison() {
             self.put_pending(now, object);
         }
         Ok(())

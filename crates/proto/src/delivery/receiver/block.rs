@@ -375,7 +375,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         let outcome = self.catalogue.files[state.file.0].outcome;
         if outcome.is_some_and(|outcome| !outcome.is_done()) {
             self.stats.dropped.refused += 1;
-        } else if self.catalogue.files[state.file.0].is_compared {
+        } else if self.catalogue.files[state.file.0].awaits_comparison() {
             // If no memory is left, the packet is dropped: the carousel sends the symbol again if the symbol
             // is still needed.
             if !self.pending.push(packet, None, payload) {

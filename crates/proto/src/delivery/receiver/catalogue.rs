@@ -89,6 +89,13 @@ pub struct FileState {
 }
 
 impl FileState {
+    /// Whether the existing file is being compared, or will be once the digests of the blocks arrive. If the
+    /// digest of the file is known (from a preface), the digests of the blocks arrive within seconds.
+    pub fn awaits_comparison(&self) -> bool {
+        let will_be = self.is_present && self.spec.digest.is_some() && self.outcome.is_none();
+        self.is_compared || will_be
+    }
+
     /// Whether an entry agrees with earlier entries on the file's digest, as far as the digest is known.
     fn agrees_on_digest(&self, told: &Headwater) -> bool {
         match (told.digest, self.spec.digest) {
@@ -514,10 +521,10 @@ impl Catalogue {
         objects.take_while(|object| is_known(object)).flat_map(|object| object.promised.clone()).collect()
     }
 
-    /// Whether the file of an object is being compared.
-    pub fn is_compared(&self, toi: u128) -> bool {
+    /// Whether the packets of an object wait for the comparison of its file.
+    pub fn awaits_comparison(&self, toi: u128) -> bool {
         let Some(Announced::Object(object)) = self.by_toi.get(&toi) else { return false };
-        self.files[self.objects[object.0].file.0].is_compared
+        self.files[self.objects[object.0].file.0].awaits_comparison()
     }
 
     /// Whether a file is still being received.

@@ -286,6 +286,11 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         self.open_blocks -= if is_compared { 0 } else { waiting };
         for object in self.catalogue.files[file.0].objects.iter().flatten() {
             self.unproven.extract_if((*object, 0)..=(*object, u32::MAX), |_| true).for_each(drop);
+            // Packets that waited for a comparison; of a comparison under way once it has ended.
+            if !is_compared && !outcome.is_done() {
+                let toi = self.catalogue.objects[object.0].toi;
+                self.stats.dropped.refused += self.pending.take(toi).packets();
+            }
         }
         self.open_files -= 1;
         if !outcome.is_done()

@@ -185,8 +185,8 @@ pub(super) enum Content {
 /// receiver gets the whole cycle.
 #[derive(Debug)]
 pub(super) struct Requested {
-    /// Order of all packets together. A new receiver's order begins there, so that a receiver that resumes
-    /// continues where its packets ended.
+    /// Order of all packets together. A new receiver's order begins there, or where the last receiver of its
+    /// host is, so that a receiver that resumes from another port continues where its packets ended.
     common: Carousel,
     is_rateless: bool,
     own: Vec<OwnOrder>,
@@ -202,6 +202,14 @@ struct OwnOrder {
     last: u64,
 }
 
+/// Whether two receivers are on one host.
+fn is_of_host(one: Destination, other: Destination) -> bool {
+    match (one, other) {
+        (Destination::Unicast(one), Destination::Unicast(other)) => one.ip() == other.ip(),
+        _ => false,
+    }
+}
+
 impl Requested {
     fn next(&mut self, receiver: Destination) -> Option<Visit> {
         let visit = self.common.next_visit();
@@ -213,11 +221,20 @@ impl Requested {
             own.last = self.packets;
             return own.carousel.next_visit();
         }
+        let of_host = self.own.iter().filter(|own| is_of_host(own.receiver, receiver));
+        let before = of_host.max_by_key(|own| own.last).map(|own| own.carousel.clone());
         let oldest = (0..self.own.len()).min_by_key(|index| self.own[*index].last);
         if let Some(oldest) = oldest.filter(|_| self.own.len() == ORDERS_MAX) {
             self.own.swap_remove(oldest);
         }
-        self.own.push(OwnOrder { receiver, carousel: self.common.clone(), last: self.packets });
+        let (carousel, visit) = match before {
+            Some(mut carousel) => {
+                let visit = carousel.next_visit();
+                (carousel, visit)
+            }
+            None => (self.common.clone(), visit),
+        };
+        self.own.push(OwnOrder { receiver, carousel, last: self.packets });
         visit
     }
 
@@ -391,6 +408,19 @@ mod tests {
     fn a_receiver_that_resumes_from_another_address_continues() {
         let mut content = requested(100);
         let mut received: BTreeSet<_> = (0..120).map(|_| symbol(&mut content, 0)).collect();
+        received.extend((120..SYMBOLS).map(|_| symbol(&mut content, 1)));
+        assert_eq!(received.len(), SYMBOLS);
+    }
+
+    /// A receiver that was killed resumes from another port, while receivers of other hosts went on.
+    #[test]
+    fn a_receiver_that_resumes_from_another_port_continues() {
+        let mut content = requested(100);
+        let mut received: BTreeSet<_> = (0..120).map(|_| symbol(&mut content, 0)).collect();
+        let other = Destination::Unicast(SocketAddr::from(([192, 0, 2, 2], 0)));
+        for _ in 0..77 {
+            content.answer(other).unwrap();
+        }
         received.extend((120..SYMBOLS).map(|_| symbol(&mut content, 1)));
         assert_eq!(received.len(), SYMBOLS);
     }

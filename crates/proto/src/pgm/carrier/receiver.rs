@@ -378,8 +378,9 @@ impl ReceiverControl for PgmCarrierReceiver {
         self.channel.reception()
     }
 
-    fn status(&mut self, _now: Instant) -> Status {
-        Status { naks: Some(self.naks), ..Status::default() }
+    fn status(&mut self, now: Instant) -> Status {
+        let dismissed = self.returns.map(|at| at.since(now));
+        Status { naks: Some(self.naks), dismissed, ..Status::default() }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -218,6 +218,39 @@ fn listen(blocks: &[CarouselBlock], listeners: &mut [Listener]) {
     }
 }
 
+/// Symbols that all levels send in the first seconds.
+fn sent(start: Start, seconds: u64) -> BTreeSet<(u32, u32)> {
+    let layers = channels();
+    let mut hierarchy = Hierarchy::starting(vec![stored(4_000, 8_000); 2], start);
+    let mut sender = DynamicSender::new(layers);
+    let mut sent = BTreeSet::new();
+    loop {
+        let at = sender.next_departure().unwrap();
+        if at >= Instant::ZERO + Duration::from_secs(seconds) {
+            return sent;
+        }
+        let departure = sender.departure(at).unwrap();
+        sender.departed(at, 1_440);
+        let place = hierarchy.place(&layers, departure.level, departure.at);
+        let visit = hierarchy.visit(place).unwrap();
+        sent.insert((visit.block, visit.esi));
+    }
+}
+
+/// Of a code of a finite number of symbols, a sender that is started again sends what it would send had it
+/// never ended.
+#[test]
+fn a_session_goes_on_by_the_clock() {
+    let by_clock = |seconds| {
+        let clock = Duration::from_secs(1_764_000_000 + seconds);
+        sent(Start::ByClock { seed: Seed(seconds), clock, symbol_size: 1_408 }, 8)
+    };
+    let (one, next) = (by_clock(0), by_clock(8));
+    let twice = one.intersection(&next).count();
+    assert!(one.len() > 2_000, "{}", one.len());
+    assert!(twice * 50 <= one.len(), "{twice} of {}", one.len());
+}
+
 /// What 16 receivers of rates from a 32nd to all of the source's got twice, and what they got beyond need, in
 /// percent.
 struct Outcome {

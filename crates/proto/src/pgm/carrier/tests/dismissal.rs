@@ -223,6 +223,8 @@ fn a_dismissed_receiver_leaves_the_group_for_five_minutes() {
     assert_eq!(tell(&mut bed, word), Some(Membership::Leave(ChannelId::BASE)));
     let back = bed.receiver.poll_timeout().expect("it comes back");
     assert_eq!(back.since(bed.now), Duration::from_secs(300));
+    assert_eq!(bed.receiver.status(bed.now).dismissed, Some(Duration::from_secs(300)), "users are told");
     bed.receiver.timeout(back);
+    assert_eq!(bed.receiver.status(back).dismissed, None);
     assert_eq!(bed.receiver.poll_membership(), Some(Membership::Join(ChannelId::BASE)));
 }
