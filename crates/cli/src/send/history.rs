@@ -1,8 +1,8 @@
 //! Contents that this user has sent before.
 //!
 //! A session begins with the source symbols, so that a receiver that misses little decodes little. A later
-//! session of the same content has to begin elsewhere: receivers that were stopped would receive again what
-//! they have. Each content is an empty file in the state folder; at most [`CONTENTS_MAX`] are kept.
+//! session of the same content has to begin elsewhere: receivers that were stopped would receive the same
+//! symbols again. Each content is an empty file in the state folder; at most [`CONTENTS_MAX`] are kept.
 
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;

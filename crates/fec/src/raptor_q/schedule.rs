@@ -104,7 +104,7 @@ impl Schedule {
     /// encoding symbols' bytes, or [`u32::MAX`] for a symbol of zeros. `None` if the equations do not
     /// suffice.
     ///
-    /// Makes the intermediate symbols, or only the sums of them that are `wanted`.
+    /// Makes the intermediate symbols, or only the `wanted` sums of intermediate symbols.
     pub(super) fn new(
         structure: &Structure,
         equations: &Equations,
@@ -328,7 +328,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The symbols that lead to a wanted one, by column.
+    /// The symbols that lead to a wanted symbol, by column.
     fn needed_columns(&self, wanted: &Equations) -> Vec<bool> {
         let mut is_needed = vec![false; self.structure.numbers.intermediate as usize];
         wanted.columns().iter().for_each(|column| is_needed[*column as usize] = true);

@@ -44,8 +44,8 @@ const DELAY_MAX: Duration = Duration::from_millis(25);
 /// Number of packets of the mean gap, and the largest gap in units of the mean.
 const GAPS: u64 = 64;
 const GAP_MAX: u64 = 4;
-/// Part of the lead by which a packet is generated early, in a turn in which others leave: at low rates,
-/// timers for generation alone would double the turns.
+/// Part of the lead by which a packet is generated early, in a turn in which other packets leave: at low
+/// rates, timers for generation alone would double the turns.
 const EARLY: u64 = 10;
 /// Part of the time by which late departures catch up: 1.25 times the rate.
 const CATCH_UP: u64 = 5;

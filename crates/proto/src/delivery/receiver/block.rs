@@ -10,8 +10,8 @@ use crate::control::ReceiverControl;
 use crate::delivery::store::{HeldBlock, ObjectIndex, Store, StoreError, StoredRepair, repair_slots};
 use crate::time::Instant;
 
-/// Symbols accepted beyond those needed until the block is decoded, in case the decoder needs more: K symbols
-/// of RaptorQ fail once in a hundred, K + 2 once in a million (RFC 6330, section 1).
+/// Symbols accepted beyond the needed symbols until the block is decoded, in case the decoder needs more: K
+/// symbols of RaptorQ fail once in a hundred, K + 2 once in a million (RFC 6330, section 1).
 const SPARE_SYMBOLS: u32 = 2;
 
 /// State of a block in progress. Memory: the structure, one bit per source symbol, and the set of repair

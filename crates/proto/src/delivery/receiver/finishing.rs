@@ -45,8 +45,8 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         self.jobs > 0
     }
 
-    /// Whether a block that is not decoded yet has no symbol to spare. Who leaves the channels then, and
-    /// learns that the block needs one more, has to climb through all levels again.
+    /// Whether a block that is not decoded yet has no symbol to spare. A receiver that leaves the channels
+    /// then, and fails to decode the block, has to climb through all levels again.
     pub(super) fn lacks_spare_symbols(&self) -> bool {
         // The blocks queued last have the fewest symbols.
         let mut blocks = self.ready.iter().rev().chain(&self.decoding);
