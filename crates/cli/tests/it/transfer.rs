@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::command::{Running, group, headwater, records, run};
+use crate::command::{Running, group, headwater, records, run, sender};
 
 fn folder_of_files(parent: &Path) -> PathBuf {
     let folder = parent.join("files");
@@ -583,4 +583,28 @@ fn a_session_of_many_files_ends_soon() {
         // A round of the description on the base alone would take 48 s without bundles.
         assert!(took < Duration::from_secs(3), "--bundle {bundle}: it took {took:?} to end");
     }
+}
+
+/// The first session of a content begins with the source symbols, which need no decoder; the next begins
+/// elsewhere, so that receivers of the first get other symbols.
+#[test]
+fn content_that_was_sent_before_is_sent_from_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("file"), noise(2_000_000)).unwrap();
+    let esis = |name: &str| -> Vec<u64> {
+        let capture = path(name);
+        let capture = capture.to_str().unwrap();
+        let mut sending = sender(&group(), &["--rate", "4M", "--duration", "400ms", "--pcap", capture]);
+        sending.env("XDG_STATE_HOME", path("state")).arg(path("file"));
+        let sent = Running::start(&mut sending).end();
+        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+        let packets = run(&["inspect", "--json", capture]).json();
+        let content = packets.iter().filter(|packet| packet["lct"]["toi"] == "1");
+        content.filter_map(|packet| packet["fec"]["esi"].as_u64()).collect()
+    };
+    let (first, second) = (esis("first.pcap"), esis("second.pcap"));
+    assert!(first.len() > 50 && second.len() > 50, "{} and {}", first.len(), second.len());
+    assert!((0..).zip(&first).all(|(esi, sent)| *sent == esi), "{first:?}");
+    assert_ne!(first[0], second[0]);
 }
