@@ -31,6 +31,7 @@ pub struct Block {
 impl Block {
     /// Bytes of the object in source symbol `esi` of this block, whose symbols have `symbol_size` bytes:
     /// fewer if the object ends inside the symbol, 0 past the last symbol.
+    #[inline]
     pub fn symbol_bytes(&self, esi: u32, symbol_size: u16) -> u16 {
         let size = u64::from(symbol_size);
         let rest = self.bytes.saturating_sub(u64::from(esi).saturating_mul(size));
@@ -146,6 +147,7 @@ impl Partition {
     }
 
     /// The block of number `sbn`, or `None` from [`blocks`](Self::blocks) on.
+    #[inline]
     pub fn block(&self, sbn: u32) -> Option<Block> {
         if sbn >= self.blocks {
             return None;

@@ -1,17 +1,20 @@
 //! Big-endian fields of any whole number of bytes.
 
 /// Returns the big-endian unsigned integer in `bytes`, at most 8 bytes.
+#[inline]
 pub fn be(bytes: &[u8]) -> u64 {
     debug_assert!(bytes.len() <= 8, "a field of at most 64 bits");
     bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
 /// The big-endian 16-bit integer at `at`; the caller has checked the length.
+#[inline]
 pub fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
 /// The big-endian 32-bit integer at `at`; the caller has checked the length.
+#[inline]
 pub fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

@@ -83,6 +83,7 @@ impl Cci {
     }
 
     /// `raw` has one of the four lengths.
+    #[inline]
     pub(crate) fn padded(raw: &[u8]) -> Cci {
         let mut bytes = [0; 16];
         bytes[..raw.len()].copy_from_slice(raw);
@@ -91,6 +92,7 @@ impl Cci {
     }
 
     /// The bytes as written in the header.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
@@ -104,6 +106,7 @@ impl Cci {
     ///
     /// # Errors
     /// [`CciError::Length`] for 12 and 16 bytes.
+    #[inline]
     pub fn webrc(&self) -> Result<WebrcCci, CciError> {
         match *self.as_bytes() {
             [slot, channel, s0, s1] => Ok(WebrcCci {

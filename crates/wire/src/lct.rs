@@ -91,6 +91,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     ///
     /// # Errors
     /// The first thing found wrong. Unknown extension types and reserved bits are fine.
+    #[inline]
     pub fn new_checked(buffer: T) -> Result<Packet<T>, LctError> {
         let bytes = buffer.as_ref();
         let have = bytes.len();
@@ -123,6 +124,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// A: the session is about to end.
+    #[inline]
     pub fn close_session(&self) -> bool {
         self.bytes()[1] & 2 != 0
     }
@@ -138,11 +140,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// The congestion control information: 4, 8, 12 or 16 bytes.
+    #[inline]
     pub fn cci(&self) -> &[u8] {
         &self.bytes()[self.cci_range()]
     }
 
     /// The transport session identifier, of 16, 32 or 48 bits.
+    #[inline]
     pub fn tsi(&self) -> Option<u64> {
         let start = FIXED_LEN + self.layout.cci_len;
         let field = &self.bytes()[start..start + self.layout.tsi_len];
@@ -150,6 +154,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// The transport object identifier, of 16 to 112 bits.
+    #[inline]
     pub fn toi(&self) -> Option<u128> {
         let end = self.layout.fields_len();
         let field = &self.bytes()[end - self.layout.toi_len..end];
@@ -157,26 +162,31 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// Returns the header extensions in order, also unknown types, as (type, content after type and length).
+    #[inline]
     pub fn extensions(&self) -> ExtensionIter<'_> {
         ExtensionIter { rest: &self.bytes()[self.layout.fields_len()..self.header_len()] }
     }
 
     /// Offset of the first header extension in the datagram.
+    #[inline]
     pub(crate) fn extensions_start(&self) -> usize {
         self.layout.fields_len()
     }
 
     /// Range of the congestion control information in the datagram.
+    #[inline]
     pub fn cci_range(&self) -> core::ops::Range<usize> {
         FIXED_LEN..FIXED_LEN + self.layout.cci_len
     }
 
     /// Length of the whole LCT header in bytes.
+    #[inline]
     pub fn header_len(&self) -> usize {
         usize::from(self.bytes()[2]) * 4
     }
 
     /// Bytes behind the LCT header: in ALC, FEC Payload ID and symbols, or nothing.
+    #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.bytes()[self.header_len()..]
     }

@@ -429,6 +429,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
     }
 
     /// Returns the buffers.
+    #[inline]
     pub(crate) fn put_scratch(&mut self, scratch: Scratch) {
         self.scratch = scratch;
     }
@@ -543,6 +544,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
     }
 
     /// Queues the control's joins and leaves.
+    #[inline]
     pub(crate) fn collect_memberships(&mut self) {
         while let Some(membership) = self.control.poll_membership() {
             if let Some(auth) = &mut self.auth {

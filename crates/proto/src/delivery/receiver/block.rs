@@ -196,6 +196,7 @@ impl BlockState {
         block
     }
 
+    #[inline]
     pub fn worth(&self, esi: u32) -> Worth {
         if self.holds(esi) {
             return Worth::Duplicate;
@@ -214,6 +215,7 @@ impl BlockState {
         if has_room && self.count() < self.needed + spare { Worth::Needed } else { Worth::Surplus }
     }
 
+    #[inline]
     fn holds(&self, esi: u32) -> bool {
         if esi < self.symbols {
             self.source[(esi / 64) as usize] & 1 << (esi % 64) != 0
@@ -227,6 +229,7 @@ impl BlockState {
         self.source_count + self.repairs
     }
 
+    #[inline]
     pub fn add_source(&mut self, esi: u32) {
         self.source[(esi / 64) as usize] |= 1 << (esi % 64);
         self.source_count += 1;
@@ -240,6 +243,7 @@ impl BlockState {
     }
 
     /// Whether the block should be handed to the store.
+    #[inline]
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Receiving && (self.count() >= self.needed || self.source_count == self.symbols)
     }

@@ -91,6 +91,7 @@ pub struct FileState {
 impl FileState {
     /// Whether the existing file is being compared, or will be once the digests of the blocks arrive. If the
     /// digest of the file is known (from a preface), the digests of the blocks arrive within seconds.
+    #[inline]
     pub fn awaits_comparison(&self) -> bool {
         let will_be = self.is_present && self.spec.digest.is_some() && self.outcome.is_none();
         self.is_compared || will_be
