@@ -28,7 +28,7 @@ MB = 1_000_000
 RATE = "1G"
 LOSS = 0.1
 LIMIT = 1.3
-# Content, what arrives of it, symbols in slots, and the sender's repair symbols: together at most so many times the content.
+# Content, received content, symbols in slots, and the sender's repair symbols: at most so many times the content.
 DISK_TIMES = 3.7
 # Few bursts fall into a short session, and where they fall decides.
 SHORT_LIMIT = 1.6

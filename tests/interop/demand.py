@@ -232,7 +232,7 @@ def lossy(bed_of, full):
         sender = bed.send()
         receiver = bed.receive()
         time.sleep(seconds)
-        # A level that stops is missed for seconds; samples of a tenth of a second would judge the machine's scheduler.
+        # A level that stops is missed for seconds; samples of 0.1 s would judge the machine's scheduler.
         samples = samples_of(receiver)
         rates = [mbits(samples, second, second + 1) for second in range(10, seconds - 2)]
         lowest, mean = min(rates), statistics.mean(rates)

@@ -85,7 +85,8 @@ ONE_RATE = ("fixed", "le-sbcc")
 
 def measure(control, code, fault):
     """The receiver that the excess is compared with; None where it is only shown."""
-    # A receiver that is under way follows a restarted sender after 5 s, one that begins at once. Requests draw the place in a cycle.
+    # A receiver that is under way follows a restarted sender after 5 s, a receiver that begins at once.
+    # Sessions on request draw the place in a cycle.
     if fault == "restarted" and (code not in RATELESS or (control, code) == ("rainbow", "ldpc-staircase")):
         return None
     return "undisturbed" if code in RATELESS else "deaf"

@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 
 use headwater_fec::{DecodeError, Order, Parameters, Repair, Scheme, codec};
 use headwater_proto::delivery::{
-    BlockJob, BlockVerdict, DeliveryReceiver, DeliveryReceiverConfig, DeliverySenderConfig, FileIndex,
-    FileSpec, HeldBlock, HeldFile, MemoryStore, ObjectIndex, ObjectSpec, PlanConfig, ReceiverEvent, Store,
-    StoreError, StoreReport, StoredRepair,
+    DeliveryReceiver, DeliveryReceiverConfig, DeliverySenderConfig, MemoryStore, PlanConfig, ReceiverEvent,
 };
 use headwater_proto::{
     ChannelId, DATAGRAM_BYTES_MAX, Datagram, Duration, Ecn, Input, Instant, Machine, Output, Rate, fixed,
@@ -24,69 +22,8 @@ const FILES: usize = 20;
 const K: u32 = 10;
 const T: u16 = 256;
 
-/// A store whose operations end only once the test says so.
-struct BusyStore {
-    store: MemoryStore,
-    is_busy: bool,
-}
-
-impl Store for BusyStore {
-    fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
-        self.store.create_file(file, spec)
-    }
-
-    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
-        self.store.create_object(object, spec)
-    }
-
-    fn write_source(
-        &mut self,
-        object: ObjectIndex,
-        sbn: u32,
-        esi: u32,
-        symbol: &[u8],
-    ) -> Result<(), StoreError> {
-        self.store.write_source(object, sbn, esi, symbol)
-    }
-
-    fn write_repair(
-        &mut self,
-        object: ObjectIndex,
-        sbn: u32,
-        repair: StoredRepair,
-        symbol: &[u8],
-    ) -> Result<(), StoreError> {
-        self.store.write_repair(object, sbn, repair, symbol)
-    }
-
-    fn finish_block(&mut self, job: BlockJob) {
-        self.store.finish_block(job);
-    }
-
-    fn judge_block(
-        &mut self,
-        object: ObjectIndex,
-        sbn: u32,
-        verdict: BlockVerdict,
-    ) -> Result<(), StoreError> {
-        self.store.judge_block(object, sbn, verdict)
-    }
-
-    fn finish_file(&mut self, file: FileIndex) {
-        self.store.finish_file(file);
-    }
-
-    fn discard_file(&mut self, file: FileIndex) -> Result<(), StoreError> {
-        self.store.discard_file(file)
-    }
-
-    fn poll_report(&mut self) -> Option<StoreReport> {
-        if self.is_busy { None } else { self.store.poll_report() }
-    }
-}
-
 struct Bench {
-    receiver: DeliveryReceiver<fixed::FixedReceiver, BusyStore>,
+    receiver: DeliveryReceiver<fixed::FixedReceiver, MemoryStore>,
     is_joined: bool,
     joins: usize,
     is_complete: bool,
@@ -94,7 +31,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let store = BusyStore { store: MemoryStore::new(1 << 20), is_busy: true };
+        let mut store = MemoryStore::new(1 << 20);
+        store.set_busy(true);
         let config = DeliveryReceiverConfig::default();
         let receiver = DeliveryReceiver::new(config, fixed::FixedReceiver::new(), store, Instant::ZERO);
         let mut bench = Self { receiver, is_joined: false, joins: 0, is_complete: false };
@@ -192,12 +130,12 @@ fn a_block_that_waits_for_the_decoder_takes_a_symbol_to_spare() {
     bench.give(&symbols[&(*last, *spare_of_last)]);
     assert!(!bench.is_joined, "all blocks have one to spare");
 
-    bench.receiver.store_mut().is_busy = false;
+    bench.receiver.store_mut().set_busy(false);
     bench.handle(Input::Timeout);
     assert!(bench.is_complete, "no packet more is needed");
     assert_eq!(bench.joins, 1);
     // Files end in the order of their blocks.
-    let received: Vec<_> = bench.receiver.store().store.finished().map(|(_, bytes)| bytes.to_vec()).collect();
+    let received: Vec<_> = bench.receiver.store().finished().map(|(_, bytes)| bytes.to_vec()).collect();
     assert!(received.len() == FILES && contents.iter().all(|content| received.contains(content)));
 }
 
@@ -207,7 +145,7 @@ fn a_receiver_with_a_quick_store_leaves_with_the_last_symbol() {
     let contents: Vec<_> = (0..FILES).map(|file| content(file as u64, K as usize * usize::from(T))).collect();
     let (fdt, symbols) = datagrams(&contents);
     let mut bench = Bench::new();
-    bench.receiver.store_mut().is_busy = false;
+    bench.receiver.store_mut().set_busy(false);
     fdt.iter().for_each(|datagram| bench.give(datagram));
     for toi in 1..=FILES as u128 {
         assert!(bench.is_joined && !bench.is_complete);

@@ -286,8 +286,9 @@ fn a_finite_code_goes_round_by_the_clock() {
                 }
                 (kept, _) = stop(&mut pair);
             }
-            // Four sessions bring some 985 symbols each. Without a code, the symbols sent between two sessions
-            // come after all of these again. Blocks of Reed-Solomon symbols are not whole all at once.
+            // Four sessions bring some 985 symbols each. Without a code, the symbols sent between two
+            // sessions come after all of these again. Blocks of Reed-Solomon symbols are not whole all at
+            // once.
             let most = if scheme == Scheme::NoCode { 4_200 } else { 120 };
             assert!(beyond <= most, "{scheme}: {beyond} of 6 000 symbols twice or for nothing");
         }

@@ -1,6 +1,6 @@
-//! Reports to a roster, and replies, of which bytes are changed, cut or added, by receivers with a right cookie
-//! and by strangers: no end fails, no stranger has a row, no reply is longer than the report, and memory is
-//! bounded.
+//! Reports to a roster, and replies, of which bytes are changed, cut or added, by receivers with a right
+//! cookie and by strangers: no end fails, no stranger has a row, no reply is longer than the report, and
+//! memory is bounded.
 #![expect(unsafe_code, reason = "an allocator that counts calls that of the system")]
 
 #[expect(dead_code, reason = "other tests ask for more")]

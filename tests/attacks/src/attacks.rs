@@ -138,8 +138,8 @@ pub(crate) fn reports(values: &Values) -> Result<()> {
     })
 }
 
-/// Datagrams of receivers to a sender of files, in turn: a hello and the end of a receiver, reports of levels,
-/// and questions for the round-trip time.
+/// Datagrams of receivers to a sender of files, in turn: a hello and the end of a receiver, reports of
+/// levels, and questions for the round-trip time.
 pub(crate) fn receivers(values: &Values) -> Result<()> {
     let (group, interface): (SocketAddrV4, Ipv4Addr) = (values.get("group")?, values.get("interface")?);
     let victim: Ipv4Addr = values.or("victim", Ipv4Addr::UNSPECIFIED)?;

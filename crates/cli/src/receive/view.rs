@@ -1,6 +1,7 @@
 //! Progress of a receiver on standard error.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use headwater::keys::fingerprint;
@@ -92,7 +93,8 @@ impl<'a> View<'a> {
                 "the session's description contradicts an earlier one: somebody may be forging packets"
             ),
             ReceiveUpdate::LinkChanged(change) => link_changed(change),
-            ReceiveUpdate::Unheard { .. } | ReceiveUpdate::Dismissed { .. } => show_feedback(update),
+            ReceiveUpdate::Unheard { sender } => unheard(sender),
+            ReceiveUpdate::Dismissed { returns } => dismissed(*returns),
             ReceiveUpdate::Silent { lasted, is_found } => self.show_silence(*lasted, *is_found),
             ReceiveUpdate::HeardAgain { lasted } => {
                 tracing::warn!("packets of the sender arrive again after {}", time(*lasted));
@@ -327,20 +329,21 @@ impl<'a> View<'a> {
     }
 }
 
-/// Shows that reports do not reach the sender, or that the sender has dismissed the receiver.
-fn show_feedback(update: &ReceiveUpdate) {
-    match update {
-        ReceiveUpdate::Unheard { sender } => tracing::warn!(
-            "{sender} does not hear the reports of this receiver, and sends little until then: let UDP to {sender} through, or send \
-             with --demand off"
-        ),
-        ReceiveUpdate::Dismissed { returns } => tracing::warn!(
-            "the sender has dismissed this receiver, whose path or machine carries less than the session's least rate; it joins again in \
-             {}; send with a lower --base-rate, or with --wait-for-slowest",
-            time(*returns)
-        ),
-        _ => {}
-    }
+/// Warns that reports do not reach the sender.
+fn unheard(sender: &SocketAddr) {
+    tracing::warn!(
+        "{sender} does not hear the reports of this receiver, and sends little until then: let UDP to {sender} through, or send with \
+         --demand off"
+    );
+}
+
+/// Warns that the sender has dismissed the receiver, which joins again after this time.
+fn dismissed(returns: Duration) {
+    tracing::warn!(
+        "the sender has dismissed this receiver, whose path or machine carries less than the session's least rate; this receiver joins \
+         again in {}; send with a lower --base-rate, or with --wait-for-slowest",
+        time(returns)
+    );
 }
 
 fn path_name(path: ContentPath) -> &'static str {

@@ -2,7 +2,7 @@
 //!
 //! A session begins with the source symbols, so that a receiver that misses little decodes little. A later
 //! session of the same content has to begin elsewhere: receivers that were stopped would receive the same
-//! symbols again. Each content is an empty file in the state folder; at most [`CONTENTS_MAX`] are kept.
+//! symbols again. The state folder has an empty file for each of the last [`CONTENTS_MAX`] contents.
 
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
@@ -44,8 +44,9 @@ fn note_in(folder: &Path, files: &FileSet) -> bool {
 fn identity(files: &FileSet) -> String {
     let mut hasher = blake3::Hasher::new();
     for file in files.files() {
+        let modified = file.modified.map_or_else(String::new, |time| time.to_string());
         hasher.update(file.name.as_str().as_bytes()).update(&[0]).update(&file.bytes.to_le_bytes());
-        hasher.update(format!("{:?}", file.modified).as_bytes()).update(&[0]);
+        hasher.update(modified.as_bytes()).update(&[0]);
     }
     hasher.finalize().to_hex()[..32].to_owned()
 }

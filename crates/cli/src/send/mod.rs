@@ -192,7 +192,10 @@ fn open(
         (None, Some(duration)) => SendEnd::After(duration),
         (None, None) => SendEnd::Never,
     };
-    let is_repeated = !matches!(content, Content::Files { is_repeated: false, .. });
+    let is_repeated = match content {
+        Content::Files { is_repeated, .. } => is_repeated,
+        Content::Input(_) => true,
+    };
     let options = |signing| SendOptions {
         listen: args.listen.clone(),
         is_rehearsal: args.dry_run,

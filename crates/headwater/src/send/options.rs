@@ -60,10 +60,9 @@ pub struct SendOptions {
     /// Whether the session is inspected and never runs: opening the session takes no request port. Default:
     /// no.
     pub is_rehearsal: bool,
-    /// Whether an earlier session may have sent the same content. If not, and the code is rateless, the
-    /// session begins with the source symbols, and a receiver that misses little decodes little. Otherwise
-    /// the session begins at a random place: receivers of the earlier session get other symbols. Has no
-    /// effect on requests. Default: yes.
+    /// Whether an earlier session may have sent the same content. If not, and the code is RaptorQ, a session
+    /// to groups begins with the source symbols, and a receiver that misses little decodes little. Otherwise
+    /// the session begins elsewhere: receivers of the earlier session get other symbols. Default: yes.
     pub is_repeated: bool,
     /// Erasure code. Default: RaptorQ, which never sends a symbol twice.
     pub scheme: Scheme,

@@ -259,11 +259,11 @@ impl SendSession {
         if control.begins_with_source() || (is_first && !control.is_on_request()) {
             return Ok(Start::First);
         }
-        Ok(Start::ByClock {
-            seed: Seed(u64::from_ne_bytes(system::random_bytes()?)),
-            clock: since_1970(),
-            symbol_size: self.symbol_size,
-        })
+        let seed = Seed(u64::from_ne_bytes(system::random_bytes()?));
+        if control.is_on_request() {
+            return Ok(Start::Drawn(seed));
+        }
+        Ok(Start::ByClock { seed, clock: since_1970(), symbol_size: self.symbol_size })
     }
 
     fn signing(&self) -> Result<Option<Signing>, SendError> {

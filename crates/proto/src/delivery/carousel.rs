@@ -71,7 +71,8 @@ enum Sequence {
 /// place. With a rateless code, two sessions then send the same symbols only with a probability of k in 2^24.
 /// With a code of a finite number of symbols, a receiver may or may not have received the symbols at the
 /// drawn place. Such a code goes round its cycle by the clock: a session begins where a session that never
-/// ended would be now. What an earlier session of the same rate has sent comes again only after a cycle.
+/// ended would be now, except on request, where each receiver has a cycle. The symbols of an earlier session
+/// of the same rate come again only after a cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     /// At the first source symbol of each block. Suits receivers that receive the whole session without
@@ -81,7 +82,6 @@ pub enum Start {
     /// At a place drawn from the seed.
     Drawn(Seed),
     /// At a place drawn from the seed with a rateless code, and at the place by the clock with other codes.
-    /// Sessions that are sent on request draw with all codes.
     ByClock {
         /// Source of the draws.
         seed: Seed,

@@ -134,6 +134,8 @@ pub struct MemoryStore {
     resumed: BTreeMap<(FileIndex, Digest), Vec<KeptBlock>>,
     description: Option<Description>,
     reports: VecDeque<StoreReport>,
+    /// Whether reports are held back.
+    is_busy: bool,
     /// Maximum bytes of all files; a file beyond that is refused.
     bytes_max: u64,
     bytes: u64,
@@ -153,6 +155,11 @@ struct KeptFile {
 }
 
 impl MemoryStore {
+    /// Sets whether reports are held back, as by a store that is busy decoding. Default: no.
+    pub const fn set_busy(&mut self, is_busy: bool) {
+        self.is_busy = is_busy;
+    }
+
     /// Returns the created folders, in order of creation.
     pub fn folders(&self) -> &[RelativePath] {
         &self.folders
@@ -424,6 +431,6 @@ impl Store for MemoryStore {
     }
 
     fn poll_report(&mut self) -> Option<StoreReport> {
-        self.reports.pop_front()
+        if self.is_busy { None } else { self.reports.pop_front() }
     }
 }

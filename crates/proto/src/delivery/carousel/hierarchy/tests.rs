@@ -237,8 +237,7 @@ fn sent(start: Start, seconds: u64) -> BTreeSet<(u32, u32)> {
     }
 }
 
-/// Of a code of a finite number of symbols, a sender that is started again sends what it would send had it
-/// never ended.
+/// A sender that is started again goes on in the cycle of a finite code, as a sender that never ended.
 #[test]
 fn a_session_goes_on_by_the_clock() {
     let by_clock = |seconds| {
