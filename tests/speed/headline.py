@@ -45,7 +45,7 @@ class Bed:
         for number, host in enumerate(("sender", *machines()), start=1):
             network.plug(host, f"10.93.0.{number}")
             network.set_offloads(host, False)
-            self.shape(host, "eth0", LINK_BITS)
+            self.shape(host, "eth0", options.uplink * 1_000_000 if host == "sender" else LINK_BITS)
             network.run("bridge", "ethtool", "-K", host, "gro", "off", "gso", "off", "tso", "off")
         self.limit_all(LINK_BITS)
         # All ports are up: ask now. The switch forwards by what it has snooped only after the response interval.
@@ -345,6 +345,7 @@ def main():
     parser.add_argument("--folder", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--torrent-python", default="", help=argparse.SUPPRESS)
     parser.add_argument("--megabytes", type=int, default=256)
+    parser.add_argument("--uplink", type=int, default=LINK_BITS // 1_000_000, help="Mbit/s of the sender's link")
     parser.add_argument("--cases", nargs="+", choices=("all", "slow", "late"), default=["all", "slow", "late"])
     parser.add_argument("--tools", nargs="+", help="names or their beginnings, such as Headwater UFTP")
     parser.add_argument("--rounds", type=int, default=1, help="the median round of each tool counts")

@@ -15,9 +15,10 @@ use crate::pacing::lateness;
 use crate::rtt::Answers;
 use crate::time::{Duration, Instant};
 
-/// Multiple of the rate that a driver sustains up to which a level is added. As rates decay, the backlog of
-/// such a level is short: 0.04^2 / (2 x 0.0288/s) = 28 ms.
+/// Multiple of the rate that a driver sustains up to which a level is added, and the same of a schedule that
+/// slips: there no packet is lost, and between levels that are 1.155 apart a link would be idle in part.
 const ROOM: f64 = 1.0;
+const ROOM_TO_SLIP: f64 = 1.12;
 /// Modulus of the short CCI's sequence numbers.
 const SEQUENCES: u64 = 1 << 16;
 
@@ -164,11 +165,17 @@ impl DynamicSender {
             self.slot += 1;
             let channels = self.channels;
             let start = channels.slot_start(self.slot);
-            self.ceiling.fit(false, &|level| channels.cumulative_rate(level, start) / ROOM);
+            let room = self.room();
+            self.ceiling.fit(false, &|level| channels.cumulative_rate(level, start) / room);
             let top = self.ceiling.level();
             let news = u16::try_from(self.channels.channels_per_slot()).unwrap_or(top);
             self.begin((top + 1).saturating_sub(news), self.channels.slot_start(self.slot));
         }
+    }
+
+    /// Multiple of the rate that the driver sustains up to which a level is added.
+    fn room(&self) -> f64 {
+        if self.spacing.slips() { ROOM_TO_SLIP } else { ROOM }
     }
 
     /// Removes the next packet from the schedule.
@@ -276,7 +283,7 @@ impl SenderControl for DynamicSender {
 
     fn overload(&self) -> Option<Overload> {
         let peak = self.channels.slot_start(self.slot);
-        self.ceiling.overload(|level| self.channels.cumulative_rate(level, peak) / ROOM)
+        self.ceiling.overload(|level| self.channels.cumulative_rate(level, peak) / self.room())
     }
 
     fn next_departure(&self) -> Option<Instant> {
@@ -315,7 +322,8 @@ impl SenderControl for DynamicSender {
         // Rates are highest when a slot begins.
         let peak = self.channels.slot_start(self.slot);
         let rate = |level| self.channels.cumulative_rate(level, peak);
-        let load = |level| self.channels.cumulative_rate(level, time) / ROOM;
+        let room = self.room();
+        let load = |level| self.channels.cumulative_rate(level, time) / room;
         if self.ceiling.departed(now, given_up, backlog, rate, load).is_some() {
             self.follow_ceiling(time, before);
         }

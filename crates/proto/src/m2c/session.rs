@@ -147,7 +147,7 @@ impl Session {
         self.follow.tally.add(lost);
         self.look(now, place.left, late);
         self.grow(now);
-        self.search_missing_queue(now);
+        self.search_missing_queue(now, place);
         if lost > 0 && !is_chance {
             self.loss(now, left);
         }

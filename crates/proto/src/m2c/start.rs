@@ -25,6 +25,9 @@ const GROWTH: (f64, f64) = (0.004, 0.016);
 const MEASURED: u32 = 8;
 const MEASURED_TIME: Duration = Duration::from_millis(10);
 const DOUBTED: u32 = 32;
+/// Time after which a queue ends a start that measures less than the path carried before: a host or a path
+/// that stands still for a moment makes a queue, too.
+const PATIENCE: Duration = Duration::from_millis(250);
 /// A level that brings less than this share of its rate is limited by the bottleneck, unless CHANCE packets
 /// explain the difference.
 const SHARE: f64 = 0.9;
@@ -45,8 +48,12 @@ pub(super) enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Doubt {
     None,
-    /// Delay growth in seconds, and the time of detection.
-    Delay(f64, Instant),
+    /// Delay growth in seconds: at the detection, and its maximum since; and the time of detection.
+    Delay {
+        found: f64,
+        peak: f64,
+        since: Instant,
+    },
     Loss(Instant),
 }
 
@@ -62,12 +69,16 @@ pub(super) struct FastStart {
     length: Duration,
     runs: usize,
     run: Instant,
+    /// Whether the last packet began a run: what waited for a sleeping host is known at the end of its run.
+    begins_run: bool,
     /// One-way delays in nanoseconds from an unknown zero: the minimum before the first packet (or of the
     /// last run before the first join), the minimum since, and the minimum of each recent run.
     before: Option<i64>,
     least: i64,
     recent: [i64; JUDGED],
     doubt: Doubt,
+    /// Packets per second that the path carried before the last joins; zero for the published rules.
+    carried: f64,
 }
 
 impl FastStart {
@@ -83,10 +94,12 @@ impl FastStart {
             length,
             runs: 0,
             run: now,
+            begins_run: false,
             before: None,
             least: i64::MAX,
             recent: [0; JUDGED],
             doubt: Doubt::None,
+            carried: 0.0,
         }
     }
 
@@ -96,8 +109,14 @@ impl FastStart {
         self.left.get_or_insert(left);
     }
 
+    /// Starts anew at a level of `rate` packets per second, which the path carries.
+    pub(super) fn resume(&mut self, now: Instant, rate: f64) {
+        self.carry(rate);
+        self.begin(now);
+    }
+
     /// Starts a new measurement after the rate was raised.
-    pub(super) fn begin(&mut self, now: Instant) {
+    fn begin(&mut self, now: Instant) {
         self.renew(now, self.before_next());
     }
 
@@ -122,7 +141,8 @@ impl FastStart {
     pub(super) fn record(&mut self, now: Instant, delay: i64) {
         self.least = self.least.min(delay);
         self.packets = self.packets.saturating_add(1);
-        if self.runs == 0 || now.since(self.run) >= self.length {
+        self.begins_run = self.runs == 0 || now.since(self.run) >= self.length;
+        if self.begins_run {
             self.recent[self.runs % JUDGED] = delay;
             (self.run, self.runs) = (now, self.runs + 1);
         } else {
@@ -161,35 +181,59 @@ impl FastStart {
         match self.doubt {
             Doubt::Loss(since) if self.is_measured(now, since) => Verdict::Settle(self.measured(now)),
             Doubt::Loss(_) => Verdict::Wait,
-            Doubt::Delay(found, since) => self.reconsider(now, growth, (found, since), rate),
+            Doubt::Delay { found, peak, since } => {
+                let peak = peak.max(growth);
+                self.doubt = Doubt::Delay { found, peak, since };
+                self.reconsider(now, growth, (found, peak, since), rate)
+            }
             // A queue of two packets is chance, because channels send independently.
             Doubt::None if growth >= slack + 2.0 * gap => {
-                self.doubt = Doubt::Delay(growth, now);
+                self.doubt = Doubt::Delay { found: growth, peak: growth, since: now };
                 Verdict::Wait
             }
             Doubt::None => {
                 // A queue that neither grows nor shrinks belongs to other traffic.
                 let is_free = self.growth(delay) < slack + gap || self.packets >= DOUBTED;
-                if is_free && now.since(self.since) >= JUDGED_TIME { Verdict::Join } else { Verdict::Wait }
+                if is_free && now.since(self.since) >= JUDGED_TIME { self.go_on(now) } else { Verdict::Wait }
             }
         }
     }
 
-    /// Re-evaluates an earlier delay growth, `found`.
-    fn reconsider(&mut self, now: Instant, growth: f64, found: (f64, Instant), rate: f64) -> Verdict {
-        if growth < found.0 / 2.0 {
+    fn go_on(&mut self, now: Instant) -> Verdict {
+        self.carry(self.measured(now).max(self.carried));
+        Verdict::Join
+    }
+
+    /// Records that the path carries so many packets per second.
+    fn carry(&mut self, rate: f64) {
+        if self.length > Duration::ZERO {
+            self.carried = rate;
+        }
+    }
+
+    /// Re-evaluates an earlier delay growth: `found` at first, `peak` at most, `since` this time.
+    fn reconsider(
+        &mut self,
+        now: Instant,
+        growth: f64,
+        (found, peak, since): (f64, f64, Instant),
+        rate: f64,
+    ) -> Verdict {
+        if growth < peak / 2.0 {
             // The cause was a burst of other traffic, or a sleep of this host.
             self.renew(now, self.before);
             return Verdict::Wait;
         }
         let came = f64::from(self.packets) - 1.0;
         let is_short = came + CHANCE <= SHARE * rate * now.since(self.since).as_secs_f64();
-        let is_certain = is_short || (self.packets >= DOUBTED && growth > found.0);
-        if self.is_measured(now, found.1) && is_certain {
+        let is_plausible = self.measured(now) >= SHARE * self.carried || now.since(since) >= PATIENCE;
+        let is_at_peak = growth >= peak || now.since(since) >= PATIENCE;
+        let grows = is_short || (self.packets >= DOUBTED && growth > found);
+        if self.begins_run && self.is_measured(now, since) && is_plausible && is_at_peak && grows {
             return Verdict::Settle(self.measured(now));
         }
         // Growth shows in the next run.
-        if self.packets >= DOUBTED && !is_certain && now.since(found.1) >= self.length {
+        if self.packets >= DOUBTED && !grows && now.since(since) >= self.length {
             // The queue is constant: other traffic fills the queue, not this session.
             self.begin(now);
         }
@@ -307,6 +351,32 @@ mod tests {
             let asleep = |_, left: f64| if (10.0..30.0).contains(&left) { 30.0 - left } else { 0.0 };
             assert_eq!(level.hold(rate, 2_000, asleep), Some(Verdict::Join), "{rate}");
         }
+    }
+
+    #[test]
+    fn a_path_that_stalls_for_a_moment_ends_nothing() {
+        for rate in [2_000.0, 10_000.0, 40_000.0] {
+            for worst in [8.0, 15.0, 25.0] {
+                let mut level = Level::new();
+                let before = level.hold(rate / 1.33, 1_000, |_, _| 0.0);
+                assert_eq!(before, Some(Verdict::Join));
+                // From 10 ms on the path carries little, and then works off what waits.
+                let stall = |_, left: f64| (0.8 * (left - 10.0)).min(2.25 * worst - (left - 10.0));
+                let packets = if rate < 5_000.0 { 400 } else { 4_000 };
+                assert_eq!(level.hold(rate, packets, stall), Some(Verdict::Join), "{worst} ms at {rate}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_that_carries_less_than_before_ends_it_later() {
+        let mut level = Level::new();
+        level.hold(1_000.0, 100, |_, _| 0.0);
+        let began = level.now;
+        let found = level.hold(1_330.0, 2_000, |_, left| left * (1_330.0 / 400.0 - 1.0));
+        let Some(Verdict::Settle(found)) = found else { panic!("{found:?}") };
+        assert!((found / 400.0 - 1.0).abs() < 0.1, "{found}");
+        assert!(level.now.since(began) < Duration::from_millis(400));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use headwater_proto::{
     ChannelId, DATAGRAM_BYTES_MAX, Datagram, Destination, Input, Instant, Machine, Output,
 };
 use headwater_wire::Cci;
-use headwater_wire::extensions::{Extensions, Levels};
+use headwater_wire::extensions::{Extensions, Lateness, Levels};
 use headwater_wire::lct;
 
 const TSI: u32 = 9;
@@ -27,6 +27,7 @@ pub struct Header {
     pub channel: ChannelId,
     pub cci: Cci,
     pub levels: Option<Levels>,
+    pub lateness: Option<Lateness>,
 }
 
 impl SignedSender {
@@ -72,7 +73,8 @@ impl SignedSender {
             let cci = Cci::new(packet.cci()).expect("a CCI");
             let extensions =
                 Extensions::parse(packet.extensions(), packet.codepoint()).expect("sound extensions");
-            return Some(Header { channel, cci, levels: extensions.levels });
+            let Extensions { levels, lateness, .. } = extensions;
+            return Some(Header { channel, cci, levels, lateness });
         }
         None
     }

@@ -125,7 +125,7 @@ impl Session {
         if self.mode == Mode::CongestionAvoidance && self.is_empty_of_late(now) {
             self.window.threshold = f64::INFINITY;
             self.mode = Mode::SlowStart;
-            self.start.begin(now);
+            self.start.resume(now, self.held_rate(now));
         }
     }
 

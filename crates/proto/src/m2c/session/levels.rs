@@ -123,7 +123,7 @@ impl Session {
         self.levels.joining = None;
         self.levels.first = now;
         self.start.joined(now, place.left);
-        self.expect_queue(now);
+        self.expect_queue(now, place);
         // A channel that was left a moment ago may never have stopped.
         if now >= self.levels.leaving {
             let (_, arrived) = place.real();

@@ -24,10 +24,12 @@ const QUEUE_PART: f64 = 0.4;
 /// Minimum of the longest wait at which a session alone joins: seconds, and packets.
 const JOIN_WAIT: f64 = 0.004;
 const JOIN_PACKETS: f64 = 1.5;
-/// Time after a join in which its queue is expected, in seconds; minimum expected queue in seconds; part of
-/// it below which the bottleneck carries more than estimated.
+/// Time after a join in which its queue is expected, in seconds; minimum expected queue in seconds, and
+/// minimum rate of what was sent, as a multiple of the estimate; part of the expected queue below which the
+/// bottleneck carries more than estimated.
 const EXPECTED_TIME: f64 = 2.5;
 const EXPECTED: f64 = 0.008;
+const MORE: f64 = 1.015;
 const MISSING: f64 = 0.25;
 /// Packets that waited less met a short queue: part of the recent longest wait, mean gaps, seconds.
 const SHORT_PART: f64 = 0.1;
@@ -56,14 +58,24 @@ pub(super) struct Revised {
     timeout: Instant,
     /// End of fast start.
     started: Option<Instant>,
-    /// Arrival of the first packet of joined levels, and the rate joined, while a queue is expected.
-    expected: Option<(Instant, f64)>,
+    /// Last join, while its queue is expected.
+    expected: Option<Join>,
     /// Start of the time with a rate far above the sustained rate.
     above: Option<Instant>,
     /// Rate that arrived, if the receiver is overloaded.
     overloaded: Option<f64>,
     /// Rate that arrived at the last overload: the path's rate, until the next estimate.
     pub(super) carried: Option<f64>,
+}
+
+/// A join that took effect.
+#[derive(Clone, Copy, Debug)]
+struct Join {
+    /// Arrival of the first packet, of the session's time and real.
+    began: Instant,
+    came: Instant,
+    /// Packets per second from then on.
+    rate: f64,
 }
 
 impl Revised {
@@ -183,26 +195,29 @@ impl Session {
         }
     }
 
-    /// Records that a join took effect.
-    pub(super) fn expect_queue(&mut self, now: Instant) {
+    /// Records that a join took effect with this packet.
+    pub(super) fn expect_queue(&mut self, now: Instant, place: &Place) {
         let rate = self.held_rate(now);
         if let Some(revised) = &mut self.revised {
-            revised.expected = Some((now, rate));
+            revised.expected = Some(Join { began: now, came: place.real().1, rate });
         }
     }
 
     /// Rule 4: if the queue of a join is missing, the bottleneck carries more than estimated: searches again.
-    pub(super) fn search_missing_queue(&mut self, now: Instant) {
+    /// A sender that slips behind its schedule fills no queue.
+    pub(super) fn search_missing_queue(&mut self, now: Instant, place: &Place) {
         let wait = self.path.delay.queueing_last();
         let Some(revised) = &mut self.revised else { return };
-        let Some((since, joined)) = revised.expected else { return };
-        let time = now.since(since).as_secs_f64();
+        let Some(Join { began, came, rate }) = revised.expected else { return };
+        let (time, passed) = (now.since(began).as_secs_f64(), place.real().1.since(came).as_secs_f64());
         let Some(found) = revised.bottleneck.estimate().filter(|_| time <= EXPECTED_TIME) else {
             revised.expected = None;
             return;
         };
-        let queue = (joined / found.rate - 1.0) * time - self.clock.channels.decay() * time * time / 2.0;
-        if queue < EXPECTED || wait >= MISSING * queue {
+        // Time that the bottleneck takes for what was sent since the join, as the rate decays.
+        let needed = rate / found.rate * time * (1.0 - self.clock.channels.decay() * time / 2.0);
+        let queue = needed - passed;
+        if queue < EXPECTED || needed < MORE * passed || wait >= MISSING * queue {
             return;
         }
         revised.expected = None;
@@ -210,7 +225,7 @@ impl Session {
         self.path.delay.settle();
         self.window.threshold = f64::INFINITY;
         if self.mode == Mode::CongestionAvoidance {
-            self.start.begin(now);
+            self.start.resume(now, self.held_rate(now));
         }
         self.started(now);
         self.mode = Mode::SlowStart;

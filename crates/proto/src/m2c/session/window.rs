@@ -97,7 +97,7 @@ impl Session {
         if fair > 2.0 * self.window.size / rtt {
             self.window.threshold = fair * rtt / 2.0;
             if self.mode == Mode::CongestionAvoidance {
-                self.start.begin(now);
+                self.start.resume(now, self.held_rate(now));
             }
             self.mode = Mode::SlowStart;
         }
