@@ -124,7 +124,7 @@ pub(crate) fn drive<M: Machine, P: Port>(
         is_cut: false,
         error: None,
     };
-    let mut heard_at = None;
+    let (mut heard_at, mut may_hear) = (None, true);
     let mut watch = LinkCheckTimer { last: turn.now, unsent: 0, is_troubled: false };
     loop {
         let woken = clock.now();
@@ -134,7 +134,11 @@ pub(crate) fn drive<M: Machine, P: Port>(
             watch.is_troubled = change.state != LinkState::Up;
             application.link(change);
         }
-        let heard = turn.receive(machine, port, &mut batch, clock)?;
+        let heard = if may_hear {
+            turn.receive(machine, port, &mut batch, clock)?
+        } else {
+            ReceivedCount { datagrams: 0, is_all: true }
+        };
         // Datagrams that still wait arrived earlier: with a later time the machine would count them as late.
         if heard.is_all {
             turn.now = turn.now.max(woken);
@@ -145,7 +149,8 @@ pub(crate) fn drive<M: Machine, P: Port>(
         let Some(latest) = application.observe(machine, port, turn.unsent, turn.now) else {
             return Ok(());
         };
-        let deadline = machine.poll_timeout().map_or(latest, |next| next.min(latest));
+        let due = machine.poll_timeout().map(|next| next + machine.slack());
+        let deadline = due.map_or(latest, |next| next.min(latest));
         let overdue = deadline <= turn.now && heard.datagrams == 0 && spoken == 0;
         let earliest = turn.pace.next(turn.now);
         let deadline = if overdue {
@@ -159,15 +164,18 @@ pub(crate) fn drive<M: Machine, P: Port>(
         if heard.datagrams > 0 {
             heard_at = Some(turn.now);
         }
-        let waited = if is_busy && heard.is_all {
-            poller.wait([], clock.to_std(deadline.min(turn.now + PAUSE)))
+        // A turn of a timer does not read: a read of nothing costs as much as a packet.
+        may_hear = if is_busy && heard.is_all {
+            let waited = poller.wait([], clock.to_std(deadline.min(turn.now + PAUSE)));
+            waited.map(|_| true)
         } else {
             // Datagrams that were read already wake no poller.
-            let deadline = if heard.is_all { deadline } else { turn.now };
-            let deadline = clock.to_std(deadline).into_iter().chain(port.wake_at()).min();
-            poller.wait(port.fds(), deadline)
-        };
-        waited.map_err(DriverError::Read)?;
+            let (deadline, wake) = (if heard.is_all { deadline } else { turn.now }, port.wake_at());
+            let deadline = clock.to_std(deadline).into_iter().chain(wake).min();
+            let waited = poller.wait(port.fds(), deadline);
+            waited.map(|ready| ready.readable > 0 || wake.is_some() || !heard.is_all)
+        }
+        .map_err(DriverError::Read)?;
     }
 }
 
