@@ -2,6 +2,8 @@
 
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use headwater_proto::{
     ChannelId, Destination, EXPECTED_MAX, Ecn, Input, Instant, InterfaceId, Machine, Output, Transmit,
 };
 
+use super::reading::ReadPace;
 use super::{Application, Hooks, Port, drive};
 use crate::clock::Clock;
 use crate::net::{
@@ -360,6 +363,7 @@ impl Machine for Ticker {
 struct CountingPort {
     socket: ReceiverSocket,
     reads: usize,
+    pace: ReadPace,
 }
 
 impl Port for CountingPort {
@@ -370,6 +374,14 @@ impl Port for CountingPort {
     fn receive(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
         self.reads += 1;
         self.socket.recv(batch)
+    }
+
+    fn has_all(&self, batch: &RecvBatch) -> bool {
+        batch.is_all()
+    }
+
+    fn read_pace(&self) -> ReadPace {
+        self.pace
     }
 
     fn change(&mut self, membership: Membership) -> Result<(), MembershipError> {
@@ -419,7 +431,7 @@ fn ticks(to: &str, slack: headwater_proto::Duration) -> (u64, usize, Vec<u8>) {
     let to: SocketAddr = to.parse().unwrap();
     let (socket, from) = loopback(to);
     let mut ticker = Ticker { next: Instant::ZERO, slack, heard: Vec::new() };
-    let mut port = CountingPort { socket, reads: 0 };
+    let mut port = CountingPort { socket, reads: 0, pace: ReadPace::DATA };
     let mut turns = Turns { from, to, turns: 0, is_sent: false };
     drive(&mut ticker, &mut port, &mut Poller::new().unwrap(), Clock::start(), HOOKS, &mut turns).unwrap();
     (turns.turns, port.reads, ticker.heard)
@@ -439,4 +451,48 @@ fn turns_of_timers_read_nothing() {
     // Other programs' datagrams to the port end waits, too.
     assert!(reads <= 20 && turns > 20, "{reads} reads in {turns} turns");
     assert_eq!(heard, [7]);
+}
+
+/// Ends once a flood of datagrams is over.
+struct Flood {
+    is_over: Arc<AtomicBool>,
+    turns: usize,
+}
+
+impl Application<Ticker, CountingPort> for Flood {
+    fn event(&mut self, (): ()) {}
+
+    fn observe(&mut self, _: &mut Ticker, _: &CountingPort, _: u64, now: Instant) -> Option<Instant> {
+        self.turns += 1;
+        (!self.is_over.load(Ordering::Relaxed)).then(|| now + Duration::from_millis(10).into())
+    }
+}
+
+#[test]
+fn a_sender_reads_a_bounded_part_of_a_flood() {
+    let to: SocketAddr = "239.77.250.8:19884".parse().unwrap();
+    let (socket, from) = loopback(to);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let flood = thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            let began = std::time::Instant::now();
+            let mut sent = 0_u32;
+            while began.elapsed() < Duration::from_millis(200) {
+                from.send_to(&[1], to).expect("there is room");
+                sent += 1;
+            }
+            is_over.store(true, Ordering::Relaxed);
+            sent
+        }
+    });
+    let mut ticker = Ticker { next: Instant::ZERO, slack: Ticker::EVERY, heard: Vec::new() };
+    let mut port = CountingPort { socket, reads: 0, pace: ReadPace::REPORTS };
+    let (clock, mut application) = (Clock::start(), Flood { is_over, turns: 0 });
+    drive(&mut ticker, &mut port, &mut Poller::new().unwrap(), clock, HOOKS, &mut application).unwrap();
+
+    let (milliseconds, sent) = (clock.now().as_nanos() / 1_000_000, flood.join().unwrap());
+    let bound = 64 * (usize::try_from(milliseconds).unwrap() + 4);
+    assert!(!ticker.heard.is_empty() && ticker.heard.len() <= bound, "{} of {sent}", ticker.heard.len());
+    assert!(port.reads <= 2 * application.turns, "{} reads in {} turns", port.reads, application.turns);
 }
