@@ -22,12 +22,12 @@ pub(crate) struct ReadPace {
 }
 
 impl ReadPace {
-    /// Pace of data. A busy receiver may be late by the pause. At 10 Gbit/s 900 datagrams wait meanwhile: 2 MB
-    /// of the receive buffer.
+    /// Pace of data. A busy receiver may be late by the pause. At 10 Gbit/s 900 datagrams wait meanwhile:
+    /// 2 MB of the receive buffer.
     pub(super) const DATA: Self =
         Self { pause: Duration::from_micros(500), batches_max: 8, is_bounded: false };
-    /// Pace of a sender: at most 64 000 datagrams a second, so that a flood of reports takes a bounded part of
-    /// the processor.
+    /// Pace of a sender: at most 64 000 datagrams a second, so that a flood of reports takes a bounded part
+    /// of the processor.
     pub(super) const REPORTS: Self =
         Self { pause: Duration::from_millis(1), batches_max: 2, is_bounded: true };
 }
