@@ -277,6 +277,11 @@ pub trait SenderControl {
         None
     }
 
+    /// Returns the time by which packets may leave late at no loss to any receiver. Default: zero.
+    fn slack(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Returns the next timeout other than a departure (a rate update, the end of a slot).
     fn poll_timeout(&self) -> Option<Instant> {
         None
@@ -314,6 +319,7 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         fn responder() -> Option<&dyn Responder>;
         fn lead() -> Duration;
         fn demand() -> Option<DemandStatus>;
+        fn slack() -> Duration;
         fn overload() -> Option<Overload>;
         fn visit_counters(visit: &mut dyn FnMut(&'static str, Value));
         fn poll_timeout() -> Option<Instant>;

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// Largest datagram that a machine writes, in bytes of UDP payload: fits a jumbo frame without IP
 /// fragmentation.
@@ -165,6 +165,12 @@ pub trait Machine {
     /// Returns the time for [`Input::Timeout`] if no other input comes first; `None` for never.
     #[must_use]
     fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Returns the time by which the driver may be late for [`Machine::poll_timeout`] at no loss: a driver
+    /// whose turns cost more than the outputs saves turns. Default: zero.
+    fn slack(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// Takes a machine's outputs for a driver. An outlet collects datagrams and passes them on in batches.

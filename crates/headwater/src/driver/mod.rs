@@ -7,8 +7,8 @@
 //! The machine gets the arrival time of each datagram at this host, not the time of the turn: delay by a busy
 //! processor is no queueing delay of the network.
 //!
-//! While datagrams arrive at shorter intervals than [`PAUSE`], turns that read are [`PAUSE`] apart: a thread
-//! that wakes for each datagram spends more time on waking than on reading.
+//! While datagrams arrive at short intervals, turns that read are apart by the pause of a [`ReadPace`]: a
+//! thread that wakes for each datagram spends more time on waking than on reading.
 //!
 //! Turns that send are at least [`QUANTUM`] apart, so that at high rates each turn sends a run of datagrams
 //! in one call. The burst is bounded by the bytes of a quantum and one datagram more: 18 full datagrams at
@@ -19,6 +19,7 @@
 //! [`Gather`] holds outgoing datagrams back to back, so that one call to the kernel sends many datagrams.
 
 mod port;
+mod reading;
 #[cfg(test)]
 mod tests;
 
@@ -39,9 +40,8 @@ use crate::threads::wake_precisely;
 
 pub use self::port::{Direction, PacketTrace, TraceHook};
 pub(crate) use self::port::{END, Port, UnicastPort, datagrams};
+use self::reading::{ReadTimer, ReceivedCount};
 
-/// Maximum batches read before the machine is drained, so that output does not wait for longer.
-const BATCHES_PER_TURN: usize = 8;
 /// Sleep after a turn that was due and did nothing, so that no machine can keep the processor busy.
 const IDLE: headwater_proto::Duration = headwater_proto::Duration::from_millis(1);
 
@@ -50,10 +50,6 @@ const QUANTUM: headwater_proto::Duration = headwater_proto::Duration::from_micro
 /// The same while turns send at least [`SCATTERED`] runs in a [`QUANTUM`]: a fraction of the delays by which
 /// controls judge a queue (3 ms and more).
 const QUANTUM_OF_CHANNELS: headwater_proto::Duration = headwater_proto::Duration::from_micros(500);
-
-/// Time between turns that read, while datagrams arrive at less than twice this interval. A busy receiver may
-/// be late by as much. At 10 Gbit/s 900 datagrams wait meanwhile: 2 MB of the receive buffer.
-const PAUSE: headwater_proto::Duration = headwater_proto::Duration::from_micros(500);
 
 /// Interval of interface checks: in normal operation, and while the interface is down or refuses datagrams.
 const LOOK: headwater_proto::Duration = headwater_proto::Duration::from_secs(1);
@@ -124,7 +120,7 @@ pub(crate) fn drive<M: Machine, P: Port>(
         is_cut: false,
         error: None,
     };
-    let mut heard_at = None;
+    let mut reading = ReadTimer::default();
     let mut watch = LinkCheckTimer { last: turn.now, unsent: 0, is_troubled: false };
     loop {
         let woken = clock.now();
@@ -134,9 +130,13 @@ pub(crate) fn drive<M: Machine, P: Port>(
             watch.is_troubled = change.state != LinkState::Up;
             application.link(change);
         }
-        let heard = turn.receive(machine, port, &mut batch, clock)?;
+        let heard = if reading.is_due(woken) {
+            turn.receive(machine, port, &mut batch, clock)?
+        } else {
+            ReceivedCount::NOTHING
+        };
         // Datagrams that still wait arrived earlier: with a later time the machine would count them as late.
-        if heard.is_all {
+        if heard.is_all || port.read_pace().is_bounded {
             turn.now = turn.now.max(woken);
         }
         machine.handle(turn.now, Input::Timeout);
@@ -145,7 +145,8 @@ pub(crate) fn drive<M: Machine, P: Port>(
         let Some(latest) = application.observe(machine, port, turn.unsent, turn.now) else {
             return Ok(());
         };
-        let deadline = machine.poll_timeout().map_or(latest, |next| next.min(latest));
+        let due = machine.poll_timeout().map(|next| next + machine.slack());
+        let deadline = due.map_or(latest, |next| next.min(latest));
         let overdue = deadline <= turn.now && heard.datagrams == 0 && spoken == 0;
         let earliest = turn.pace.next(turn.now);
         let deadline = if overdue {
@@ -155,28 +156,8 @@ pub(crate) fn drive<M: Machine, P: Port>(
         } else {
             deadline.max(earliest)
         };
-        let is_busy = heard.datagrams > 0 && heard_at.is_some_and(|at| turn.now < at + PAUSE + PAUSE);
-        if heard.datagrams > 0 {
-            heard_at = Some(turn.now);
-        }
-        let waited = if is_busy && heard.is_all {
-            poller.wait([], clock.to_std(deadline.min(turn.now + PAUSE)))
-        } else {
-            // Datagrams that were read already wake no poller.
-            let deadline = if heard.is_all { deadline } else { turn.now };
-            let deadline = clock.to_std(deadline).into_iter().chain(port.wake_at()).min();
-            poller.wait(port.fds(), deadline)
-        };
-        waited.map_err(DriverError::Read)?;
+        reading.wait((poller, port), clock, (turn.now, deadline), heard).map_err(DriverError::Read)?;
     }
-}
-
-/// Datagrams read in a turn.
-#[derive(Clone, Copy, Debug, Default)]
-struct ReceivedCount {
-    datagrams: usize,
-    /// Whether no datagram is left.
-    is_all: bool,
 }
 
 /// Timer of interface checks. Every application's turns are frequent enough for the checks.
@@ -246,7 +227,7 @@ impl LoopState<'_> {
         clock: Clock,
     ) -> Result<ReceivedCount, DriverError> {
         let mut heard = ReceivedCount::default();
-        for _ in 0..BATCHES_PER_TURN {
+        for _ in 0..port.read_pace().batches_max {
             let count = match port.receive(batch) {
                 Ok(0) => {
                     heard.is_all = true;

@@ -9,6 +9,7 @@ use headwater_proto::control::Membership;
 use headwater_proto::{ChannelId, Datagram, Ecn, Input, InterfaceId};
 use tracing::debug;
 
+use super::reading::ReadPace;
 use crate::net::{
     AmtSocket, AsFd, BorrowedFd, BufferSize, LinkChange, MembershipError, ReceiverSocket, RecvBatch, Run,
     SendError, SenderSocket, UnicastSocket,
@@ -35,6 +36,11 @@ pub(crate) trait Port {
     /// empty.
     fn has_all(&self, _batch: &RecvBatch) -> bool {
         false
+    }
+
+    /// Returns the pace at which the driver reads. Default: that of data.
+    fn read_pace(&self) -> ReadPace {
+        ReadPace::DATA
     }
 
     /// Joins or leaves a channel.
@@ -81,6 +87,10 @@ impl Port for SenderSocket {
 
     fn has_all(&self, batch: &RecvBatch) -> bool {
         batch.is_all()
+    }
+
+    fn read_pace(&self) -> ReadPace {
+        ReadPace::REPORTS
     }
 
     fn change(&mut self, _membership: Membership) -> Result<(), MembershipError> {

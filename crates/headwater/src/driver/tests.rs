@@ -1,16 +1,24 @@
 //! What a machine is told, on the loopback interface: when, and of what comes next.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use headwater_proto::control::Membership;
-use headwater_proto::{ChannelId, Destination, EXPECTED_MAX, Ecn, Input, Instant, Machine, Output, Transmit};
+use headwater_proto::{
+    ChannelId, Destination, EXPECTED_MAX, Ecn, Input, Instant, InterfaceId, Machine, Output, Transmit,
+};
 
-use super::{Application, Hooks, drive};
+use super::reading::ReadPace;
+use super::{Application, Hooks, Port, drive};
 use crate::clock::Clock;
-use crate::net::{Channels, Interface, LinkChange, Poller, ReceiverOptions, ReceiverSocket, SocketLayer};
+use crate::net::{
+    BorrowedFd, Channels, Interface, LinkChange, MembershipError, Poller, ReceiverOptions, ReceiverSocket,
+    RecvBatch, Run, SendError, SocketLayer,
+};
 
 /// How late each turn reads.
 const LATE: Duration = Duration::from_millis(30);
@@ -261,7 +269,7 @@ fn notes_arrivals() -> bool {
     if !notes {
         // Past the capture of passed tests' output.
         let why = b"not run: the portable layer reads no times of arrival\n";
-        std::io::stderr().write_all(why).unwrap();
+        io::stderr().write_all(why).unwrap();
     }
     notes
 }
@@ -308,4 +316,183 @@ fn datagrams_that_wait_for_the_next_turn_keep_the_time_when_they_came() {
     let of_crowd = diary.heard.iter().filter(|(_, kind)| *kind == Crowd::ONE_OF_MANY);
     let late = of_crowd.filter(|(at, _)| *at > sent + SLACK.into()).count();
     assert_eq!(late, 0, "datagrams of {} were told of as of the time when they were read", Crowd::DATAGRAMS);
+}
+
+/// Machine with a timeout each millisecond.
+struct Ticker {
+    next: Instant,
+    slack: headwater_proto::Duration,
+    heard: Vec<u8>,
+}
+
+impl Ticker {
+    const EVERY: headwater_proto::Duration = headwater_proto::Duration::from_millis(1);
+    const TICKS: u64 = 200;
+
+    fn is_over(&self) -> bool {
+        self.next > Instant::ZERO + Self::EVERY.saturating_mul(Self::TICKS)
+    }
+}
+
+impl Machine for Ticker {
+    type Event = ();
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        while self.next <= now {
+            self.next += Self::EVERY;
+        }
+        if let Input::Datagram(datagram) = input {
+            self.heard.push(datagram.payload[0]);
+        }
+    }
+
+    fn poll_output(&mut self, _now: Instant, _buffer: &mut [u8]) -> Option<Output<()>> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.next)
+    }
+
+    fn slack(&self) -> headwater_proto::Duration {
+        self.slack
+    }
+}
+
+/// Socket that counts how often the driver reads.
+struct CountingPort {
+    socket: ReceiverSocket,
+    reads: usize,
+    pace: ReadPace,
+}
+
+impl Port for CountingPort {
+    fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.socket.fds()
+    }
+
+    fn receive(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
+        self.reads += 1;
+        self.socket.recv(batch)
+    }
+
+    fn has_all(&self, batch: &RecvBatch) -> bool {
+        batch.is_all()
+    }
+
+    fn read_pace(&self) -> ReadPace {
+        self.pace
+    }
+
+    fn change(&mut self, membership: Membership) -> Result<(), MembershipError> {
+        Port::change(&mut self.socket, membership)
+    }
+
+    fn address(&self, channel: ChannelId) -> Option<SocketAddr> {
+        Port::address(&self.socket, channel)
+    }
+
+    fn local(&self, interface: InterfaceId, peer: SocketAddr) -> SocketAddr {
+        Port::local(&self.socket, interface, peer)
+    }
+
+    fn send(&mut self, egress: InterfaceId, runs: &[Run<'_>]) -> Result<u64, SendError> {
+        Port::send(&mut self.socket, egress, runs)
+    }
+
+    fn inspect_link(&mut self) -> Option<LinkChange> {
+        Port::inspect_link(&mut self.socket)
+    }
+}
+
+/// Counts turns, and sends a datagram at the half.
+struct Turns {
+    from: UdpSocket,
+    to: SocketAddr,
+    turns: u64,
+    is_sent: bool,
+}
+
+impl Application<Ticker, CountingPort> for Turns {
+    fn event(&mut self, (): ()) {}
+
+    fn observe(&mut self, ticker: &mut Ticker, _: &CountingPort, _: u64, now: Instant) -> Option<Instant> {
+        self.turns += 1;
+        let half = Instant::ZERO + Ticker::EVERY.saturating_mul(Ticker::TICKS / 2);
+        if now >= half && !std::mem::replace(&mut self.is_sent, true) {
+            self.from.send_to(&[7], self.to).expect("there is room");
+        }
+        (!ticker.is_over()).then(|| now + Duration::from_secs(60).into())
+    }
+}
+
+/// Turns and reads of a ticker with a slack, and what the ticker heard.
+fn ticks(to: &str, slack: headwater_proto::Duration) -> (u64, usize, Vec<u8>) {
+    let to: SocketAddr = to.parse().unwrap();
+    let (socket, from) = loopback(to);
+    let mut ticker = Ticker { next: Instant::ZERO, slack, heard: Vec::new() };
+    let mut port = CountingPort { socket, reads: 0, pace: ReadPace::DATA };
+    let mut turns = Turns { from, to, turns: 0, is_sent: false };
+    drive(&mut ticker, &mut port, &mut Poller::new().unwrap(), Clock::start(), HOOKS, &mut turns).unwrap();
+    (turns.turns, port.reads, ticker.heard)
+}
+
+#[test]
+fn timeouts_within_the_slack_of_a_machine_share_a_turn() {
+    let slack = Ticker::EVERY.saturating_mul(20);
+    let (turns, _, heard) = ticks("239.77.250.6:19882", slack);
+    assert!(turns <= Ticker::TICKS / 20 + 4, "{turns} turns");
+    assert_eq!(heard, [7], "a datagram ends the wait");
+}
+
+#[test]
+fn turns_of_timers_read_nothing() {
+    let (turns, reads, heard) = ticks("239.77.250.7:19883", headwater_proto::Duration::ZERO);
+    // Other programs' datagrams to the port end waits, too.
+    assert!(reads <= 20 && turns > 20, "{reads} reads in {turns} turns");
+    assert_eq!(heard, [7]);
+}
+
+/// Ends once a flood of datagrams is over.
+struct Flood {
+    is_over: Arc<AtomicBool>,
+    turns: usize,
+}
+
+impl Application<Ticker, CountingPort> for Flood {
+    fn event(&mut self, (): ()) {}
+
+    fn observe(&mut self, _: &mut Ticker, _: &CountingPort, _: u64, now: Instant) -> Option<Instant> {
+        self.turns += 1;
+        (!self.is_over.load(Ordering::Relaxed)).then(|| now + Duration::from_millis(10).into())
+    }
+}
+
+#[test]
+fn a_sender_reads_a_bounded_part_of_a_flood() {
+    let to: SocketAddr = "239.77.250.8:19884".parse().unwrap();
+    let (socket, from) = loopback(to);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let flood = thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            let began = std::time::Instant::now();
+            let mut sent = 0_u32;
+            while began.elapsed() < Duration::from_millis(200) {
+                from.send_to(&[1], to).expect("there is room");
+                sent += 1;
+            }
+            is_over.store(true, Ordering::Relaxed);
+            sent
+        }
+    });
+    let mut ticker = Ticker { next: Instant::ZERO, slack: Ticker::EVERY, heard: Vec::new() };
+    let mut port = CountingPort { socket, reads: 0, pace: ReadPace::REPORTS };
+    let (clock, mut application) = (Clock::start(), Flood { is_over, turns: 0 });
+    drive(&mut ticker, &mut port, &mut Poller::new().unwrap(), clock, HOOKS, &mut application).unwrap();
+
+    let (milliseconds, sent) = (clock.now().as_nanos() / 1_000_000, flood.join().unwrap());
+    let bound = 64 * (usize::try_from(milliseconds).unwrap() + 4);
+    assert!(!ticker.heard.is_empty() && ticker.heard.len() <= bound, "{} of {sent}", ticker.heard.len());
+    assert!(port.reads <= 2 * application.turns, "{} reads in {} turns", port.reads, application.turns);
 }

@@ -199,8 +199,6 @@ impl SenderSocket {
     /// The kernel's error.
     pub fn recv(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
         batch.clear();
-        // An ICMP report would wake every wait until the report is taken.
-        sys::discard_reports(&self.endpoint.socket);
         let channels = self.channels;
         // A report left over, or arrived since, fails one read.
         for _ in 0..=REPORTS_MAX {
@@ -212,6 +210,10 @@ impl SenderSocket {
                 Err(error) if is_report(&error) => {}
                 Err(error) => return Err(error),
             }
+        }
+        if batch.is_empty() {
+            // An ICMP report wakes every wait until the report is taken.
+            sys::discard_reports(&self.endpoint.socket);
         }
         Ok(batch.len())
     }

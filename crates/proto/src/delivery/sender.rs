@@ -692,4 +692,8 @@ impl<C: SenderControl, S: Source> Machine for DeliverySender<C, S> {
     fn poll_timeout(&self) -> Option<Instant> {
         self.real_timeout(self.control_timeout())
     }
+
+    fn slack(&self) -> Duration {
+        if self.phase == Phase::Sending { self.control.slack() } else { Duration::ZERO }
+    }
 }

@@ -127,6 +127,10 @@ impl SenderControl for FlidSender {
         self.turns.ceiling().status()
     }
 
+    fn slack(&self) -> Duration {
+        self.turns.ceiling().slack()
+    }
+
     fn on_full_link(&mut self, packets_per_second: f64) {
         self.turns.on_full_link(packets_per_second);
     }

@@ -33,6 +33,9 @@ use crate::time::{Duration, Instant};
 const LATE: Duration = Duration::from_millis(250);
 /// Minimum decrease of the backlog in a window to count as shrinking.
 const SHRINKS: Duration = Duration::from_millis(20);
+/// Slack of a sender to which nobody reports. Below [`BURST`](crate::pacing::BURST), so that no time is given
+/// up. Packets tell receivers of M2C their lateness; receivers of other layers measure no delays.
+pub const IDLE_SLACK: Duration = Duration::from_millis(8);
 /// A level is kept up to this multiple of the load at which the level is added.
 const KEEPS: f64 = 1.02;
 
@@ -105,6 +108,11 @@ impl Ceiling {
             has_reports: demand.has_reports(),
             is_limited: demand.is_limited(),
         })
+    }
+
+    /// Returns the time by which packets may leave late: [`IDLE_SLACK`] while no receiver reports.
+    pub fn slack(&self) -> Duration {
+        if self.demand.as_ref().is_some_and(Demand::is_of_nobody) { IDLE_SLACK } else { Duration::ZERO }
     }
 
     /// Highest level that is sent.

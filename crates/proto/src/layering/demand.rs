@@ -265,6 +265,11 @@ impl Demand {
             .unwrap_or(0)
     }
 
+    /// Whether no receiver has reported of late.
+    pub fn is_of_nobody(&self) -> bool {
+        self.held() == 0 && self.starts.is_none()
+    }
+
     /// Returns the highest level that is sent while nobody reports.
     pub fn idle(&self) -> u16 {
         self.idle

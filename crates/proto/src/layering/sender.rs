@@ -354,6 +354,10 @@ impl SenderControl for DynamicSender {
         self.ceiling.status()
     }
 
+    fn slack(&self) -> Duration {
+        self.ceiling.slack()
+    }
+
     fn on_full_link(&mut self, packets_per_second: f64) {
         self.ceiling.on_full_link(packets_per_second);
     }
