@@ -115,12 +115,14 @@ impl SenderControl for FixedSender {
     }
 
     fn departed(&mut self, now: Instant, bytes: usize) {
+        let late = now.since(self.pacer.next());
         let given_up = self.pacer.sent(now, bytes);
         self.sequence = self.sequence.wrapping_add(1);
         match &mut self.limit {
             RateLimit::Driver(cap) => {
-                if cap.departed(now, self.pacer.rate(), given_up) {
+                if cap.departed(now, self.pacer.rate(), late) {
                     self.pacer.set_rate(now, cap.rate());
+                    self.pacer.set_burst(cap.burst());
                 }
             }
             RateLimit::Search(search) => {

@@ -217,11 +217,12 @@ impl SenderControl for RainbowCarrierSender {
     fn departed(&mut self, now: Instant, bytes: usize) {
         let asked = self.pending.pop_front().map_or(now, |pending| pending.asked);
         let Some((pacer, cap)) = &mut self.pacing else { return };
-        // A departure time before the request's arrival is not a departure that the driver has given up.
-        let given_up = (now - BURST).since(pacer.next().max(asked));
+        // Before the request arrived, the driver was not late.
+        let late = now.since(pacer.next().max(asked));
         pacer.sent(now, bytes);
-        if cap.departed(now, pacer.rate(), given_up) {
+        if cap.departed(now, pacer.rate(), late) {
             pacer.set_rate(now, cap.rate());
+            pacer.set_burst(cap.burst());
         }
     }
 
