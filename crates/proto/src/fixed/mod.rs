@@ -44,14 +44,14 @@ pub struct FixedSender {
 #[derive(Clone, Debug)]
 enum RateLimit {
     /// The constant rate, up to the rate that the driver sends.
-    Driver(RateCap),
+    Driver(Box<RateCap>),
     Search(Box<RateSearch>),
 }
 
 impl FixedSender {
     /// Returns a sender at `rate`, counted over UDP payload, whose first packet leaves at `start`.
     pub fn new(rate: Rate, start: Instant) -> Self {
-        Self::limited(rate, RateLimit::Driver(RateCap::new(rate)), start)
+        Self::limited(rate, RateLimit::Driver(Box::new(RateCap::new(rate))), start)
     }
 
     /// Returns a sender that finds its rate, whose first packet leaves at `start`.
