@@ -1,0 +1,111 @@
+//! Place in a cycle at which a receiver on request wants the content to continue.
+//!
+//! A code of a finite number of symbols is sent in a cycle. A source that was started again knows no receiver's
+//! place in the cycle, but a receiver that resumes holds most of the symbols before that place, and few behind.
+
+use core::num::NonZeroU32;
+
+use super::DeliveryReceiver;
+use super::block::{Block, BlockState};
+use crate::control::ReceiverControl;
+use crate::delivery::store::Store;
+
+/// Number of parts into which a cycle is divided.
+const PARTS: usize = 128;
+/// Least number of parts in a row that the receiver lacks.
+const GAP_MIN: usize = 3;
+/// Number of blocks whose symbols are counted. In the order of sending all blocks are at the same place.
+const BLOCKS_MAX: usize = 64;
+
+/// Symbols of a part of the cycle: those that the receiver holds, and all.
+type Part = (u32, u32);
+
+impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
+    /// Tells a control that requests packets where in the cycle the content should continue.
+    pub(super) fn request_place(&mut self) {
+        let place = self.place();
+        if let (Some(requester), Some(place)) = (self.front.control.requester(), place) {
+            requester.continue_at(place);
+        }
+    }
+
+    /// Returns the begin of the longest gap of a cycle, as a part of 2^32.
+    fn place(&self) -> Option<NonZeroU32> {
+        let mut parts = [(0, 0); PARTS];
+        let objects = self.catalogue.objects.iter();
+        // Of a code with an order of its own, the symbols of a gap are anywhere.
+        let in_order = objects.filter(|of| !of.codec.is_rateless() && of.codec.sending_seed().is_none());
+        let blocks = in_order.flat_map(|object| {
+            let open = object.blocks.iter().filter_map(|block| match block {
+                Block::Open(state) if !state.is_finishing() => Some(&**state),
+                _ => None,
+            });
+            open.map(|state| (state, object.codec.encoding_symbols(state.symbols())))
+        });
+        for (state, n) in blocks.take(BLOCKS_MAX) {
+            count(&mut parts, state, n);
+        }
+        begin_of_gap(&parts)
+    }
+}
+
+fn count(parts: &mut [Part; PARTS], state: &BlockState, n: u32) {
+    let end = |part: u64| u32::try_from(part * u64::from(n) / PARTS as u64).expect("at most n, a u32");
+    for (number, part) in (0..).zip(parts) {
+        for esi in end(number)..end(number + 1) {
+            part.0 += u32::from(state.holds(esi));
+            part.1 += 1;
+        }
+    }
+}
+
+/// Returns the begin of the longest run of parts that are held by less than half, as a part of 2^32.
+fn begin_of_gap(parts: &[Part; PARTS]) -> Option<NonZeroU32> {
+    let held = |part: usize| {
+        let (held, all) = parts[part % PARTS];
+        (all > 0).then(|| f64::from(held) / f64::from(all))
+    };
+    let lacks = |part: usize| held(part).is_none_or(|held| held < 0.5);
+    let begins = (0..PARTS).filter(|part| lacks(*part) && !lacks(part + PARTS - 1));
+    let length = |begin: usize| (begin..begin + PARTS).take_while(|part| lacks(*part)).count();
+    // A cycle that is held by less than half everywhere has no begin.
+    let begin = begins.max_by_key(|begin| length(*begin)).filter(|begin| length(*begin) >= GAP_MIN)?;
+    let before = begin + PARTS - 1;
+    let within = match held(before) {
+        // The receiver holds the first symbols of the part before.
+        Some(held) if held < 1.0 => held - 1.0,
+        _ => held(begin).unwrap_or(0.0),
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a small number")]
+    let place = (begin as f64 + within) / PARTS as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a cycle")]
+    let place = (place.rem_euclid(1.0) * f64::from(u32::MAX)) as u32;
+    NonZeroU32::new(place.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place_of(held: impl Fn(usize) -> u32) -> Option<f64> {
+        let parts: [Part; PARTS] = core::array::from_fn(|part| (held(part), 10));
+        begin_of_gap(&parts).map(|place| f64::from(place.get()) / f64::from(u32::MAX) * 128.0)
+    }
+
+    #[test]
+    fn the_longest_gap_begins_where_the_last_symbols_were() {
+        let is = |place: Option<f64>, expected: f64| (place.unwrap() - expected).abs() < 1e-3;
+        assert!(is(place_of(|part| if part < 40 { 10 } else { 0 }), 40.0));
+        assert!(is(place_of(|part| if part < 40 { 10 } else { 4 * u32::from(part == 40) }), 40.4));
+        assert!(is(place_of(|part| if part == 39 { 7 } else { 10 * u32::from(part < 39) }), 39.7));
+        let around = |part| if (20..=120).contains(&part) { 10 } else { 0 };
+        assert!(is(place_of(around), 121.0));
+    }
+
+    #[test]
+    fn without_a_gap_there_is_no_place() {
+        assert_eq!(place_of(|_| 0), None);
+        assert_eq!(place_of(|_| 10), None);
+        assert_eq!(place_of(|part| if part % 50 == 3 { 0 } else { 9 }), None);
+    }
+}
