@@ -188,8 +188,8 @@ impl Carousel {
         Self::of(blocks, order)
     }
 
-    /// If the turns are random, continues each block at this part of 2^32 of the cycle, unless the blocks are
-    /// near that place. Rateless blocks, which have no cycle, go on.
+    /// If the turns are random, continues each block at this part of 2^32 of the cycle. Blocks with repair
+    /// symbols that are near that place go on, and rateless blocks, which have no cycle.
     pub fn go_to(&mut self, place: u32) {
         if let Sequence::Spread(spread) = &mut self.order {
             spread.go_to(&self.blocks, place);

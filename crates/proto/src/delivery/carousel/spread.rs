@@ -16,8 +16,8 @@ const MIXED: usize = 256;
 /// Upper bound of the number of passes skipped: receivers keep the ESIs of received repair symbols in runs.
 const SKIPPED_MAX: u64 = 256;
 
-/// Part of a cycle within which a place is near.
-const NEAR: i64 = 64;
+/// A place is near within this part of a cycle.
+const NEAR: i64 = 256;
 
 /// All blocks, in turns.
 ///
@@ -126,8 +126,9 @@ impl Spread {
         }
     }
 
-    /// Continues each block at this part of 2^32 of the cycle, unless the blocks are near that place on
-    /// average: the turns that are shuffled together put some blocks ahead.
+    /// Continues each block at this part of 2^32 of the cycle. Blocks with repair symbols that are near that
+    /// place on average go on: the turns that are shuffled together put some blocks ahead, and other symbols
+    /// replace the missed ones.
     pub(super) fn go_to(&mut self, blocks: &[CarouselBlock], place: u32) {
         let is_cycle = |(_, block): &(&mut u32, &CarouselBlock)| !block.rateless;
         let (mut ahead, mut symbols) = (0_i64, 0_i64);
@@ -140,7 +141,8 @@ impl Spread {
             symbols += n;
             targets.push((next, target));
         }
-        if ahead.abs() * NEAR < symbols {
+        let has_repair = blocks.iter().all(|block| block.encoding_symbols > block.symbols);
+        if has_repair && ahead.abs() * NEAR < symbols {
             return;
         }
         for (next, target) in targets {

@@ -1,21 +1,26 @@
 //! Place in a cycle at which a receiver on request wants the content to continue.
 //!
-//! A code of a finite number of symbols is sent in a cycle. A source that was started again knows no receiver's
-//! place in the cycle, but a receiver that resumes holds most of the symbols before that place, and few behind.
+//! A code of a finite number of symbols is sent in a cycle. A source that was started again knows no
+//! receiver's place in the cycle. A receiver that resumes holds most of the symbols before the place, and few
+//! of the symbols behind.
 
 use core::num::NonZeroU32;
 
 use super::DeliveryReceiver;
-use super::block::{Block, BlockState};
+use super::block::Block;
 use crate::control::ReceiverControl;
+use crate::delivery::plan::Orders;
 use crate::delivery::store::Store;
 
 /// Number of parts into which a cycle is divided.
 const PARTS: usize = 128;
 /// Least number of parts in a row that the receiver lacks.
 const GAP_MIN: usize = 3;
-/// Number of blocks whose symbols are counted. In the order of sending all blocks are at the same place.
-const BLOCKS_MAX: usize = 64;
+/// Maximum number of blocks whose symbols are counted: in the order of sending all blocks are at the same
+/// place.
+const BLOCKS_MAX: u32 = 64;
+/// Maximum number of symbols counted, beyond the first block.
+const SYMBOLS_MAX: u64 = 1 << 19;
 
 /// Symbols of a part of the cycle: those that the receiver holds, and all.
 type Part = (u32, u32);
@@ -33,27 +38,33 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     fn place(&self) -> Option<NonZeroU32> {
         let mut parts = [(0, 0); PARTS];
         let objects = self.catalogue.objects.iter();
-        // Of a code with an order of its own, the symbols of a gap are anywhere.
-        let in_order = objects.filter(|of| !of.codec.is_rateless() && of.codec.sending_seed().is_none());
-        let blocks = in_order.flat_map(|object| {
+        let blocks = objects.filter(|of| !of.codec.is_rateless()).flat_map(|object| {
             let open = object.blocks.iter().filter_map(|block| match block {
                 Block::Open(state) if !state.is_finishing() => Some(&**state),
                 _ => None,
             });
-            open.map(|state| (state, object.codec.encoding_symbols(state.symbols())))
+            open.map(|state| (state, &*object.codec))
         });
-        for (state, n) in blocks.take(BLOCKS_MAX) {
-            count(&mut parts, state, n);
+        let (mut orders, mut symbols) = (Orders::default(), 0);
+        for (number, (state, codec)) in (0..BLOCKS_MAX).zip(blocks) {
+            let n = codec.encoding_symbols(state.symbols());
+            symbols += u64::from(n);
+            if number > 0 && symbols > SYMBOLS_MAX {
+                break;
+            }
+            orders.push(codec, n, true);
+            count(&mut parts, n, |position| state.holds(orders.esi(number, position)));
         }
         begin_of_gap(&parts)
     }
 }
 
-fn count(parts: &mut [Part; PARTS], state: &BlockState, n: u32) {
+/// Counts the symbols of a block at the positions below n.
+fn count(parts: &mut [Part; PARTS], n: u32, holds: impl Fn(u32) -> bool) {
     let end = |part: u64| u32::try_from(part * u64::from(n) / PARTS as u64).expect("at most n, a u32");
     for (number, part) in (0..).zip(parts) {
-        for esi in end(number)..end(number + 1) {
-            part.0 += u32::from(state.holds(esi));
+        for position in end(number)..end(number + 1) {
+            part.0 += u32::from(holds(position));
             part.1 += 1;
         }
     }

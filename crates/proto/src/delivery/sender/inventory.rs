@@ -495,17 +495,25 @@ mod tests {
         assert!((80..=95).contains(&at(&mut content, 2, 1, half)), "late");
     }
 
+    fn place(part: f64) -> Option<NonZeroU32> {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a cycle")]
+        NonZeroU32::new((part * f64::from(u32::MAX)) as u32 + 1)
+    }
+
     /// A receiver that is killed goes on with the very next symbols of each block, though the blocks are not
-    /// at the same place.
+    /// at the same place. Without repair symbols it gets those again that it missed.
     #[test]
     fn an_order_near_the_place_goes_on_as_it_is() {
-        let mut content = requested(100);
-        let mut received: BTreeSet<_> = (0..120).map(|_| symbol(&mut content, 0)).collect();
-        let place = NonZeroU32::new(u32::MAX / 10 * 4);
-        for _ in 120..SYMBOLS {
-            let visit = content.answer(&Request { place, ..request(receiver(1)) }).unwrap();
-            received.insert((visit.block, visit.esi));
+        for (encoding_symbols, missed) in [(200, 0), (100, 6)] {
+            let mut content = requested(encoding_symbols);
+            let mut received: BTreeSet<_> = (0..120 - missed).map(|_| symbol(&mut content, 0)).collect();
+            (0..missed).for_each(|_| _ = symbol(&mut content, 0));
+            let place = place(f64::from(120 - missed) / 3.0 / f64::from(encoding_symbols));
+            for _ in 120 - missed..300 {
+                let visit = content.answer(&Request { place, ..request(receiver(1)) }).unwrap();
+                received.insert((visit.block, visit.esi));
+            }
+            assert_eq!(received.len(), SYMBOLS);
         }
-        assert_eq!(received.len(), SYMBOLS);
     }
 }

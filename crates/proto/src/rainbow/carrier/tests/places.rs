@@ -35,7 +35,7 @@ fn restarted(scheme: Scheme, seed: u64, receivers: usize) -> (Vec<u64>, u64) {
 /// missed: of Reed-Solomon, each costs a round of the other blocks.
 #[test]
 fn a_cycle_goes_on_after_the_source_was_started_again() {
-    for (scheme, part) in [(Scheme::ReedSolomon, 20), (Scheme::NoCode, 100)] {
+    for (scheme, part) in [(Scheme::ReedSolomon, 20), (Scheme::NoCode, 100), (Scheme::LdpcStaircase, 20)] {
         for seed in 0..4 {
             let (beyond, symbols) = restarted(scheme, seed, 2);
             assert!(
