@@ -45,9 +45,10 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             });
             open.map(|state| (state, &*object.codec))
         });
-        let (mut orders, mut symbols) = (Orders::default(), 0);
+        let (mut orders, mut symbols, mut has_repair) = (Orders::default(), 0, true);
         for (number, (state, codec)) in (0..BLOCKS_MAX).zip(blocks) {
             let n = codec.encoding_symbols(state.symbols());
+            has_repair &= n > state.symbols();
             symbols += u64::from(n);
             if number > 0 && symbols > SYMBOLS_MAX {
                 break;
@@ -55,7 +56,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             orders.push(codec, n, true);
             count(&mut parts, n, |position| state.holds(orders.esi(number, position)));
         }
-        begin_of_gap(&parts)
+        begin_of_gap(&parts, has_repair)
     }
 }
 
@@ -70,8 +71,9 @@ fn count(parts: &mut [Part; PARTS], n: u32, holds: impl Fn(u32) -> bool) {
     }
 }
 
-/// Returns the begin of the longest run of parts that are held by less than half, as a part of 2^32.
-fn begin_of_gap(parts: &[Part; PARTS]) -> Option<NonZeroU32> {
+/// Returns the begin of the longest run of parts that are held by less than half, as a part of 2^32. Without
+/// repair symbols, the gap begins with the first symbol that a block lacks.
+fn begin_of_gap(parts: &[Part; PARTS], has_repair: bool) -> Option<NonZeroU32> {
     let held = |part: usize| {
         let (held, all) = parts[part % PARTS];
         (all > 0).then(|| f64::from(held) / f64::from(all))
@@ -81,12 +83,10 @@ fn begin_of_gap(parts: &[Part; PARTS]) -> Option<NonZeroU32> {
     let length = |begin: usize| (begin..begin + PARTS).take_while(|part| lacks(*part)).count();
     // A cycle that is held by less than half everywhere has no begin.
     let begin = begins.max_by_key(|begin| length(*begin)).filter(|begin| length(*begin) >= GAP_MIN)?;
-    let before = begin + PARTS - 1;
-    let within = match held(before) {
-        // The receiver holds the first symbols of the part before.
-        Some(held) if held < 1.0 => held - 1.0,
-        _ => held(begin).unwrap_or(0.0),
-    };
+    // The receiver holds the first symbols of the two parts.
+    let lacked_before = 1.0 - held(begin + PARTS - 1).unwrap_or(1.0);
+    let is_before = !has_repair && lacked_before > 0.0;
+    let within = if is_before { 0.0 } else { held(begin).unwrap_or(0.0) } - lacked_before;
     #[expect(clippy::cast_precision_loss, reason = "a small number")]
     let place = (begin as f64 + within) / PARTS as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a cycle")]
@@ -99,8 +99,12 @@ mod tests {
     use super::*;
 
     fn place_of(held: impl Fn(usize) -> u32) -> Option<f64> {
+        place_with(true, held)
+    }
+
+    fn place_with(has_repair: bool, held: impl Fn(usize) -> u32) -> Option<f64> {
         let parts: [Part; PARTS] = core::array::from_fn(|part| (held(part), 10));
-        begin_of_gap(&parts).map(|place| f64::from(place.get()) / f64::from(u32::MAX) * 128.0)
+        begin_of_gap(&parts, has_repair).map(|place| f64::from(place.get()) / f64::from(u32::MAX) * 128.0)
     }
 
     #[test]
@@ -109,6 +113,8 @@ mod tests {
         assert!(is(place_of(|part| if part < 40 { 10 } else { 0 }), 40.0));
         assert!(is(place_of(|part| if part < 40 { 10 } else { 4 * u32::from(part == 40) }), 40.4));
         assert!(is(place_of(|part| if part == 39 { 7 } else { 10 * u32::from(part < 39) }), 39.7));
+        let across = |part: usize| [10, 9, 3, 0][part.saturating_sub(38).min(3)];
+        assert!(is(place_with(true, across), 40.2) && is(place_with(false, across), 39.9));
         let around = |part| if (20..=120).contains(&part) { 10 } else { 0 };
         assert!(is(place_of(around), 121.0));
     }
