@@ -83,11 +83,10 @@ RATELESS = ("raptorq", "ldpc-staircase")
 ONE_RATE = ("fixed", "le-sbcc")
 
 
-def measure(control, code, fault):
+def measure(code, fault):
     """The receiver that the excess is compared with; None where it is only shown."""
     # A receiver that is under way follows a restarted sender after 5 s, a receiver that begins at once.
-    # Sessions on request draw the place in a cycle.
-    if fault == "restarted" and (code not in RATELESS or (control, code) == ("rainbow", "ldpc-staircase")):
+    if fault == "restarted" and code not in RATELESS:
         return None
     return "undisturbed" if code in RATELESS else "deaf"
 
@@ -169,7 +168,7 @@ class Session:
         self.group, self.asked = ("--group", f"239.255.73.1:{port}", "--interface", "eth0"), f"10.94.0.1:{port}"
         # A receiver that asks joins nothing.
         self.ready = "session:started" if self.control == "rainbow" else "channel:joined"
-        self.measure = measure(self.control, self.code, self.fault)
+        self.measure = measure(self.code, self.fault)
         self.running = []
 
     def __str__(self):

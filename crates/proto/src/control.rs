@@ -2,6 +2,7 @@
 //! receiver. A control knows rates, losses and channels, never files.
 
 use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU32;
 use std::collections::VecDeque;
 
 use headwater_wire::extensions::{Lateness, Levels};
@@ -50,6 +51,8 @@ pub struct Request {
     /// Whether the receiver has heard an earlier session of this sender, and may hold symbols of that
     /// session.
     pub follows_another: bool,
+    /// Place in a cycle of symbols that the receiver asks for, as a part of 2^32.
+    pub place: Option<NonZeroU32>,
 }
 
 /// Envelope of a sender: the header of another protocol in front of each packet of the session.
@@ -496,6 +499,10 @@ pub trait ReceiverEnvelope {
 pub trait Requester {
     /// Handles the sender's close of the session: packets in flight still count, and requests end.
     fn on_close(&mut self, now: Instant);
+
+    /// Asks the sender to continue the content at this part of 2^32 of a cycle, if the sender does not know
+    /// the receiver's place.
+    fn continue_at(&mut self, place: NonZeroU32);
 }
 
 /// A control that follows the session's description of its congestion control.

@@ -396,28 +396,29 @@ fn layers_are_listed_and_joined_at_any_time() {
     }
 }
 
-/// A replay from before the join of a channel is no gap in the channel's numbers, and no late packet. The
-/// median of five starts counts: 8 of 20 starts of M2C beside replays end early, and take 3 s more, a defect
-/// that is not found yet.
+/// A replay from before the join of a channel is no gap in the channel's numbers, and no late packet; the clock
+/// starts anew if a replay started the clock. Each start counts.
 #[test]
 fn replays_cost_next_to_no_time() {
     let content = content(2, 5_000_000);
-    for control in [&controls::M2C, &controls::FLID_DL, &controls::WEBRC] {
+    for (control, starts) in [(&controls::M2C, 20), (&controls::FLID_DL, 5), (&controls::WEBRC, 20)] {
         let [clean, attacked] = [false, true].map(|has_replays| {
-            let mut times = [13, 19, 25, 31, 37].map(|begins| {
-                let place = Place { has_replays, ..receiver(seconds(begins), 0.0, verifying(trusting())) };
-                let mut places = [place];
-                let mut sender =
-                    sender(layered(control, 120, 20_000), &content, End::Never, Some(signing(KEY)));
-                run(&mut sender, &mut places, seconds(1_200));
-                assert_received(&places[0], &content);
-                let replayed = places[0].machine.auth_counters().replayed;
-                assert_eq!(replayed > 1_000, has_replays, "{replayed}");
-                places[0].ended.unwrap().since(places[0].begins).as_secs_f64()
-            });
+            let times: Vec<_> = (13..13 + starts)
+                .map(|begins| {
+                    let place =
+                        Place { has_replays, ..receiver(seconds(begins), 0.0, verifying(trusting())) };
+                    let mut places = [place];
+                    let mut sender =
+                        sender(layered(control, 120, 20_000), &content, End::Never, Some(signing(KEY)));
+                    run(&mut sender, &mut places, seconds(1_200));
+                    assert_received(&places[0], &content);
+                    let replayed = places[0].machine.auth_counters().replayed;
+                    assert_eq!(replayed > 1_000, has_replays, "{replayed}");
+                    places[0].ended.unwrap().since(places[0].begins).as_secs_f64()
+                })
+                .collect();
             println!("{}, replays {has_replays}: {times:.2?} s", control.name);
-            times.sort_by(f64::total_cmp);
-            times[2]
+            times.into_iter().fold(0.0, f64::max)
         });
         assert!(attacked <= 1.1 * clean + 1.0, "{}: {attacked} s, without {clean} s", control.name);
     }

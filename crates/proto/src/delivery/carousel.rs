@@ -184,8 +184,16 @@ impl Carousel {
     pub fn mixed(blocks: Vec<CarouselBlock>, draw: Stream, start: Start) -> Self {
         check(&blocks);
         let first = start.first_symbols(&blocks, None);
-        let order = Sequence::Spread(Spread::new(&blocks, first).mixed(draw));
+        let order = Sequence::Spread(Spread::new(&blocks, first).mixed(&blocks, draw));
         Self::of(blocks, order)
+    }
+
+    /// If the turns are random, continues each block at this part of 2^32 of the cycle. Blocks with repair
+    /// symbols that are near that place go on, and rateless blocks, which have no cycle.
+    pub fn go_to(&mut self, place: u32) {
+        if let Sequence::Spread(spread) = &mut self.order {
+            spread.go_to(&self.blocks, place);
+        }
     }
 
     /// If the turns are random, continues with repair symbols a random number of passes ahead. A receiver

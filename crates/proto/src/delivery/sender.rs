@@ -520,7 +520,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
             // Receivers request the FDT instance announced first; a new instance is sent without a request.
             None if self.fdt.has_news() => Next::Fdt,
             // A session without content sends only the FDT.
-            None => self.content.answer(request.destination).map_or(Next::Description(0), Next::Symbol),
+            None => self.content.answer(request).map_or(Next::Description(0), Next::Symbol),
         }
     }
 

@@ -44,14 +44,14 @@ pub struct FixedSender {
 #[derive(Clone, Debug)]
 enum RateLimit {
     /// The constant rate, up to the rate that the driver sends.
-    Driver(RateCap),
+    Driver(Box<RateCap>),
     Search(Box<RateSearch>),
 }
 
 impl FixedSender {
     /// Returns a sender at `rate`, counted over UDP payload, whose first packet leaves at `start`.
     pub fn new(rate: Rate, start: Instant) -> Self {
-        Self::limited(rate, RateLimit::Driver(RateCap::new(rate)), start)
+        Self::limited(rate, RateLimit::Driver(Box::new(RateCap::new(rate))), start)
     }
 
     /// Returns a sender that finds its rate, whose first packet leaves at `start`.
@@ -115,12 +115,14 @@ impl SenderControl for FixedSender {
     }
 
     fn departed(&mut self, now: Instant, bytes: usize) {
+        let late = now.since(self.pacer.next());
         let given_up = self.pacer.sent(now, bytes);
         self.sequence = self.sequence.wrapping_add(1);
         match &mut self.limit {
             RateLimit::Driver(cap) => {
-                if cap.departed(now, self.pacer.rate(), given_up) {
+                if cap.departed(now, self.pacer.rate(), late) {
                     self.pacer.set_rate(now, cap.rate());
+                    self.pacer.set_burst(cap.burst());
                 }
             }
             RateLimit::Search(search) => {

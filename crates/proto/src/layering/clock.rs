@@ -24,6 +24,12 @@ const BEHIND: u64 = 2;
 /// Silence after which no packet is stale: the sender may have restarted.
 const SILENCE: Duration = Duration::from_secs(1);
 
+/// Time from the start of a clock in which a base packet earlier than [`BEFORE`] shows that the clock started
+/// with a delayed packet, or with a replay.
+const YOUNG: Duration = Duration::from_secs(1);
+/// Time before the schedule, in nanoseconds: more than queues shrink from one base packet to the next.
+const BEFORE: i64 = 100_000_000;
+
 /// Sender's schedule on a receiver's clock, from the first packet of the base channel on. Assumes that the
 /// first packet had no delay.
 ///
@@ -33,6 +39,8 @@ pub(crate) struct Clock {
     pub(crate) channels: DynamicChannels,
     /// Wave used last on each channel: a wave takes several exponentials to compute, and has many packets.
     waves: Box<[Option<Wave>]>,
+    /// Arrival of the first packet.
+    began: Instant,
     /// Latest departure of a packet that has arrived, and time of this arrival.
     newest: (Instant, Instant),
     /// Whether a wave may send more packets in a slot than sequence numbers tell apart.
@@ -107,7 +115,14 @@ impl Clock {
         let channels = DynamicChannels::new(config, start)?;
         let newest = (Instant::ZERO, Instant::ZERO);
         let waves = vec![None; usize::from(channels.dynamic_channels())].into();
-        Ok(Some(Self { channels, waves, newest, wraps_in_slot: wraps_in_slot(&channels, slots) }))
+        let wraps_in_slot = wraps_in_slot(&channels, slots);
+        Ok(Some(Self { channels, waves, began: at, newest, wraps_in_slot }))
+    }
+
+    /// Whether a base packet that arrived at `now`, at an implausible place or before the time of its place,
+    /// shows that the clock started with a packet that was delayed, or a replay.
+    pub(crate) fn began_late(&self, now: Instant, place: Option<&Place>) -> bool {
+        now < self.began + YOUNG && place.is_none_or(|place| place.delay < -BEFORE)
     }
 
     /// Records that a packet that left at `left` has arrived at `now`.
@@ -118,11 +133,17 @@ impl Clock {
     }
 
     /// Returns whether a packet that arrived at `now`, while `slot` is the newest observed slot, left long
-    /// before a packet that had arrived by then.
-    pub(crate) fn is_stale(&self, now: Instant, slot: Slot, cci: WebrcCci) -> bool {
+    /// before a packet that had arrived by then. Of a channel whose join began at `joined`, a packet from
+    /// before the join is stale if a later packet has arrived: if the packet were a replay, the gap up to the
+    /// next packet would count as a loss.
+    pub(crate) fn is_stale(&self, now: Instant, slot: Slot, cci: WebrcCci, joined: Option<Instant>) -> bool {
         let (newest, arrived) = self.newest;
         let place = || self.place_of(slot, cci, |channels, number| channels.wave(number));
-        now < arrived + SILENCE && place().is_some_and(|place| place.left + REORDERED < newest)
+        let is_old = |place: Place| {
+            let is_from_before = joined.is_some_and(|joined| place.left < joined.min(newest));
+            place.left + REORDERED < newest || is_from_before
+        };
+        now < arrived + SILENCE && place().is_some_and(is_old)
     }
 
     /// Returns whether a packet that arrived at `now` is plausible: at most five seconds (or half a slot, if

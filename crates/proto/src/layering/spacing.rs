@@ -12,9 +12,11 @@ const LAG_MAX: Duration = Duration::from_secs(1);
 /// Lag up to which a driver counts as on time: a turn or two of the driver.
 const CALM: Duration = Duration::from_millis(5);
 
-/// Spaces packets at 1.25 times the total rate at most. A late driver catches up for [`BURST`] at most.
-#[derive(Clone, Copy, Debug, Default)]
+/// Spaces packets at 1.25 times the total rate at most. A late driver catches up for a burst at most.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Spacing {
+    /// Time by which a late driver catches up.
+    burst: Duration,
     /// Earliest time of the next packet.
     earliest: Instant,
     /// Whether the driver gave up time and has not caught up with the schedule since.
@@ -25,7 +27,18 @@ pub(crate) struct Spacing {
     slips: bool,
 }
 
+impl Default for Spacing {
+    fn default() -> Self {
+        Self { burst: BURST, earliest: Instant::ZERO, is_behind: false, slip: Duration::ZERO, slips: false }
+    }
+}
+
 impl Spacing {
+    /// Sets the time by which a late driver catches up. Default: [`BURST`].
+    pub(crate) fn set_burst(&mut self, burst: Duration) {
+        self.burst = burst;
+    }
+
     /// Returns the earliest departure time of a packet scheduled at `at`.
     pub(crate) fn due(&self, at: Instant) -> Instant {
         (at + self.slip).max(self.earliest)
@@ -51,7 +64,7 @@ impl Spacing {
     pub(crate) fn sent(&mut self, now: Instant, at: Instant, rate: f64) -> Duration {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
         let gap = (1e9 / (HEADROOM * rate)) as u64;
-        let (due, earliest) = (self.due(at), now - BURST);
+        let (due, earliest) = (self.due(at), now - self.burst);
         self.earliest = due.max(earliest) + Duration::from_nanos(gap);
         let given_up = earliest.since(due);
         if self.slips {

@@ -136,6 +136,18 @@ impl Receiver {
         self.astray = 0;
     }
 
+    /// Starts the clock with a base packet.
+    fn begin(&mut self, now: Instant, arrival: &Arrival<'_>, cci: WebrcCci) -> Option<()> {
+        // The configuration was validated when the receiver was created.
+        let time = SessionTime::new(now, arrival.lateness);
+        let at = time.at(now);
+        let Ok(Some(clock)) = Clock::start(self.layers, at, cci) else { return None };
+        let asked = self.prober.as_ref().and_then(Prober::rtt);
+        let session = self.session.insert(Session::new(clock, self.limits, asked, time, at));
+        session.limit(at, self.announced, &mut self.wishes);
+        Some(())
+    }
+
     /// Handles a packet of the schedule, which waited if `is_late`. A mark counts as a loss event. Returns
     /// whether the packet counts.
     fn arrive(&mut self, now: Instant, place: Place, is_marked: bool, is_late: bool) -> bool {
@@ -167,18 +179,18 @@ impl Receiver {
         }
         self.prober.iter_mut().for_each(|prober| prober.heard(now, arrival.source));
         if self.session.is_none() {
-            // The configuration was validated when the receiver was created.
-            let time = SessionTime::new(now, arrival.lateness);
-            let at = time.at(now);
-            let Ok(Some(clock)) = Clock::start(self.layers, at, cci) else { return None };
-            let asked = self.prober.as_ref().and_then(Prober::rtt);
-            let session = self.session.insert(Session::new(clock, self.limits, asked, time, at));
-            session.limit(at, self.announced, &mut self.wishes);
+            self.begin(now, arrival, cci)?;
         }
         let time = &self.session.as_ref()?.time;
         let lag = time.lag_of(arrival.lateness);
         let is_recent = is_late || time.is_recent(now, lag);
-        let place = if is_recent { self.place(now, lag, cci) } else { None };
+        let mut place = if is_recent { self.place(now, lag, cci) } else { None };
+        let may_begin = arrival.channel == ChannelId::BASE && is_recent && !is_late;
+        if may_begin && self.session.as_ref()?.clock.began_late(shifted(now), place.as_ref()) {
+            self.forget();
+            self.begin(now, arrival, cci)?;
+            place = self.place(now, lag, cci);
+        }
         let Some(place) = place else {
             if arrival.channel == ChannelId::BASE {
                 self.astray(now);
@@ -256,7 +268,7 @@ impl ReceiverControl for Receiver {
 
     fn is_stale(&self, now: Instant, cci: &Cci) -> bool {
         self.session.as_ref().zip(cci.webrc().ok()).is_some_and(|(session, cci)| {
-            session.clock.is_stale(session.time.at(now), session.levels.slot, cci)
+            session.clock.is_stale(session.time.at(now), session.levels.slot, cci, session.levels.join_time())
         })
     }
 

@@ -127,16 +127,18 @@ struct Spm {
 impl PgmSource {
     /// Creates a source that begins at `now`.
     pub fn new(config: SourceConfig, control: SourceControl, now: Instant) -> Self {
-        let (rate, most) = match &control {
-            SourceControl::Fixed(rate) => (*rate, Some(*rate)),
-            SourceControl::LeSbcc(chain) => (chain.rate(), chain.max_rate()),
+        let (rate, cap) = match &control {
+            SourceControl::Fixed(rate) => (*rate, Some(RateCap::new(*rate))),
+            SourceControl::LeSbcc(chain) => {
+                (chain.rate(), chain.max_rate().map(|most| RateCap::new(most).with_small_probes()))
+            }
         };
         Self {
             window: TransmitWindow::new(config.window_packets, config.payload_bytes, config.first_sequence),
             config,
             control,
             pacer: Pacer::new(rate, BURST, now),
-            cap: most.map(RateCap::new),
+            cap,
             is_backlogged: false,
             is_dry: true,
             repairs: VecDeque::new(),
@@ -281,8 +283,10 @@ impl PgmSource {
             SourceControl::Fixed(rate) => *rate,
             SourceControl::LeSbcc(chain) => chain.rate(),
         };
-        let rate = self.cap.map_or(rate, |cap| cap.rate().min(rate));
-        self.pacer.set_rate(now, rate);
+        if let Some(cap) = self.cap {
+            self.pacer.set_burst(cap.burst());
+        }
+        self.pacer.set_rate(now, self.cap.map_or(rate, |cap| cap.rate().min(rate)));
     }
 
     /// Advances the control to `now`. Without data to send the rate does not rise.
@@ -331,9 +335,9 @@ impl PgmSource {
         let is_dry = !self.is_backlogged && self.window.waiting() == 0 && self.repairs.is_empty();
         let is_dry = core::mem::replace(&mut self.is_dry, is_dry);
         // If there was nothing to send, or the control made the packet wait, the driver was not late.
-        let given_up = if is_dry { Duration::ZERO } else { (now - BURST).since(place) };
+        let late = if is_dry { Duration::ZERO } else { now.since(place) };
         let rate = self.pacer.rate();
-        if self.cap.as_mut().is_some_and(|cap| cap.departed(now, rate, given_up)) {
+        if self.cap.as_mut().is_some_and(|cap| cap.departed(now, rate, late)) {
             self.follow_rate(now);
         }
         self.counters.bytes += bytes as u64;

@@ -70,7 +70,7 @@ impl SimSender {
             lanes: vec![Lane::new(8 * u64::from(config.packet_bytes)); groups],
             sequences: vec![0; groups],
             spacing: Spacing::default(),
-            cap: config.max_rate.map(|rate| RateCap::new(rate).with_headroom(HEADROOM)),
+            cap: config.max_rate.map(|rate| RateCap::new(rate).with_headroom(HEADROOM).with_small_probes()),
             collector: Collector::new(config.session, config.groups),
             rtt_max: config.rtt.as_secs_f64(),
             peak: None,
@@ -257,12 +257,14 @@ impl SenderControl for SimSender {
     fn departed(&mut self, now: Instant, _bytes: usize) {
         let Some((rank, at)) = self.next() else { return };
         self.collector.passes(self.request, clock(now));
-        let given_up = self.spacing.sent(now, at, self.packets_per_second(self.config.groups));
+        let late = now.since(self.spacing.due(at));
+        self.spacing.sent(now, at, self.packets_per_second(self.config.groups));
         let sent = rate(self.rates.cumulative(self.lanes.len() - 1));
         if let (Some(cap), Some(sent)) = (&mut self.cap, sent)
-            && cap.departed(now, sent, given_up)
+            && cap.departed(now, sent, late)
         {
             self.rates.limit(cap.rate());
+            self.spacing.set_burst(cap.burst());
         }
         self.lanes[rank].sent();
         self.sequences[rank] = self.sequences[rank].wrapping_add(1);

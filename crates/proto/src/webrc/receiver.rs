@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use headwater_wire::Cci;
+use headwater_wire::cci::WebrcCci;
 use headwater_wire::extensions::Levels;
 
 use super::{LossEstimator, equation, loss_for};
@@ -172,6 +173,12 @@ impl WebrcReceiver {
         self.reception.count(arrival.ecn);
         let (Ok(cci), Some(joined)) = (arrival.cci.webrc(), self.joined_base) else { return };
         let at = shifted(now);
+        let mut place = self.place(at, cci);
+        let is_in_time = arrival.channel == ChannelId::BASE && !is_late;
+        let began_late = |session: &Session| is_in_time && session.clock.began_late(at, place.as_ref());
+        if self.session.as_ref().is_some_and(began_late) {
+            self.give_up_session();
+        }
         if self.session.is_none() {
             // The configuration was validated when the receiver was created.
             let Ok(Some(clock)) = Clock::start(self.layers, at, cci) else { return };
@@ -180,11 +187,17 @@ impl WebrcReceiver {
             let session = Session::new(clock, self.rate_max, artt, at, cci.sequence);
             self.session = Some(Session { overload, ..session });
             self.limit();
+            place = self.place(at, cci);
         }
-        let place = self.session.as_mut().and_then(|session| session.clock.place(session.slot, cci));
         if let Some(place) = place {
             self.arrive(at, place, is_late);
         }
+    }
+
+    /// Returns the place in the schedule of a packet that arrived at `at`.
+    fn place(&mut self, at: Instant, cci: WebrcCci) -> Option<Place> {
+        let session = self.session.as_mut()?;
+        Some(session.clock.place(session.slot, cci)?.arrived(at, Duration::ZERO))
     }
 
     fn arrive(&mut self, now: Instant, place: Place, is_late: bool) {
@@ -631,10 +644,10 @@ impl ReceiverControl for WebrcReceiver {
     }
 
     fn is_stale(&self, now: Instant, cci: &Cci) -> bool {
-        self.session
-            .as_ref()
-            .zip(cci.webrc().ok())
-            .is_some_and(|(session, cci)| session.clock.is_stale(shifted(now), session.slot, cci))
+        self.session.as_ref().zip(cci.webrc().ok()).is_some_and(|(session, cci)| {
+            let joined = session.joining.map(|joining| joining.since);
+            session.clock.is_stale(shifted(now), session.slot, cci, joined)
+        })
     }
 
     fn unverified(&mut self, _now: Instant, channel: ChannelId) {

@@ -16,6 +16,9 @@ const MIXED: usize = 256;
 /// Upper bound of the number of passes skipped: receivers keep the ESIs of received repair symbols in runs.
 const SKIPPED_MAX: u64 = 256;
 
+/// A place is near within this part of a cycle.
+const NEAR: i64 = 256;
+
 /// All blocks, in turns.
 ///
 /// Memory: 8 bytes a block, 32 bytes for each distinct block size. Time per symbol: O(log sizes), O(1) for
@@ -39,6 +42,9 @@ pub(super) struct Spread {
 struct Mix {
     draw: Stream,
     blocks: Vec<u32>,
+    /// Whether a block is rateless. Otherwise at most one turn of each block is shuffled, so that all blocks
+    /// stay at the same place of the cycle.
+    is_rateless: bool,
     /// Turns in a pass.
     pass: u64,
     /// Turns of this pass that are not drawn yet.
@@ -100,10 +106,12 @@ impl Spread {
     }
 
     /// Randomizes the order for receivers that receive parts of the packets: shuffles each [`MIXED`] turns of
-    /// a pass, or the turns left in the pass.
-    pub(super) fn mixed(self, draw: Stream) -> Self {
+    /// a pass, or the turns left in the pass; of finite codes at most as many turns as blocks.
+    pub(super) fn mixed(self, blocks: &[CarouselBlock], draw: Stream) -> Self {
         let pass = self.turns.iter().map(|Reverse(turn)| turn.class.weight).sum();
-        Self { mix: Some(Mix { draw, blocks: Vec::with_capacity(MIXED), pass, left: pass }), ..self }
+        let is_rateless = blocks.iter().any(|block| block.rateless);
+        let mix = Mix { draw, blocks: Vec::with_capacity(MIXED), is_rateless, pass, left: pass };
+        Self { mix: Some(mix), ..self }
     }
 
     /// Continues each block with a repair symbol some block lengths ahead. The number of block lengths is
@@ -115,6 +123,30 @@ impl Spread {
             let repair = u64::from(block.encoding_symbols - block.symbols);
             let ahead = (passes * u64::from(block.symbols)).checked_rem(repair).unwrap_or(0);
             *next = u32::try_from(u64::from(block.symbols) + ahead).unwrap_or(0) % block.encoding_symbols;
+        }
+    }
+
+    /// Continues each block at this part of 2^32 of the cycle. Blocks with repair symbols that are near that
+    /// place on average go on: the turns that are shuffled together put some blocks ahead, and other symbols
+    /// replace the missed ones.
+    pub(super) fn go_to(&mut self, blocks: &[CarouselBlock], place: u32) {
+        let is_cycle = |(_, block): &(&mut u32, &CarouselBlock)| !block.rateless;
+        let (mut ahead, mut symbols) = (0_i64, 0_i64);
+        let mut targets = Vec::new();
+        for (next, block) in self.next.iter_mut().zip(blocks).filter(is_cycle) {
+            let n = i64::from(block.encoding_symbols);
+            let target = (i64::from(place) * n) >> u32::BITS;
+            let distance = (i64::from(*next) - target).rem_euclid(n);
+            ahead += if distance > n / 2 { distance - n } else { distance };
+            symbols += n;
+            targets.push((next, target));
+        }
+        let has_repair = blocks.iter().all(|block| block.encoding_symbols > block.symbols);
+        if has_repair && ahead.abs() * NEAR < symbols {
+            return;
+        }
+        for (next, target) in targets {
+            *next = u32::try_from(target).expect("below n, a u32");
         }
     }
 
@@ -201,7 +233,8 @@ impl Spread {
             if mix.left == 0 {
                 mix.left = mix.pass;
             }
-            let count = usize::try_from(mix.left).unwrap_or(MIXED).min(MIXED);
+            let most = if mix.is_rateless { MIXED } else { self.order.len().clamp(1, MIXED) };
+            let count = usize::try_from(mix.left).unwrap_or(most).min(most);
             mix.left -= count as u64;
             mix.blocks.extend(core::iter::from_fn(|| self.next_block()).take(count));
             mix.blocks.shuffle(&mut mix.draw);

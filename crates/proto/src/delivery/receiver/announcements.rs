@@ -191,7 +191,9 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         }
         self.drop_released_parts(&instance.files);
         self.make_folders(instance);
-        self.complete |= instance.complete;
+        if instance.complete && !core::mem::replace(&mut self.complete, true) {
+            self.request_place();
+        }
         if self.complete {
             // No more files will be announced.
             if !self.catalogue.is_awaiting_fti() {

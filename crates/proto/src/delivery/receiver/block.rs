@@ -215,8 +215,14 @@ impl BlockState {
         if has_room && self.count() < self.needed + spare { Worth::Needed } else { Worth::Surplus }
     }
 
+    /// Number of source symbols.
+    pub fn symbols(&self) -> u32 {
+        self.symbols
+    }
+
+    /// Whether the block holds a symbol.
     #[inline]
-    fn holds(&self, esi: u32) -> bool {
+    pub fn holds(&self, esi: u32) -> bool {
         if esi < self.symbols {
             self.source[(esi / 64) as usize] & 1 << (esi % 64) != 0
         } else {

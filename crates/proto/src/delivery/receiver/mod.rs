@@ -6,6 +6,7 @@ mod catalogue;
 mod finishing;
 mod map;
 mod pending;
+mod place;
 mod repair;
 mod report;
 mod roster;

@@ -1,11 +1,12 @@
 //! Content of a session: progress of hashing, withdrawn files, and the order of sending.
 
+use core::num::NonZeroU32;
 use core::ops::Range;
 use std::collections::BTreeSet;
 
 use headwater_fec::Order;
 
-use crate::control::Departure;
+use crate::control::{Departure, Request};
 use crate::delivery::carousel::{Carousel, CarouselBlock, Hierarchy, Place, Start, Visit};
 use crate::delivery::object::{Digest, file_digest};
 use crate::delivery::plan::SessionPlan;
@@ -16,6 +17,9 @@ use crate::rng::Stream;
 
 /// Maximum number of receivers with an order of their own.
 const ORDERS_MAX: usize = 64;
+/// Packets of an order before the place is fixed. A receiver knows the place only once the FDT is whole, and
+/// gets content in answer to requests for more of the FDT.
+const PLACED_WITHIN: u32 = 256;
 
 /// Known digests, in the order of each object's blocks, and withdrawn files.
 ///
@@ -200,6 +204,21 @@ struct OwnOrder {
     carousel: Carousel,
     /// Number of the receiver's last packet among all packets.
     last: u64,
+    /// Number of packets in which a request may still say where the order begins.
+    open: u32,
+}
+
+impl OwnOrder {
+    /// Returns the next symbol. A new order begins at `place`. A relay's receivers share an order, so later
+    /// requests do not move the order.
+    fn next(&mut self, place: Option<NonZeroU32>) -> Option<Visit> {
+        if let Some(place) = place.filter(|_| self.open > 0) {
+            self.carousel.go_to(place.get());
+            self.open = 0;
+        }
+        self.open = self.open.saturating_sub(1);
+        self.carousel.next_visit()
+    }
 }
 
 /// Whether two receivers are on one host.
@@ -211,15 +230,15 @@ fn is_of_host(one: Destination, other: Destination) -> bool {
 }
 
 impl Requested {
-    fn next(&mut self, receiver: Destination) -> Option<Visit> {
-        let visit = self.common.next_visit();
+    fn next(&mut self, request: &Request) -> Option<Visit> {
+        let (receiver, visit) = (request.destination, self.common.next_visit());
         if self.is_rateless {
             return visit;
         }
         self.packets += 1;
         if let Some(own) = self.own.iter_mut().find(|own| own.receiver == receiver) {
             own.last = self.packets;
-            return own.carousel.next_visit();
+            return own.next(request.place);
         }
         let of_host = self.own.iter().filter(|own| is_of_host(own.receiver, receiver));
         let before = of_host.max_by_key(|own| own.last).map(|own| own.carousel.clone());
@@ -227,14 +246,12 @@ impl Requested {
         if let Some(oldest) = oldest.filter(|_| self.own.len() == ORDERS_MAX) {
             self.own.swap_remove(oldest);
         }
-        let (carousel, visit) = match before {
-            Some(mut carousel) => {
-                let visit = carousel.next_visit();
-                (carousel, visit)
-            }
-            None => (self.common.clone(), visit),
-        };
-        self.own.push(OwnOrder { receiver, carousel, last: self.packets });
+        // The common order has had this turn.
+        let has_had_turn = before.is_none() && request.place.is_none();
+        let carousel = before.unwrap_or_else(|| self.common.clone());
+        let mut own = OwnOrder { receiver, carousel, last: self.packets, open: PLACED_WITHIN };
+        let visit = if has_had_turn { visit } else { own.next(request.place) };
+        self.own.push(own);
         visit
     }
 
@@ -349,9 +366,9 @@ impl Content {
     }
 
     /// Returns the content of the answer to a request; `None` if there is no content.
-    pub(super) fn answer(&mut self, receiver: Destination) -> Option<Visit> {
+    pub(super) fn answer(&mut self, request: &Request) -> Option<Visit> {
         match self {
-            Self::Requested(requested) => requested.next(receiver),
+            Self::Requested(requested) => requested.next(request),
             Self::Flat(_) | Self::Layered(_) => self.next(None),
         }
     }
@@ -385,8 +402,12 @@ mod tests {
         Destination::Unicast(SocketAddr::from(([192, 0, 2, 1], port)))
     }
 
+    fn request(destination: Destination) -> Request {
+        Request { destination, description: None, follows_another: false, place: None }
+    }
+
     fn symbol(content: &mut Content, port: u16) -> (u32, u32) {
-        let visit = content.answer(receiver(port)).unwrap();
+        let visit = content.answer(&request(receiver(port))).unwrap();
         (visit.block, visit.esi)
     }
 
@@ -419,7 +440,7 @@ mod tests {
         let mut received: BTreeSet<_> = (0..120).map(|_| symbol(&mut content, 0)).collect();
         let other = Destination::Unicast(SocketAddr::from(([192, 0, 2, 2], 0)));
         for _ in 0..77 {
-            content.answer(other).unwrap();
+            content.answer(&request(other)).unwrap();
         }
         received.extend((120..SYMBOLS).map(|_| symbol(&mut content, 1)));
         assert_eq!(received.len(), SYMBOLS);
@@ -451,5 +472,48 @@ mod tests {
         }
         content.retain(|block| block != 1);
         assert!((0..900).all(|turn| symbol(&mut content, turn % 3).0 != 1));
+    }
+
+    /// The first requests of a receiver say where its order begins; later ones change nothing.
+    #[test]
+    fn a_new_order_begins_where_the_receiver_asks() {
+        let mut content = requested(100);
+        let at = |content: &mut Content, host: u8, port, place: u32| {
+            let destination = Destination::Unicast(SocketAddr::from(([192, 0, 2, host], port)));
+            let place = NonZeroU32::new(place);
+            content.answer(&Request { place, ..request(destination) }).unwrap().esi
+        };
+        let half = 1 << 31;
+        assert_eq!(at(&mut content, 1, 1, 0), 0, "the common place");
+        assert!((49..=50).contains(&at(&mut content, 1, 1, half)));
+        assert!((49..=53).contains(&at(&mut content, 1, 1, half / 2)), "placed once");
+        assert!((49..=53).contains(&at(&mut content, 1, 2, half)), "goes on from another port");
+        assert!((25..=28).contains(&at(&mut content, 1, 3, half / 2)), "another folder of the host");
+        for _ in 0..=PLACED_WITHIN {
+            at(&mut content, 2, 1, 0);
+        }
+        assert!((80..=95).contains(&at(&mut content, 2, 1, half)), "late");
+    }
+
+    fn place(part: f64) -> Option<NonZeroU32> {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a cycle")]
+        NonZeroU32::new((part * f64::from(u32::MAX)) as u32 + 1)
+    }
+
+    /// A receiver that is killed goes on with the very next symbols of each block, though the blocks are not
+    /// at the same place. Without repair symbols it gets those again that it missed.
+    #[test]
+    fn an_order_near_the_place_goes_on_as_it_is() {
+        for (encoding_symbols, missed) in [(200, 0), (100, 6)] {
+            let mut content = requested(encoding_symbols);
+            let mut received: BTreeSet<_> = (0..120 - missed).map(|_| symbol(&mut content, 0)).collect();
+            (0..missed).for_each(|_| _ = symbol(&mut content, 0));
+            let place = place(f64::from(120 - missed) / 3.0 / f64::from(encoding_symbols));
+            for _ in 120 - missed..300 {
+                let visit = content.answer(&Request { place, ..request(receiver(1)) }).unwrap();
+                received.insert((visit.block, visit.esi));
+            }
+            assert_eq!(received.len(), SYMBOLS);
+        }
     }
 }

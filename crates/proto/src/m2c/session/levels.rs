@@ -69,6 +69,11 @@ impl Levels {
         self.waves.get(index).filter(|held| held.number == wave).map(|_| index)
     }
 
+    /// Begin of the current join.
+    pub(in crate::m2c) fn join_time(&self) -> Option<Instant> {
+        self.joining.map(|joining| joining.since)
+    }
+
     /// Timeout of the current join.
     pub(in crate::m2c) fn patience(&self) -> Option<Instant> {
         self.joining.map(|joining| joining.until)

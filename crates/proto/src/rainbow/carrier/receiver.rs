@@ -1,4 +1,5 @@
 use core::net::SocketAddr;
+use core::num::NonZeroU32;
 
 use headwater_wire::bcfs::{Label, Level, mark_any};
 use headwater_wire::{PayloadId, alc, fdt};
@@ -22,6 +23,9 @@ const HELLO_MOST: Duration = Duration::from_secs(3);
 /// Share of the time waited so far after which the next request for a word follows. A hop under attack
 /// answers some of the requests, so that the first requests have to come fast.
 const HELLO_SHARE: u64 = 20;
+
+/// Requests that bring a place in the cycle: some are lost, or answered by a relay.
+const PLACES: u8 = 32;
 
 /// Configuration of a [`RainbowCarrierReceiver`].
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +86,8 @@ pub struct RainbowCarrierReceiver {
     reply: Option<Reply>,
     /// Last token of the source, returned in requests.
     word: Option<[u8; 4]>,
+    /// Place in the cycle of the content, and the number of requests that bring the place.
+    place: Option<(NonZeroU32, u8)>,
     /// Reception counters; the losses are those of earlier windows.
     reception: Reception,
 }
@@ -133,6 +139,7 @@ impl RainbowCarrierReceiver {
             description: Description { is_whole: false, next: 0, exhausted: None, asked },
             reply: None,
             word: None,
+            place: None,
             reception: Reception::default(),
         }
     }
@@ -172,6 +179,18 @@ impl RainbowCarrierReceiver {
         let share = Duration::from_nanos(now.since(hello.since).as_nanos() / HELLO_SHARE);
         hello.due = now + share.clamp(HELLO_LEAST, HELLO_MOST);
         Some(self.client.request(Label(1), Level::ZERO, None, buffer))
+    }
+
+    /// Writes the source's token, and the place in a cycle in the first requests for content. Returns the
+    /// number of bytes.
+    fn write_body(&mut self, wanted: Wanted, body: &mut [u8; 8]) -> usize {
+        let Some(word) = self.word else { return 0 };
+        body[..4].copy_from_slice(&word);
+        let place = self.place.as_mut().filter(|(_, left)| wanted == Wanted::Content && *left > 0);
+        let Some((place, left)) = place else { return 4 };
+        *left -= 1;
+        body[4..].copy_from_slice(&place.get().to_be_bytes());
+        8
     }
 
     fn hold(&mut self, is_held: bool) {
@@ -288,8 +307,10 @@ impl ReceiverControl for RainbowCarrierReceiver {
         }
         let ask = self.window.poll_ask(now)?;
         let wanted = self.description.wanted(now, ask);
-        let word = self.word.as_ref().map_or(&[][..], |word| word);
-        let request = self.client.request(wanted.label(ask.label), Level(ask.level), Some(word), buffer);
+        let mut body = [0; 8];
+        let bytes = self.write_body(wanted, &mut body);
+        let (label, level) = (wanted.label(ask.label), Level(ask.level));
+        let request = self.client.request(label, level, Some(&body[..bytes]), buffer);
         if wanted == Wanted::Content {
             mark_any(buffer);
         }
@@ -350,6 +371,10 @@ impl Requester for RainbowCarrierReceiver {
         self.is_dismissed = true;
         self.hello = None;
         self.window.stop();
+    }
+
+    fn continue_at(&mut self, place: NonZeroU32) {
+        self.place = Some((place, PLACES));
     }
 }
 

@@ -1,3 +1,4 @@
+use core::num::NonZeroU32;
 use std::collections::VecDeque;
 
 use headwater_wire::bcfs::{Label, Level, mark_any};
@@ -125,8 +126,16 @@ struct Pending {
     label: Label,
     level: Level,
     follows_another: bool,
+    place: Option<NonZeroU32>,
     /// Arrival time of the request.
     asked: Instant,
+}
+
+/// Returns the token and the place in the body of a request. Zeros fill the rest of a body.
+fn parse_body(body: &[u8]) -> (Option<Word>, Option<NonZeroU32>) {
+    let token = body.first_chunk().copied().filter(|token| *token != Word::default());
+    let place = body.get(4..).and_then(|rest| rest.first_chunk().copied());
+    (token, place.and_then(|place| NonZeroU32::new(u32::from_be_bytes(place))))
 }
 
 impl RainbowCarrierSender {
@@ -157,14 +166,6 @@ impl RainbowCarrierSender {
             ignored: self.counters.ignored - challenges.challenged - unchallenged,
             ..self.counters
         }
-    }
-
-    /// Returns the token in the body of a request. Behind the word of a challenge, zeros fill the body.
-    fn token(&self, body: &[u8]) -> Option<Word> {
-        if self.has_challenges {
-            return body.first_chunk().copied().filter(|token| *token != Word::default());
-        }
-        body.try_into().ok()
     }
 
     /// Returns the maximum length of BCFS's header around each packet, in bytes.
@@ -217,11 +218,12 @@ impl SenderControl for RainbowCarrierSender {
     fn departed(&mut self, now: Instant, bytes: usize) {
         let asked = self.pending.pop_front().map_or(now, |pending| pending.asked);
         let Some((pacer, cap)) = &mut self.pacing else { return };
-        // A departure time before the request's arrival is not a departure that the driver has given up.
-        let given_up = (now - BURST).since(pacer.next().max(asked));
+        // Before the request arrived, the driver was not late.
+        let late = now.since(pacer.next().max(asked));
         pacer.sent(now, bytes);
-        if cap.departed(now, pacer.rate(), given_up) {
+        if cap.departed(now, pacer.rate(), late) {
             pacer.set_rate(now, cap.rate());
+            pacer.set_burst(cap.burst());
         }
     }
 
@@ -245,12 +247,13 @@ impl SenderControl for RainbowCarrierSender {
             counters.forgotten += 1;
             return;
         }
-        let (peer, token) = (asked.path.peer, self.token(asked.body));
+        let (peer, (token, place)) = (asked.path.peer, parse_body(asked.body));
         match self.peers.admits(now, peer, token, self.has_challenges) {
             Ok(()) => {
                 let follows_another = self.peers.brings_another(peer, token);
                 let (path, label, level) = (asked.path, asked.label, asked.level);
-                self.pending.push_back(Pending { path, label, level, follows_another, asked: now });
+                let pending = Pending { path, label, level, follows_another, place, asked: now };
+                self.pending.push_back(pending);
             }
             Err(Refusal::Unproven) => self.counters.unproven += 1,
             Err(Refusal::TooFast) => self.counters.too_fast += 1,
@@ -298,6 +301,7 @@ impl Responder for RainbowCarrierSender {
             Wanted::Description(number) => Some(number.into()),
         };
         let destination = self.bcfs.destination(&pending.path);
-        Some(Request { destination, description, follows_another: pending.follows_another })
+        let Pending { follows_another, place, .. } = *pending;
+        Some(Request { destination, description, follows_another, place })
     }
 }

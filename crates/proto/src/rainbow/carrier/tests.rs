@@ -2,6 +2,7 @@
 
 mod admission;
 mod challenges;
+mod places;
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;

@@ -1,0 +1,47 @@
+//! Sources that are started again, and receivers that tell where in the cycle of a finite code they are.
+
+use super::*;
+use crate::delivery::{DeliverySenderConfig, Start};
+
+const KEY: u64 = 9;
+
+/// Runs sessions of other seeds one after the other. Returns the symbols that each receiver got twice or for
+/// nothing, and the symbols of the content.
+fn restarted(scheme: Scheme, seed: u64, receivers: usize) -> (Vec<u64>, u64) {
+    let file = content(2_000_000);
+    let mut stores: Vec<_> = (0..receivers).map(|_| MemoryStore::new(1 << 24)).collect();
+    let mut beyond = vec![0; receivers];
+    for session in 0..3 {
+        let start = Start::Drawn(Seed(seed * 10 + session));
+        let config = RainbowCarrierSenderConfig::new([KEY, session])
+            .with_max_rate(Some(Rate::from_kilobits(2_000)), 300);
+        let session_config = DeliverySenderConfig::new(u32::try_from(session).unwrap() + 1).with_start(start);
+        let mut bed = Bed::new(sender_by(scheme, &[&file], config, session_config), 0.0);
+        for store in stores.drain(..) {
+            bed.receiver_with(store);
+        }
+        bed.run(if session < 2 { at(2_500 * receivers as u64) } else { at(600_000) });
+        for (index, (receiver, _)) in bed.receivers.iter().enumerate() {
+            let stats = receiver.stats();
+            beyond[index] += stats.duplicates + stats.surplus;
+            assert!(session < 2 || receiver.is_ended());
+        }
+        stores.extend(bed.receivers.into_iter().map(|(receiver, _)| receiver.into_store().interrupted()));
+    }
+    (beyond, file.len().div_ceil(SYMBOL.into()) as u64)
+}
+
+/// A receiver goes on where it was, and not at the place of the new session. Packets under way at each end are
+/// missed: of Reed-Solomon, each costs a round of the other blocks.
+#[test]
+fn a_cycle_goes_on_after_the_source_was_started_again() {
+    for (scheme, part) in [(Scheme::ReedSolomon, 20), (Scheme::NoCode, 100), (Scheme::LdpcStaircase, 20)] {
+        for seed in 0..4 {
+            let (beyond, symbols) = restarted(scheme, seed, 2);
+            assert!(
+                beyond.iter().all(|beyond| *beyond <= symbols / part),
+                "{scheme}, seed {seed}: {beyond:?} of {symbols} symbols twice or for nothing"
+            );
+        }
+    }
+}
