@@ -83,7 +83,7 @@ fn rate(bytes: u64, time: Duration) -> f64 {
     bytes as f64 * 8.0 / time.as_secs_f64() / 2e8
 }
 
-/// What the machine lets the sender send: the part of the time on the processor, or less if that is too little
+/// Part of its rate that the machine lets the sender send: the time on the processor, or less if that is too little
 /// for a burst of 10 ms after each time away.
 fn possible(load: &Load, speed: f64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "microseconds")]

@@ -401,15 +401,22 @@ fn layers_are_listed_and_joined_at_any_time() {
 #[test]
 fn replays_cost_next_to_no_time() {
     let content = content(2, 5_000_000);
-    for (control, starts) in [(&controls::M2C, 20), (&controls::FLID_DL, 5), (&controls::WEBRC, 20)] {
+    let (m2c, flid, webrc) = (&controls::M2C, &controls::FLID_DL, &controls::WEBRC);
+    // Packets of files by M2C tell how late they leave, those of live content do not.
+    for (control, is_stamped, starts) in
+        [(m2c, true, 20), (m2c, false, 20), (flid, false, 5), (webrc, false, 20)]
+    {
         let [clean, attacked] = [false, true].map(|has_replays| {
             let times: Vec<_> = (13..13 + starts)
                 .map(|begins| {
                     let place =
                         Place { has_replays, ..receiver(seconds(begins), 0.0, verifying(trusting())) };
                     let mut places = [place];
-                    let mut sender =
-                        sender(layered(control, 120, 20_000), &content, End::Never, Some(signing(KEY)));
+                    let mut control = layered(control, 120, 20_000);
+                    if is_stamped {
+                        control.stamp_departures();
+                    }
+                    let mut sender = sender(control, &content, End::Never, Some(signing(KEY)));
                     run(&mut sender, &mut places, seconds(1_200));
                     assert_received(&places[0], &content);
                     let replayed = places[0].machine.auth_counters().replayed;

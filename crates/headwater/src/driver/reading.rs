@@ -32,6 +32,9 @@ impl ReadPace {
         Self { pause: Duration::from_millis(1), batches_max: 2, is_bounded: true };
 }
 
+/// Lateness of a turn from which the thread was away after its wait.
+const AWAY: Duration = Duration::from_micros(500);
+
 /// Datagrams read in a turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReceivedCount {
@@ -49,23 +52,27 @@ impl ReceivedCount {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadTimer {
     /// Last turn that read a datagram.
-    heard_at: Option<Instant>,
+    last_read: Option<Instant>,
     /// Nothing is read before this time, at a bounded pace.
-    rests_until: Instant,
+    pause_end: Instant,
+    /// End of the last wait, if nothing came before.
+    awaited: Instant,
     /// Whether datagrams may wait.
-    may_hear: bool,
+    may_have_datagrams: bool,
 }
 
 impl Default for ReadTimer {
     fn default() -> Self {
-        Self { heard_at: None, rests_until: Instant::ZERO, may_hear: true }
+        Self { last_read: None, pause_end: Instant::ZERO, awaited: Instant::ZERO, may_have_datagrams: true }
     }
 }
 
 impl ReadTimer {
     /// Whether the turn at `now` reads.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.may_hear && now >= self.rests_until
+        // Datagrams that came while the thread was away must not look later than the timers of the machine.
+        let was_away = now >= self.awaited + AWAY;
+        (self.may_have_datagrams || was_away) && now >= self.pause_end
     }
 
     /// Waits for the next turn, due at `deadline`, after a turn at `now`.
@@ -76,25 +83,26 @@ impl ReadTimer {
         (now, deadline): (Instant, Instant),
         heard: ReceivedCount,
     ) -> io::Result<()> {
-        let (pace, before) = (port.read_pace(), self.heard_at);
+        let (pace, before) = (port.read_pace(), self.last_read);
         let is_busy = heard.datagrams > 0 && before.is_some_and(|at| now < at + pace.pause + pace.pause);
         if heard.datagrams > 0 {
-            self.heard_at = Some(now);
+            self.last_read = Some(now);
         }
         if is_busy && pace.is_bounded {
-            self.rests_until = now + pace.pause;
+            self.pause_end = now + pace.pause;
         }
-        let rests_until = if is_busy && heard.is_all { now + pace.pause } else { self.rests_until };
-        if now < rests_until {
-            self.may_hear = true;
-            return poller.wait([], clock.to_std(deadline.min(rests_until))).map(drop);
+        let pause_end = if is_busy && heard.is_all { now + pace.pause } else { self.pause_end };
+        self.awaited = deadline;
+        if now < pause_end {
+            self.may_have_datagrams = true;
+            return poller.wait([], clock.to_std(deadline.min(pause_end))).map(drop);
         }
         // Datagrams that were read already wake no poller.
         let (deadline, wake) = (if heard.is_all { deadline } else { now }, port.wake_at());
         let deadline = clock.to_std(deadline).into_iter().chain(wake).min();
         let ready = poller.wait(port.fds(), deadline)?;
         // A turn of a timer does not read: a read of nothing costs as much as a packet.
-        self.may_hear = ready.readable > 0 || wake.is_some() || !heard.is_all;
+        self.may_have_datagrams = ready.readable > 0 || wake.is_some() || !heard.is_all;
         Ok(())
     }
 }

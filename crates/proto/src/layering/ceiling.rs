@@ -112,7 +112,7 @@ impl Ceiling {
 
     /// Returns the time by which packets may leave late: [`IDLE_SLACK`] while no receiver reports.
     pub fn slack(&self) -> Duration {
-        if self.demand.as_ref().is_some_and(Demand::is_of_nobody) { IDLE_SLACK } else { Duration::ZERO }
+        if self.demand.as_ref().is_some_and(Demand::has_no_receivers) { IDLE_SLACK } else { Duration::ZERO }
     }
 
     /// Highest level that is sent.

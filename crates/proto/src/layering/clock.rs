@@ -24,9 +24,10 @@ const BEHIND: u64 = 2;
 /// Silence after which no packet is stale: the sender may have restarted.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// Time from the start of a clock in which a base packet earlier than [`BEFORE`] shows that the clock started
-/// with a delayed packet, or with a replay.
-const YOUNG: Duration = Duration::from_secs(1);
+/// Time from the first packet of a session in which a base packet earlier than [`BEFORE`] shows that the
+/// clock started with a delayed packet, or with a replay. A new start of the clock does not lengthen this
+/// time, so that nobody starts clocks for ever.
+pub(crate) const YOUNG: Duration = Duration::from_secs(1);
 /// Time before the schedule, in nanoseconds: more than queues shrink from one base packet to the next.
 const BEFORE: i64 = 100_000_000;
 
@@ -39,8 +40,6 @@ pub(crate) struct Clock {
     pub(crate) channels: DynamicChannels,
     /// Wave used last on each channel: a wave takes several exponentials to compute, and has many packets.
     waves: Box<[Option<Wave>]>,
-    /// Arrival of the first packet.
-    began: Instant,
     /// Latest departure of a packet that has arrived, and time of this arrival.
     newest: (Instant, Instant),
     /// Whether a wave may send more packets in a slot than sequence numbers tell apart.
@@ -65,6 +64,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Whether a packet at this place arrived before the time of the place: the clock started with a packet
+    /// that was delayed, or with a replay.
+    pub(crate) fn is_early(&self) -> bool {
+        self.delay < -BEFORE
+    }
+
     /// Returns the place of a packet that left late by `lateness` and arrived at `at`, of schedule time.
     pub(crate) fn arrived(self, at: Instant, lateness: Duration) -> Self {
         Self { lateness, delay: delay(at - lateness, self.left), ..self }
@@ -115,14 +120,7 @@ impl Clock {
         let channels = DynamicChannels::new(config, start)?;
         let newest = (Instant::ZERO, Instant::ZERO);
         let waves = vec![None; usize::from(channels.dynamic_channels())].into();
-        let wraps_in_slot = wraps_in_slot(&channels, slots);
-        Ok(Some(Self { channels, waves, began: at, newest, wraps_in_slot }))
-    }
-
-    /// Whether a base packet that arrived at `now`, at an implausible place or before the time of its place,
-    /// shows that the clock started with a packet that was delayed, or a replay.
-    pub(crate) fn began_late(&self, now: Instant, place: Option<&Place>) -> bool {
-        now < self.began + YOUNG && place.is_none_or(|place| place.delay < -BEFORE)
+        Ok(Some(Self { channels, waves, newest, wraps_in_slot: wraps_in_slot(&channels, slots) }))
     }
 
     /// Records that a packet that left at `left` has arrived at `now`.
@@ -133,9 +131,9 @@ impl Clock {
     }
 
     /// Returns whether a packet that arrived at `now`, while `slot` is the newest observed slot, left long
-    /// before a packet that had arrived by then. Of a channel whose join began at `joined`, a packet from
-    /// before the join is stale if a later packet has arrived: if the packet were a replay, the gap up to the
-    /// next packet would count as a loss.
+    /// before a packet that had arrived by then. Of a channel whose join began at `joined` (like `now`, of
+    /// the session's time) a packet from before the join is stale if a later packet has arrived: if the
+    /// packet were a replay, the gap up to the next packet would count as a loss.
     pub(crate) fn is_stale(&self, now: Instant, slot: Slot, cci: WebrcCci, joined: Option<Instant>) -> bool {
         let (newest, arrived) = self.newest;
         let place = || self.place_of(slot, cci, |channels, number| channels.wave(number));

@@ -265,8 +265,8 @@ impl Demand {
             .unwrap_or(0)
     }
 
-    /// Whether no receiver has reported of late.
-    pub fn is_of_nobody(&self) -> bool {
+    /// Whether no receiver has reported of late that it starts, or holds a level above the base channel.
+    pub fn has_no_receivers(&self) -> bool {
         self.held() == 0 && self.starts.is_none()
     }
 

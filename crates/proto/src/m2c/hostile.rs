@@ -4,7 +4,6 @@ use headwater_wire::cci::WebrcCci;
 use rand::Rng;
 
 use super::*;
-
 use crate::control::{PathStatus, ReceiverControl, SenderControl};
 use crate::layering::path::{BYTES, Run, at, measure};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender};

@@ -7,7 +7,7 @@ use headwater_wire::extensions::Levels;
 use super::config::ReceiverConfig;
 use super::session::{Limits, Session, SessionTime};
 use crate::control::{self, Arrival, LevelNeed, Membership, ReceiverControl, Reception, Wishes};
-use crate::layering::clock::{Clock, Place, shifted};
+use crate::layering::clock::{Clock, Place, YOUNG, shifted};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Slot};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::measure::Holes;
@@ -63,6 +63,8 @@ pub struct Receiver {
     /// Levels that the sender sends, as announced last on the base channel.
     announced: Option<Levels>,
     session: Option<Session>,
+    /// Arrival of the first packet of the session.
+    began: Option<Instant>,
     reception: Reception,
     prober: Option<Prober>,
     /// Number of successive base packets at implausible times, and the time of the first.
@@ -90,6 +92,7 @@ impl Receiver {
             base: Holes::default(),
             announced: None,
             session: None,
+            began: None,
             reception: Reception::default(),
             prober: config.prober.map(Prober::new),
             astray: 0,
@@ -137,7 +140,7 @@ impl Receiver {
     }
 
     /// Starts the clock with a base packet.
-    fn begin(&mut self, now: Instant, arrival: &Arrival<'_>, cci: WebrcCci) -> Option<()> {
+    fn start_clock(&mut self, now: Instant, arrival: &Arrival<'_>, cci: WebrcCci) -> Option<()> {
         // The configuration was validated when the receiver was created.
         let time = SessionTime::new(now, arrival.lateness);
         let at = time.at(now);
@@ -145,6 +148,7 @@ impl Receiver {
         let asked = self.prober.as_ref().and_then(Prober::rtt);
         let session = self.session.insert(Session::new(clock, self.limits, asked, time, at));
         session.limit(at, self.announced, &mut self.wishes);
+        self.began = Some(now);
         Some(())
     }
 
@@ -179,16 +183,20 @@ impl Receiver {
         }
         self.prober.iter_mut().for_each(|prober| prober.heard(now, arrival.source));
         if self.session.is_none() {
-            self.begin(now, arrival, cci)?;
+            self.start_clock(now, arrival, cci)?;
         }
         let time = &self.session.as_ref()?.time;
-        let lag = time.lag_of(arrival.lateness);
+        let (lag, is_stamped) = (time.lag_of(arrival.lateness), time.is_stamped());
         let is_recent = is_late || time.is_recent(now, lag);
         let mut place = if is_recent { self.place(now, lag, cci) } else { None };
         let may_begin = arrival.channel == ChannelId::BASE && is_recent && !is_late;
-        if may_begin && self.session.as_ref()?.clock.began_late(shifted(now), place.as_ref()) {
+        // Of a sender that tells its lateness, all delays count from the least, whatever started the clock.
+        let is_young = self.began.is_some_and(|began| now < began + YOUNG) && !is_stamped;
+        if may_begin && is_young && place.is_none_or(|place| place.is_early()) {
+            let began = self.began;
             self.forget();
-            self.begin(now, arrival, cci)?;
+            self.start_clock(now, arrival, cci)?;
+            self.began = began;
             place = self.place(now, lag, cci);
         }
         let Some(place) = place else {
@@ -268,7 +276,8 @@ impl ReceiverControl for Receiver {
 
     fn is_stale(&self, now: Instant, cci: &Cci) -> bool {
         self.session.as_ref().zip(cci.webrc().ok()).is_some_and(|(session, cci)| {
-            session.clock.is_stale(session.time.at(now), session.levels.slot, cci, session.levels.join_time())
+            let joined = session.levels.join_time().map(|joined| session.time.of(joined));
+            session.clock.is_stale(session.time.at(now), session.levels.slot, cci, joined)
         })
     }
 

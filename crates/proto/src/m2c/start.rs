@@ -65,6 +65,8 @@ pub(super) struct FastStart {
     /// Departure time of the first packet of the first joined channels, once received.
     left: Option<Instant>,
     packets: u32,
+    /// Whether a stall may be the cause of a queue: not by the published rules.
+    has_patience: bool,
     /// Length of a run, number of runs, and start of the last run.
     length: Duration,
     runs: usize,
@@ -83,14 +85,15 @@ pub(super) struct FastStart {
 
 impl FastStart {
     pub(super) fn new(now: Instant, rules: Rules) -> Self {
-        let length = match rules {
-            Rules::Published => Duration::ZERO,
-            Rules::Revised => RUN,
+        let (has_patience, length) = match rules {
+            Rules::Published => (false, Duration::ZERO),
+            Rules::Revised => (true, RUN),
         };
         Self {
             since: now,
             left: None,
             packets: 0,
+            has_patience,
             length,
             runs: 0,
             run: now,
@@ -111,7 +114,7 @@ impl FastStart {
 
     /// Starts anew at a level of `rate` packets per second, which the path carries.
     pub(super) fn resume(&mut self, now: Instant, rate: f64) {
-        self.carry(rate);
+        self.record_carried(rate);
         self.begin(now);
     }
 
@@ -182,7 +185,7 @@ impl FastStart {
             Doubt::Loss(since) if self.is_measured(now, since) => Verdict::Settle(self.measured(now)),
             Doubt::Loss(_) => Verdict::Wait,
             Doubt::Delay { found, peak, since } => {
-                let peak = peak.max(growth);
+                let peak = if self.has_patience { peak.max(growth) } else { peak };
                 self.doubt = Doubt::Delay { found, peak, since };
                 self.reconsider(now, growth, (found, peak, since), rate)
             }
@@ -194,19 +197,24 @@ impl FastStart {
             Doubt::None => {
                 // A queue that neither grows nor shrinks belongs to other traffic.
                 let is_free = self.growth(delay) < slack + gap || self.packets >= DOUBTED;
-                if is_free && now.since(self.since) >= JUDGED_TIME { self.go_on(now) } else { Verdict::Wait }
+                if is_free && now.since(self.since) >= JUDGED_TIME {
+                    self.join_next(now)
+                } else {
+                    Verdict::Wait
+                }
             }
         }
     }
 
-    fn go_on(&mut self, now: Instant) -> Verdict {
-        self.carry(self.measured(now).max(self.carried));
+    /// Ends the measurement of a level that the path carries.
+    fn join_next(&mut self, now: Instant) -> Verdict {
+        self.record_carried(self.measured(now).max(self.carried));
         Verdict::Join
     }
 
     /// Records that the path carries so many packets per second.
-    fn carry(&mut self, rate: f64) {
-        if self.length > Duration::ZERO {
+    fn record_carried(&mut self, rate: f64) {
+        if self.has_patience {
             self.carried = rate;
         }
     }
@@ -227,7 +235,7 @@ impl FastStart {
         let came = f64::from(self.packets) - 1.0;
         let is_short = came + CHANCE <= SHARE * rate * now.since(self.since).as_secs_f64();
         let is_plausible = self.measured(now) >= SHARE * self.carried || now.since(since) >= PATIENCE;
-        let is_at_peak = growth >= peak || now.since(since) >= PATIENCE;
+        let is_at_peak = growth >= peak || !self.has_patience || now.since(since) >= PATIENCE;
         let grows = is_short || (self.packets >= DOUBTED && growth > found);
         if self.begins_run && self.is_measured(now, since) && is_plausible && is_at_peak && grows {
             return Verdict::Settle(self.measured(now));

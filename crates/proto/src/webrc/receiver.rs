@@ -9,7 +9,7 @@ use headwater_wire::extensions::Levels;
 use super::{LossEstimator, equation, loss_for};
 use crate::auth::WAITING_TIME;
 use crate::control::{self, Arrival, LevelNeed, Membership, ReceiverControl, Reception, Rules, Wishes};
-use crate::layering::clock::{Clock, Place, shifted, unshifted};
+use crate::layering::clock::{Clock, Place, YOUNG, shifted, unshifted};
 use crate::layering::demand::{REPORT_TIME, STEP, with_room};
 use crate::layering::held::{Held, Joining};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Shape, Slot};
@@ -86,6 +86,8 @@ pub struct WebrcReceiver {
     rate_max: f64,
     rules: Rules,
     joined_base: Option<Instant>,
+    /// Arrival of the first packet of the session.
+    began: Option<Instant>,
     wishes: Wishes,
     base: Holes,
     /// Levels that the sender sends, as announced last on the base channel.
@@ -146,6 +148,7 @@ impl WebrcReceiver {
             layers,
             rules: config.rules,
             joined_base: None,
+            began: None,
             wishes: Wishes::default(),
             base: Holes::default(),
             announced: None,
@@ -175,8 +178,10 @@ impl WebrcReceiver {
         let at = shifted(now);
         let mut place = self.place(at, cci);
         let is_in_time = arrival.channel == ChannelId::BASE && !is_late;
-        let began_late = |session: &Session| is_in_time && session.clock.began_late(at, place.as_ref());
-        if self.session.as_ref().is_some_and(began_late) {
+        let is_young = self.began.is_some_and(|began| at < began + YOUNG);
+        if self.session.is_none() {
+            self.began = Some(at);
+        } else if is_in_time && is_young && place.is_none_or(|place| place.is_early()) {
             self.give_up_session();
         }
         if self.session.is_none() {

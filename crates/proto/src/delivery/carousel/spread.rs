@@ -17,7 +17,7 @@ const MIXED: usize = 256;
 const SKIPPED_MAX: u64 = 256;
 
 /// A place is near within this part of a cycle.
-const NEAR: i64 = 256;
+const NEAR_DIVISOR: i64 = 256;
 
 /// All blocks, in turns.
 ///
@@ -142,7 +142,7 @@ impl Spread {
             targets.push((next, target));
         }
         let has_repair = blocks.iter().all(|block| block.encoding_symbols > block.symbols);
-        if has_repair && ahead.abs() * NEAR < symbols {
+        if has_repair && ahead.abs() * NEAR_DIVISOR < symbols {
             return;
         }
         for (next, target) in targets {

@@ -28,6 +28,9 @@ type Part = (u32, u32);
 impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
     /// Tells a control that requests packets where in the cycle the content should continue.
     pub(super) fn request_place(&mut self) {
+        if self.front.control.requester().is_none() {
+            return;
+        }
         let place = self.place();
         if let (Some(requester), Some(place)) = (self.front.control.requester(), place) {
             requester.continue_at(place);

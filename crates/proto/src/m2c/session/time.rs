@@ -47,6 +47,16 @@ impl SessionTime {
         self.latest.max(passed.min(shifted(now) - self.lag))
     }
 
+    /// Whether packets tell their lateness.
+    pub(in crate::m2c) fn is_stamped(&self) -> bool {
+        self.spare > Duration::ZERO
+    }
+
+    /// Returns the session's time at a recent instant of the driver's time, shifted, by the present lag.
+    pub(in crate::m2c) fn of(&self, shifted: Instant) -> Instant {
+        shifted - self.lag
+    }
+
     /// Returns the driver's time at an instant of the session's time: the earliest at which
     /// [`SessionTime::at`] is as late, unless a packet comes before.
     pub(in crate::m2c) fn real(&self, at: Instant) -> Instant {
