@@ -18,7 +18,8 @@ use crate::time::{Duration, Instant};
 /// Multiple of the rate that a driver sustains up to which a level is added.
 const ROOM: f64 = 1.0;
 /// The same multiple for a schedule that slips: no packet is lost there, and between levels that are 1.155
-/// apart a link would be idle in part. Less than 1 / [`crate::pacing::BUSY`], so that such a driver is on time.
+/// apart a link would be idle in part. Less than 1 / [`crate::pacing::BUSY`], so that such a driver is on
+/// time.
 const ROOM_TO_SLIP: f64 = 1.06;
 /// Modulus of the short CCI's sequence numbers.
 const SEQUENCES: u64 = 1 << 16;
