@@ -276,9 +276,9 @@ const SETTLED: f64 = 0.9;
 /// Least part of the asked rate to which a sender settles: a machine that stood still for seconds says
 /// nothing of the rate that the machine can send.
 const LEAST: f64 = 1.0 / 64.0;
-/// Factor by which a slowed sender probes. An overloaded driver sends at its own rate, whatever the factor.
+/// Factor by which a slowed sender probes. An overloaded driver sends at the same rate by each factor.
 const PROBE: f64 = 2.0;
-/// Factor by which a sender probes whose rate follows receivers.
+/// Factor by which a sender that follows receivers probes.
 const SMALL_PROBE: f64 = 1.1;
 /// Part of the turns after which a paused driver is less late, at least. A slow driver is later after each
 /// turn, a paused driver only after the turns with pauses.
@@ -317,7 +317,7 @@ pub(crate) struct RateCap {
 /// Turns of a driver in a window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turns {
-    /// Begin of the last turn, and its lateness, without what is given up.
+    /// Begin of the last turn, and the lateness, without the time given up.
     last: Option<(Instant, Duration)>,
     count: u32,
     gaining: u32,
@@ -371,7 +371,7 @@ impl RateCap {
         self
     }
 
-    /// Raises the cap in small steps, for a sender whose rate follows receivers.
+    /// Raises the cap in small steps, for a sender that follows receivers.
     pub(crate) fn with_small_probes(mut self) -> Self {
         self.probe = SMALL_PROBE;
         self

@@ -1,4 +1,4 @@
-//! A sender at one rate on a machine that other programs share: the sender sends what the machine leaves it, and
+//! A sender at one rate on a machine that other programs share: the sender sends what the machine leaves, and
 //! all again once the machine is free.
 
 use headwater_proto::control::SenderControl;
@@ -76,6 +76,20 @@ impl Machine {
     fn cap(&self) -> f64 {
         self.sender.overload().map_or(1.0, |overload| overload.share)
     }
+
+    /// Asserts that more than these parts of the rate were sent, and were the cap at any time.
+    fn assert_used(&self, about: &str, sent: f64, (sent_min, cap_min): (f64, f64)) {
+        assert!(sent > sent_min, "{about}: {sent:.3} of the rate is sent, not {sent_min:.3}");
+        let cap = self.caps.0;
+        assert!(cap > cap_min, "{about}: the cap fell to {cap:.3}, {sent:.3} is sent");
+    }
+
+    /// Asserts that a machine that is free for so many seconds sends the whole rate then.
+    fn assert_recovers(&mut self, about: &str, seconds: u64) {
+        self.run(seconds, None, 1);
+        let sent = self.run(5, None, 1);
+        assert!(sent > 0.97, "{about}: {sent:.3} of the rate from {seconds} s after the load on");
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "bytes of some minutes")]
@@ -83,8 +97,8 @@ fn rate(bytes: u64, time: Duration) -> f64 {
     bytes as f64 * 8.0 / time.as_secs_f64() / 2e8
 }
 
-/// Part of its rate that the machine lets the sender send: the time on the processor, or less if that is too little
-/// for a burst of 10 ms after each time away.
+/// Part of the rate that a machine lets the sender send: the time on the processor, or less if that is too
+/// little for a burst of 10 ms after each time away.
 fn possible(load: &Load, speed: f64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "microseconds")]
     let mean = |(least, most): (u64, u64)| (least + most) as f64 / 2e6;
@@ -101,18 +115,8 @@ fn a_machine_that_stalls_lowers_the_rate_by_its_stalls_alone() {
         machine.run(5, None, seed);
         let sent = machine.run(60, Some(&load), seed);
         let possible = possible(&load, 4.0);
-        assert!(
-            sent > 0.85 * possible,
-            "seed {seed}: {sent:.3} of the rate is sent, {possible:.3} is possible"
-        );
-        assert!(
-            machine.caps.0 > 0.85 * sent,
-            "seed {seed}: the cap fell to {:.3}, {sent:.3} is sent",
-            machine.caps.0
-        );
-        machine.run(3, None, seed);
-        let sent = machine.run(5, None, seed);
-        assert!(sent > 0.97, "seed {seed}: {sent:.3} of the rate from 3 s after the last stall on");
+        machine.assert_used(&format!("seed {seed}"), sent, (0.85 * possible, 0.85 * sent));
+        machine.assert_recovers(&format!("seed {seed}"), 3);
     }
 }
 
@@ -132,18 +136,8 @@ fn a_machine_that_others_share_lowers_the_rate_to_what_it_leaves() {
             let sent = machine.run(60, Some(load), seed + 100);
             let possible = possible(load, *speed);
             let about = format!("load {number}, seed {seed}");
-            assert!(
-                sent > 0.7 * possible,
-                "{about}: {sent:.3} of the rate is sent, {possible:.3} is possible"
-            );
-            assert!(
-                machine.caps.0 > 0.6 * possible,
-                "{about}: the cap fell to {:.3} of {possible:.3}",
-                machine.caps.0
-            );
-            machine.run(40, None, seed);
-            let sent = machine.run(5, None, seed);
-            assert!(sent > 0.97, "{about}: {sent:.3} of the rate from 40 s after the load on");
+            machine.assert_used(&about, sent, (0.7 * possible, 0.6 * possible));
+            machine.assert_recovers(&about, 40);
         }
     }
 }
@@ -154,13 +148,7 @@ fn a_machine_that_was_slow_for_minutes_is_used_once_it_is_fast() {
     let mut machine = Machine::new(0.05);
     machine.run(10, None, 1);
     let sent = machine.run(200, None, 1);
-    assert!(
-        sent > 0.04 && machine.caps.0 > 0.04,
-        "{sent:.3} of the rate, and a cap of {:.3}",
-        machine.caps.0
-    );
+    machine.assert_used("a twentieth", sent, (0.04, 0.04));
     machine.speed = 4.0;
-    machine.run(60, None, 1);
-    let sent = machine.run(5, None, 1);
-    assert!(sent > 0.97, "{sent:.3} of the rate a minute later");
+    machine.assert_recovers("a minute later", 60);
 }

@@ -396,8 +396,8 @@ fn layers_are_listed_and_joined_at_any_time() {
     }
 }
 
-/// A replay from before the join of a channel is no gap in the channel's numbers, and no late packet; the clock
-/// starts anew if a replay started the clock. Each start counts.
+/// A replay from before the join of a channel is no gap in the channel's numbers, and no late packet; the
+/// clock starts anew if a replay started the clock. Each start counts.
 #[test]
 fn replays_cost_next_to_no_time() {
     let content = content(2, 5_000_000);

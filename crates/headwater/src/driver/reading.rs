@@ -16,7 +16,7 @@ pub(crate) struct ReadPace {
     /// Maximum batches of a turn, so that output does not wait for longer.
     pub(super) batches_max: usize,
     /// Whether turns that send do not read between, and datagrams beyond the batches wait for the next pause.
-    /// Their arrival then counts from the turn that reads. From a full receive buffer the kernel drops
+    /// The arrival then counts from the turn that reads. From a full receive buffer the kernel drops
     /// datagrams at a fraction of the cost of a read.
     pub(super) is_bounded: bool,
 }
@@ -32,7 +32,7 @@ impl ReadPace {
         Self { pause: Duration::from_millis(1), batches_max: 2, is_bounded: true };
 }
 
-/// Lateness of a turn from which the thread was away after its wait.
+/// Lateness of a turn from which the thread was away after the wait.
 const AWAY: Duration = Duration::from_micros(500);
 
 /// Datagrams read in a turn.

@@ -15,11 +15,9 @@ use crate::pacing::lateness;
 use crate::rtt::Answers;
 use crate::time::{Duration, Instant};
 
-/// Multiple of the rate that a driver sustains up to which a level is added.
-const ROOM: f64 = 1.0;
-/// The same multiple for a schedule that slips: no packet is lost there, and between levels that are 1.155
-/// apart a link would be idle in part. Less than 1 / [`crate::pacing::BUSY`], so that such a driver is on
-/// time.
+/// Multiple of the rate that a driver sustains, up to which a level is added to a schedule that slips. No
+/// packet is lost there, and between levels that are 1.155 apart a link would be idle in part. Less than
+/// 1 / [`crate::pacing::BUSY`], so that the driver is on time.
 const ROOM_TO_SLIP: f64 = 1.06;
 /// Modulus of the short CCI's sequence numbers.
 const SEQUENCES: u64 = 1 << 16;
@@ -177,7 +175,7 @@ impl DynamicSender {
 
     /// Multiple of the rate that the driver sustains up to which a level is added.
     fn room(&self) -> f64 {
-        if self.spacing.slips() { ROOM_TO_SLIP } else { ROOM }
+        if self.spacing.slips() { ROOM_TO_SLIP } else { 1.0 }
     }
 
     /// Removes the next packet from the schedule.

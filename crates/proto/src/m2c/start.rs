@@ -48,7 +48,7 @@ pub(super) enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Doubt {
     None,
-    /// Delay growth in seconds: at the detection, and its maximum since; and the time of detection.
+    /// Delay growth in seconds: at the detection, and the maximum since; and the time of detection.
     Delay {
         found: f64,
         peak: f64,
@@ -65,13 +65,13 @@ pub(super) struct FastStart {
     /// Departure time of the first packet of the first joined channels, once received.
     left: Option<Instant>,
     packets: u32,
-    /// Whether a stall may be the cause of a queue: not by the published rules.
-    has_patience: bool,
-    /// Length of a run, number of runs, and start of the last run.
-    length: Duration,
+    /// By the revised rules, a stall may be the cause of a queue.
+    rules: Rules,
+    /// Number of runs, and start of the last run.
     runs: usize,
     run: Instant,
-    /// Whether the last packet began a run: what waited for a sleeping host is known at the end of its run.
+    /// Whether the last packet began a run: at the end of a run, all packets that waited for a sleeping host
+    /// are counted.
     begins_run: bool,
     /// One-way delays in nanoseconds from an unknown zero: the minimum before the first packet (or of the
     /// last run before the first join), the minimum since, and the minimum of each recent run.
@@ -85,16 +85,11 @@ pub(super) struct FastStart {
 
 impl FastStart {
     pub(super) fn new(now: Instant, rules: Rules) -> Self {
-        let (has_patience, length) = match rules {
-            Rules::Published => (false, Duration::ZERO),
-            Rules::Revised => (true, RUN),
-        };
         Self {
             since: now,
             left: None,
             packets: 0,
-            has_patience,
-            length,
+            rules,
             runs: 0,
             run: now,
             begins_run: false,
@@ -144,7 +139,7 @@ impl FastStart {
     pub(super) fn record(&mut self, now: Instant, delay: i64) {
         self.least = self.least.min(delay);
         self.packets = self.packets.saturating_add(1);
-        self.begins_run = self.runs == 0 || now.since(self.run) >= self.length;
+        self.begins_run = self.runs == 0 || now.since(self.run) >= self.length();
         if self.begins_run {
             self.recent[self.runs % JUDGED] = delay;
             (self.run, self.runs) = (now, self.runs + 1);
@@ -185,7 +180,7 @@ impl FastStart {
             Doubt::Loss(since) if self.is_measured(now, since) => Verdict::Settle(self.measured(now)),
             Doubt::Loss(_) => Verdict::Wait,
             Doubt::Delay { found, peak, since } => {
-                let peak = if self.has_patience { peak.max(growth) } else { peak };
+                let peak = if self.rules == Rules::Revised { peak.max(growth) } else { peak };
                 self.doubt = Doubt::Delay { found, peak, since };
                 self.reconsider(now, growth, (found, peak, since), rate)
             }
@@ -206,6 +201,14 @@ impl FastStart {
         }
     }
 
+    /// Length of a run.
+    fn length(&self) -> Duration {
+        match self.rules {
+            Rules::Published => Duration::ZERO,
+            Rules::Revised => RUN,
+        }
+    }
+
     /// Ends the measurement of a level that the path carries.
     fn join_next(&mut self, now: Instant) -> Verdict {
         self.record_carried(self.measured(now).max(self.carried));
@@ -214,7 +217,7 @@ impl FastStart {
 
     /// Records that the path carries so many packets per second.
     fn record_carried(&mut self, rate: f64) {
-        if self.has_patience {
+        if self.rules == Rules::Revised {
             self.carried = rate;
         }
     }
@@ -235,13 +238,13 @@ impl FastStart {
         let came = f64::from(self.packets) - 1.0;
         let is_short = came + CHANCE <= SHARE * rate * now.since(self.since).as_secs_f64();
         let is_plausible = self.measured(now) >= SHARE * self.carried || now.since(since) >= PATIENCE;
-        let is_at_peak = growth >= peak || !self.has_patience || now.since(since) >= PATIENCE;
+        let is_at_peak = growth >= peak || self.rules == Rules::Published || now.since(since) >= PATIENCE;
         let grows = is_short || (self.packets >= DOUBTED && growth > found);
         if self.begins_run && self.is_measured(now, since) && is_plausible && is_at_peak && grows {
             return Verdict::Settle(self.measured(now));
         }
         // Growth shows in the next run.
-        if self.packets >= DOUBTED && !grows && now.since(since) >= self.length {
+        if self.packets >= DOUBTED && !grows && now.since(since) >= self.length() {
             // The queue is constant: other traffic fills the queue, not this session.
             self.begin(now);
         }

@@ -16,13 +16,13 @@ use crate::delivery::store::Store;
 const PARTS: usize = 128;
 /// Least number of parts in a row that the receiver lacks.
 const GAP_MIN: usize = 3;
-/// Maximum number of blocks whose symbols are counted: in the order of sending all blocks are at the same
+/// Maximum number of counted blocks: in the order of sending all blocks are at the same
 /// place.
 const BLOCKS_MAX: u32 = 64;
 /// Maximum number of symbols counted, beyond the first block.
 const SYMBOLS_MAX: u64 = 1 << 19;
 
-/// Symbols of a part of the cycle: those that the receiver holds, and all.
+/// Symbols of a part of the cycle: held by the receiver, and in total.
 type Part = (u32, u32);
 
 impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {

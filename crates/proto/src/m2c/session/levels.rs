@@ -69,7 +69,7 @@ impl Levels {
         self.waves.get(index).filter(|held| held.number == wave).map(|_| index)
     }
 
-    /// Begin of the current join, of the driver's time.
+    /// Begin of the current join: the driver's time, shifted.
     pub(in crate::m2c) fn join_time(&self) -> Option<Instant> {
         self.joining.map(|joining| joining.since)
     }

@@ -24,8 +24,8 @@ const QUEUE_PART: f64 = 0.4;
 /// Minimum of the longest wait at which a session alone joins: seconds, and packets.
 const JOIN_WAIT: f64 = 0.004;
 const JOIN_PACKETS: f64 = 1.5;
-/// Time after a join in which its queue is expected, in seconds; minimum expected queue in seconds, and
-/// minimum rate of what was sent, as a multiple of the estimate; part of the expected queue below which the
+/// Time after a join in which a queue is expected, in seconds; minimum expected queue in seconds, and
+/// minimum rate sent, as a multiple of the estimate; part of the expected queue below which the
 /// bottleneck carries more than estimated.
 const EXPECTED_TIME: f64 = 2.5;
 const EXPECTED: f64 = 0.008;
@@ -58,7 +58,7 @@ pub(super) struct Revised {
     timeout: Instant,
     /// End of fast start.
     started: Option<Instant>,
-    /// Last join, while its queue is expected.
+    /// Last join, while a queue is expected.
     expected: Option<Join>,
     /// Start of the time with a rate far above the sustained rate.
     above: Option<Instant>,
@@ -214,7 +214,7 @@ impl Session {
             revised.expected = None;
             return;
         };
-        // Time that the bottleneck takes for what was sent since the join, as the rate decays.
+        // Time that the bottleneck takes for the packets sent since the join, as the rate decays.
         let needed = rate / found.rate * time * (1.0 - self.clock.channels.decay() * time / 2.0);
         let queue = needed - passed;
         if queue < EXPECTED || needed < MORE * passed || wait >= MISSING * queue {

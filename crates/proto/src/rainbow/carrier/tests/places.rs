@@ -31,8 +31,8 @@ fn restarted(scheme: Scheme, seed: u64, receivers: usize) -> (Vec<u64>, u64) {
     (beyond, file.len().div_ceil(SYMBOL.into()) as u64)
 }
 
-/// A receiver goes on where it was, and not at the place of the new session. Packets under way at each end are
-/// missed: of Reed-Solomon, each costs a round of the other blocks.
+/// A receiver goes on where it was, and not at the place of the new session. Packets under way at each
+/// end are missed: of Reed-Solomon, each costs a round of the other blocks.
 #[test]
 fn a_cycle_goes_on_after_the_source_was_started_again() {
     for (scheme, part) in [(Scheme::ReedSolomon, 20), (Scheme::NoCode, 100), (Scheme::LdpcStaircase, 20)] {
