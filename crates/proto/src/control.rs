@@ -34,9 +34,10 @@ pub struct Departure {
     pub cci: Cci,
     /// ECN field to send the packet with.
     pub ecn: Ecn,
-    /// Levels the sender currently sends, unless all are sent whatever receivers hold. Packets of the base
-    /// channel announce the value to receivers.
+    /// Levels the sender currently sends, unless all are sent whatever receivers hold.
     pub levels: Option<Levels>,
+    /// Whether the packet announces `levels` to receivers. Each packet of the base channel does.
+    pub tells_levels: bool,
     /// Time since `at`, if packets tell receivers how late they leave.
     pub lateness: Option<Lateness>,
 }
@@ -225,7 +226,7 @@ pub trait SenderControl {
 
     /// Returns how long before the departure a packet can be generated: the schedule of this time depends on
     /// no receiver. Zero if departures depend on feedback or requests, or if packets are too rare to be
-    /// listed in manifests ([`crate::auth`]).
+    /// listed in manifests ([`crate::auth`]); otherwise the time may change, but not to zero.
     fn lead(&self) -> Duration {
         Duration::ZERO
     }

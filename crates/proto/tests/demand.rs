@@ -85,8 +85,10 @@ mod support {
         /// Whether packets tell how late they leave, as on sockets.
         is_stamped: bool,
         pub sender: Box<dyn SenderControl + Send>,
-        /// Time by which the sender generates packets ahead: a signed session.
-        lead: Duration,
+        /// Whether the sender generates packets ahead: a signed session.
+        plans: bool,
+        /// Time of the sender.
+        time: Instant,
         /// In place of `sender`.
         pub signed: Option<SignedSender>,
         pub uplink: Option<Uplink>,
@@ -108,7 +110,8 @@ mod support {
             let description = Description::new(control).with_rates(BYTES, rates.0, rates.1);
             let mut bed = Self {
                 sender: description.sender(Instant::ZERO).expect("rates of levels"),
-                lead: Duration::ZERO,
+                plans: mode == Mode::EarlyDemand,
+                time: Instant::ZERO,
                 signed: None,
                 uplink: None,
                 description,
@@ -129,7 +132,6 @@ mod support {
                 bed.sender.stamp_departures();
             }
             match mode {
-                Mode::EarlyDemand => bed.lead = bed.sender.lead(),
                 Mode::SignedDemand => {
                     let mut control = bed.description.sender(Instant::ZERO).expect("rates of levels");
                     control.follow_demand(RATES);
@@ -148,7 +150,18 @@ mod support {
             if self.is_stamped {
                 self.sender.stamp_departures();
             }
-            self.sender.timeout(self.now + self.lead);
+            let time = self.sender_time();
+            self.sender.timeout(time);
+        }
+
+        fn lead(&self) -> Duration {
+            if self.plans { self.sender.lead() } else { Duration::ZERO }
+        }
+
+        /// The sender's time: the lead may shrink.
+        fn sender_time(&mut self) -> Instant {
+            self.time = self.time.max(self.now + self.lead());
+            self.time
         }
 
         /// Adds a receiver at the end of a link of so many kbit/s.
@@ -197,7 +210,7 @@ mod support {
                 let ready = self.uplink.as_ref().map_or(self.now, |uplink| uplink.ready().max(self.now));
                 let departure = match &self.signed {
                     Some(signed) => signed.next_departure(),
-                    None => self.sender.next_departure().map(|at| at - self.lead),
+                    None => self.sender.next_departure().map(|at| at - self.lead()),
                 };
                 let is_full = ready > self.now && departure.is_some_and(|at| at < ready);
                 let departure = departure.map(|at| at.max(ready));
@@ -215,7 +228,10 @@ mod support {
                         Datagram { source, channel: None, ecn: Ecn::NotCapable, payload: &payload };
                     match &mut self.signed {
                         Some(signed) => signed.feedback(next, datagram),
-                        None => self.sender.feedback(next + self.lead, &datagram),
+                        None => {
+                            let time = self.sender_time();
+                            self.sender.feedback(time, &datagram);
+                        }
                     }
                 } else if arrival == Some(next) {
                     self.arrive();
@@ -239,7 +255,8 @@ mod support {
             let payload = Message::Report(report).emit();
             let source = SocketAddr::from(([203, 0, 113, 1], 9));
             let datagram = Datagram { source, channel: None, ecn: Ecn::NotCapable, payload: &payload };
-            self.sender.feedback(self.now + self.lead, &datagram);
+            let time = self.sender_time();
+            self.sender.feedback(time, &datagram);
         }
 
         /// Tells the sender of its own link, which is full.
@@ -256,10 +273,10 @@ mod support {
             if let Some(signed) = &mut self.signed {
                 return signed.depart(self.now);
             }
-            let time = self.now + self.lead;
+            let time = self.sender_time();
             let departure = self.sender.departure(time)?;
             self.sender.departed(time, BYTES.into());
-            let levels = departure.levels.filter(|_| departure.channel == ChannelId::BASE);
+            let levels = departure.levels.filter(|_| departure.tells_levels);
             let Departure { channel, cci, lateness, .. } = departure;
             Some(Header { channel, cci, levels, lateness })
         }
@@ -285,7 +302,7 @@ mod support {
             let lateness = Duration::from_micros(lateness.map_or(0, |lateness| lateness.micros).into());
             let host = &mut self.hosts[index];
             host.packets += 1;
-            if channel == ChannelId::BASE {
+            if channel == ChannelId::BASE || levels.is_some() {
                 host.receiver.limited(self.now, levels);
             }
             let (source, ecn) = (SENDER.into(), Ecn::NotCapable);

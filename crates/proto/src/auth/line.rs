@@ -23,6 +23,8 @@ const LEAD_MAX: Duration = Duration::from_millis(500);
 /// The same for a sender that follows receivers' reports: a report takes effect after as long. Channels of
 /// fewer than 100 packets a second are signed one by one.
 pub(crate) const DEMAND_LEAD_MAX: Duration = Duration::from_millis(100);
+/// The same while receivers start, whose steps each wait for a report: fewer than 500 packets a second.
+pub(crate) const START_LEAD_MAX: Duration = Duration::from_millis(20);
 /// Most packets that wait for their departure, on all channels: 6 MB of 1472 bytes.
 const WAITING_MAX: usize = PLANNED_MAX / 2;
 /// Waiting packets that a schedule without many channels aims at: a plan, and some room for rounding.
@@ -203,8 +205,13 @@ impl SigningLine {
         self.waiting.is_empty()
     }
 
-    /// Returns the time of the control at `now`.
-    pub(crate) fn control_time(&mut self, now: Instant) -> Instant {
+    /// Returns the time of a control at `now` that plans with this lead. A shorter lead takes effect as the
+    /// planned packets leave.
+    pub(crate) fn control_time(&mut self, now: Instant, lead: Duration) -> Instant {
+        if self.plans() {
+            self.is_ahead &= lead <= self.lead;
+            self.lead = lead;
+        }
         self.judge_driver(now);
         let least = if self.is_ahead { now + self.lead - self.delay } else { now };
         let time = self.control_time.map_or(least, |time| time.max(least));

@@ -20,7 +20,7 @@ mod waiting;
 mod window;
 
 pub use hash::PublicKey;
-pub(crate) use line::{AuthPacket, DEMAND_LEAD_MAX, MANIFEST_BYTES_MAX, SigningLine, lead};
+pub(crate) use line::{AuthPacket, DEMAND_LEAD_MAX, MANIFEST_BYTES_MAX, START_LEAD_MAX, SigningLine, lead};
 pub use line::{LISTED_RATE, Signing, TREE_BYTES, TREES_RATE, signed_bytes};
 pub use signing::{GROUP, PLANNED, PLANNED_MAX, SigningConfig, SigningEnd, SigningError, Slot};
 pub use verdict::{AuthCounters, AuthVerdict, Rejection, Released};

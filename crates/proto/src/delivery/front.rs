@@ -460,8 +460,9 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
             }
         }
         self.tell_authentication(tsi);
-        if channel == ChannelId::BASE && timing != Timing::Before {
-            self.control.limited(now, header.extensions.levels);
+        let levels = header.extensions.levels;
+        if (channel == ChannelId::BASE || levels.is_some()) && timing != Timing::Before {
+            self.control.limited(now, levels);
         }
         let lateness = header.extensions.lateness.map_or(0, |lateness| lateness.micros);
         let lateness = Duration::from_micros(lateness.into());

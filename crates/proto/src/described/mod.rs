@@ -115,8 +115,10 @@ pub struct DescribedReceiver {
     /// Time from the join of the base channel to the first packet.
     first_join: Option<Duration>,
     last: Option<Last>,
-    /// Levels that the sender sends, from the latest packet of the base channel.
+    /// Levels that the sender sends, as announced last.
     levels: Option<Levels>,
+    /// Whether levels were announced or joined since the reporter knows them.
+    has_news: bool,
     reporter: Option<Reporter>,
     channels: Channels,
 }
@@ -179,6 +181,7 @@ impl DescribedReceiver {
             first_join: None,
             last: None,
             levels: None,
+            has_news: false,
             reporter: config.reports.map(Reporter::new),
             channels: Channels::default(),
         }
@@ -330,6 +333,7 @@ impl ReceiverControl for DescribedReceiver {
     fn limited(&mut self, now: Instant, levels: Option<Levels>) {
         self.channels.now = now;
         self.levels = levels;
+        self.has_news = true;
         self.inner_mut().limited(now, levels);
     }
 
@@ -345,7 +349,7 @@ impl ReceiverControl for DescribedReceiver {
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
         self.follow(now, arrival);
         self.inner_mut().arrived(now, arrival);
-        if arrival.channel == ChannelId::BASE
+        if core::mem::take(&mut self.has_news)
             && self.reporter.is_some()
             && let Some(need) = self.need(now)
         {
@@ -402,6 +406,7 @@ impl ReceiverControl for DescribedReceiver {
     fn poll_membership(&mut self) -> Option<Membership> {
         let membership = self.inner_mut().poll_membership()?;
         self.channels.changed(membership);
+        self.has_news |= matches!(membership, Membership::Join(_));
         Some(membership)
     }
 

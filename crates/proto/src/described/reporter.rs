@@ -46,6 +46,13 @@ struct Sent {
     until: Instant,
 }
 
+impl Sent {
+    /// Whether a start goes on: the sender sent what the receiver has joined since.
+    fn rises_to(&self, need: LevelNeed) -> bool {
+        need.is_starting && need.level > self.need.level
+    }
+}
+
 /// Highest levels echoed in a round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Echoed {
@@ -156,7 +163,7 @@ impl Reporter {
             return;
         };
         let sent = self.sent.filter(|sent| sent.round == echo.round);
-        let is_same = |sent: Sent| sent.need == need || self.unheard > 1;
+        let is_same = |sent: Sent| sent.need == need || (self.unheard > 1 && !sent.rises_to(need));
         let is_waiting = sent.is_some_and(|sent| now < sent.until && is_same(sent));
         // A report of this round without effect is lost.
         let longest = if sent.is_some() { longest.min(SOON) } else { longest };
@@ -227,6 +234,9 @@ impl Reporter {
         self.due.take_if(|(_, at)| *at <= now)?;
         let destination = Destination::Unicast(self.sender?);
         let LevelNeed { level, is_starting, .. } = self.need;
+        if self.sent.is_some_and(|sent| sent.rises_to(self.need)) {
+            self.unheard = 0;
+        }
         let retry = RETRIES[self.unheard.min(RETRIES.len() - 1)];
         let retry = match (is_starting, self.unheard) {
             (true, 0) => START_RETRY,

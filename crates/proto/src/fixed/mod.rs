@@ -100,6 +100,7 @@ impl SenderControl for FixedSender {
             cci: self.cci(),
             ecn: Ecn::NotCapable,
             levels: None,
+            tells_levels: false,
             lateness: None,
         })
     }

@@ -7,7 +7,7 @@ use headwater_wire::rtt::Message;
 
 use super::INDICES;
 use super::layers::Layers;
-use crate::auth::{DEMAND_LEAD_MAX, lead};
+use crate::auth::lead;
 use crate::control::{DemandRates, DemandStatus, Departure, Overload, SenderControl};
 use crate::layering::Layering;
 use crate::layering::turns::{Schedule, Turns};
@@ -25,6 +25,8 @@ pub struct FlidSender {
     turns: Turns<Layers>,
     /// Next sequence number of each channel.
     sequences: Vec<u16>,
+    /// Lead of the schedule.
+    lead: Duration,
     description: Option<fdt::ControlAttributes>,
 }
 
@@ -32,7 +34,8 @@ impl FlidSender {
     /// Returns a sender whose first slot begins at the start of `layers`.
     pub fn new(layers: Layers) -> Self {
         let sequences = vec![0; layers.channels().into()];
-        Self { turns: Turns::new(layers), sequences, description: None }
+        let lead = lead(layers.rate_max(), layers.channels());
+        Self { turns: Turns::new(layers), sequences, lead, description: None }
     }
 
     /// Sets the description of the layers for receivers: [`crate::described::Description::to_fdt`]. Default:
@@ -88,8 +91,7 @@ impl SenderControl for FlidSender {
     }
 
     fn lead(&self) -> Duration {
-        let lead = lead(self.layers().rate_max(), self.channels());
-        if self.turns.ceiling().status().is_some() { lead.min(DEMAND_LEAD_MAX) } else { lead }
+        self.turns.ceiling().lead(self.lead)
     }
 
     fn overload(&self) -> Option<Overload> {
@@ -108,6 +110,7 @@ impl SenderControl for FlidSender {
             cci: self.cci(),
             ecn: Ecn::NotCapable,
             levels: self.turns.ceiling().announced(self.turns.number()),
+            tells_levels: self.turns.level() == 0,
             lateness: None,
         })
     }

@@ -24,6 +24,7 @@ use headwater_wire::extensions::Levels;
 use headwater_wire::rtt;
 
 use super::demand::Demand;
+use crate::auth::{DEMAND_LEAD_MAX, START_LEAD_MAX};
 use crate::control::{DemandRates, DemandStatus};
 use crate::pacing::{BUSY, DriverLoad, OVERLOADED, Overload, Retry};
 use crate::time::{Duration, Instant};
@@ -113,6 +114,13 @@ impl Ceiling {
     /// Returns the time by which packets may leave late: [`IDLE_SLACK`] while no receiver reports.
     pub fn slack(&self) -> Duration {
         if self.demand.as_ref().is_some_and(Demand::has_no_receivers) { IDLE_SLACK } else { Duration::ZERO }
+    }
+
+    /// Returns how long before their departure packets of a schedule are generated that depends on no
+    /// receiver: `schedule` at most, and less if reports are to take effect soon.
+    pub(crate) fn lead(&self, schedule: Duration) -> Duration {
+        let most = |demand: &Demand| if demand.awaits_starts() { START_LEAD_MAX } else { DEMAND_LEAD_MAX };
+        self.demand.as_ref().map_or(schedule, |demand| schedule.min(most(demand)))
     }
 
     /// Highest level that is sent.

@@ -24,7 +24,8 @@ pub const ROUND: Duration = Duration::from_secs(10);
 const OPEN: Duration = Duration::from_secs(3);
 /// The same time if many receivers start: they report their levels within 6 s.
 const OPEN_TO_MANY: Duration = Duration::from_secs(8);
-/// Number of reports of starting receivers within [`CROWD_TIME`] from which many receivers start.
+/// Number of reports of starting receivers within [`CROWD_TIME`] from which many receivers start. A report of
+/// a higher level than those before does not count.
 const CROWD: u32 = 5;
 const CROWD_TIME: Duration = Duration::from_millis(100);
 /// Factor of rate of a step of a receiver's start.
@@ -154,9 +155,11 @@ impl Demand {
     }
 
     fn start(&mut self, now: Instant, level: u16) {
-        let (count, since) = self.burst;
-        self.burst = if now < since + CROWD_TIME { (count + 1, since) } else { (1, now) };
         let before = self.starts.filter(|starts| now < starts.until);
+        let (count, since) = self.burst;
+        // The levels of one start rise from report to report.
+        let counted = u32::from(before.is_none_or(|starts| level <= starts.level));
+        self.burst = if now < since + CROWD_TIME { (count + counted, since) } else { (counted, now) };
         let is_crowd = self.burst.0 >= CROWD || before.is_some_and(|starts| starts.is_crowd);
         let until = now + if is_crowd { OPEN_TO_MANY } else { OPEN };
         let level = before.map_or(level, |starts| starts.level.max(level));
@@ -268,6 +271,11 @@ impl Demand {
     /// Whether no receiver has reported of late that it starts, or holds a level above the base channel.
     pub fn has_no_receivers(&self) -> bool {
         self.held() == 0 && self.starts.is_none()
+    }
+
+    /// Whether a receiver starts, or nobody has reported a level, so that the next report is of a start.
+    pub fn awaits_starts(&self) -> bool {
+        self.held() == 0 || self.starts.is_some()
     }
 
     /// Returns the highest level that is sent while nobody reports.

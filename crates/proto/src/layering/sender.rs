@@ -8,7 +8,7 @@ use super::ceiling::Ceiling;
 use super::channels::{DynamicChannels, Slot, Wave};
 use super::spacing::Spacing;
 use crate::admission::AdmissionKey;
-use crate::auth::{DEMAND_LEAD_MAX, lead};
+use crate::auth::lead;
 use crate::control::{DemandRates, DemandStatus, Departure, Overload, SenderControl};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::pacing::lateness;
@@ -42,7 +42,11 @@ pub struct DynamicSender {
     /// Scheduled time of the earliest packet that has not left.
     earliest: Instant,
     ceiling: Ceiling,
+    /// Whether the ceiling has risen since the last packet of the base channel, which is rare.
+    has_news: bool,
     spacing: Spacing,
+    /// Lead of the schedule.
+    lead: Duration,
     answers: Answers,
     description: Option<fdt::ControlAttributes>,
 }
@@ -64,6 +68,7 @@ struct Active {
 impl DynamicSender {
     /// Returns a sender whose first slot begins at the start of `channels`.
     pub fn new(channels: DynamicChannels) -> Self {
+        let top = channels.levels() - 1;
         let mut sender = Self {
             channels,
             slot: 0,
@@ -72,8 +77,10 @@ impl DynamicSender {
             due: Vec::new(),
             next: None,
             earliest: channels.base_departure(0),
-            ceiling: Ceiling::new(channels.levels() - 1),
+            ceiling: Ceiling::new(top),
+            has_news: false,
             spacing: Spacing::default(),
+            lead: lead(channels.cumulative_rate(top, channels.slot_start(0)), top + 1),
             answers: Answers::default(),
             description: None,
         };
@@ -276,9 +283,7 @@ impl SenderControl for DynamicSender {
     }
 
     fn lead(&self) -> Duration {
-        let top = self.channels.levels() - 1;
-        let lead = lead(self.channels.cumulative_rate(top, self.channels.slot_start(self.slot)), top + 1);
-        if self.ceiling.status().is_some() { lead.min(DEMAND_LEAD_MAX) } else { lead }
+        self.ceiling.lead(self.lead)
     }
 
     fn overload(&self) -> Option<Overload> {
@@ -306,13 +311,23 @@ impl SenderControl for DynamicSender {
         };
         let levels = self.ceiling.announced(self.base.number);
         let lateness = self.spacing.slips().then(|| lateness(now, at));
-        Some(Departure { channel, level, at, cci: self.cci(), ecn: Ecn::NotCapable, levels, lateness })
+        Some(Departure {
+            channel,
+            level,
+            at,
+            cci: self.cci(),
+            ecn: Ecn::NotCapable,
+            levels,
+            tells_levels: channel == ChannelId::BASE || self.has_news,
+            lateness,
+        })
     }
 
     fn departed(&mut self, now: Instant, _bytes: usize) {
         let before = self.ceiling.level();
         let rate = self.channels.cumulative_rate(before, self.due());
         let given_up = self.spacing.sent(now, self.due(), rate);
+        self.has_news &= self.next.is_some();
         self.advance();
         self.give_up(now);
         // A slot that began may have lowered the ceiling.
@@ -324,7 +339,9 @@ impl SenderControl for DynamicSender {
         let rate = |level| self.channels.cumulative_rate(level, peak);
         let room = self.room();
         let load = |level| self.channels.cumulative_rate(level, time) / room;
-        if self.ceiling.departed(now, given_up, backlog, rate, load).is_some() {
+        if let Some(level) = self.ceiling.departed(now, given_up, backlog, rate, load) {
+            // Starts wait for the levels.
+            self.has_news |= level > before;
             self.follow_ceiling(time, before);
         }
         self.prefer_lowest(now);

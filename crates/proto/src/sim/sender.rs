@@ -250,6 +250,7 @@ impl SenderControl for SimSender {
             cci: data.to_cci(),
             ecn: Ecn::Capable0,
             levels: None,
+            tells_levels: false,
             lateness: None,
         })
     }

@@ -62,6 +62,7 @@ impl SenderControl for RlcSender {
             cci: cci.into(),
             ecn,
             levels: None,
+            tells_levels: false,
             lateness: None,
         })
     }

@@ -161,6 +161,7 @@ impl SenderControl for RlmSender {
             cci: cci(level, self.sequences[usize::from(level)], None),
             ecn: Ecn::NotCapable,
             levels: None,
+            tells_levels: false,
             lateness: None,
         })
     }

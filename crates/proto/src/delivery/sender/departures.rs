@@ -37,7 +37,8 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
 
     /// Returns the time of the control at `now`.
     pub(super) fn control_time(&mut self, now: Instant) -> Instant {
-        self.signing.as_mut().map_or(now, |line| line.control_time(now))
+        let lead = self.control.lead();
+        self.signing.as_mut().map_or(now, |line| line.control_time(now, lead))
     }
 
     /// Returns when the sender must be polled, if the phase and the control need a poll at `at`.

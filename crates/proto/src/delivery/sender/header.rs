@@ -71,7 +71,8 @@ impl Header {
         // Receivers of any level subscribe to the base.
         let is_base = departure.channel == ChannelId::BASE;
         let SessionHeader { tsi, members } = session.into();
-        let (levels, members) = (departure.levels.filter(|_| is_base), members.filter(|_| is_base));
+        let levels = departure.levels.filter(|_| departure.tells_levels);
+        let members = members.filter(|_| is_base);
         let lateness = departure.lateness;
         Self(alc::Repr {
             tsi: tsi.into(),

@@ -53,7 +53,8 @@ impl Session {
             self.resume(now);
         }
         let may_join = match self.mode {
-            Mode::FastStart if self.is_first() => opens,
+            // No others hold levels, with whom to agree.
+            Mode::FastStart if self.is_first() => opens || self.levels.is_unused,
             Mode::FastStart => self.judge(now, place, wishes),
             Mode::SlowStart => self.judge(now, place, wishes) && self.may_join(now),
             Mode::CongestionAvoidance => self.may_avoid(now, opens),
@@ -147,7 +148,9 @@ impl Session {
         if self.levels.waves.len() > self.levels.top.into() {
             self.follow.end();
         }
-        let follows_demand = announced.is_some_and(|levels| levels.demand.is_some());
+        let echo = announced.and_then(|levels| levels.demand);
+        let follows_demand = echo.is_some();
+        self.levels.is_unused = echo.is_some_and(|echo| echo.level == 0 && !echo.is_open);
         self.levels.is_top_by_demand = follows_demand && self.levels.top < highest;
         if self.levels.top != before {
             self.levels.top_changed = now;

@@ -135,6 +135,7 @@ impl SenderControl for PgmCarrierSender {
             cci: self.cci(),
             ecn: Ecn::NotCapable,
             levels: None,
+            tells_levels: false,
             lateness: None,
         })
     }

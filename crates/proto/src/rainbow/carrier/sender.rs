@@ -211,6 +211,7 @@ impl SenderControl for RainbowCarrierSender {
             cci,
             ecn: Ecn::NotCapable,
             levels: None,
+            tells_levels: false,
             lateness: None,
         })
     }
