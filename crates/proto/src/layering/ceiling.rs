@@ -119,7 +119,7 @@ impl Ceiling {
     /// Returns how long before their departure packets of a schedule are generated that depends on no
     /// receiver: `schedule` at most, and less if reports are to take effect soon.
     pub(crate) fn lead(&self, schedule: Duration) -> Duration {
-        let most = |demand: &Demand| if demand.awaits_starts() { START_LEAD_MAX } else { DEMAND_LEAD_MAX };
+        let most = |demand: &Demand| if demand.is_prompt() { START_LEAD_MAX } else { DEMAND_LEAD_MAX };
         self.demand.as_ref().map_or(schedule, |demand| schedule.min(most(demand)))
     }
 

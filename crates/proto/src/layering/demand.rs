@@ -24,6 +24,8 @@ pub const ROUND: Duration = Duration::from_secs(10);
 const OPEN: Duration = Duration::from_secs(3);
 /// The same time if many receivers start: they report their levels within 6 s.
 const OPEN_TO_MANY: Duration = Duration::from_secs(8);
+/// Time after a report of a starting receiver in which its next report is likely.
+const STEP_TIME: Duration = Duration::from_millis(500);
 /// Number of reports of starting receivers within [`CROWD_TIME`] from which many receivers start. A report of
 /// a higher level than those before does not count.
 const CROWD: u32 = 5;
@@ -92,6 +94,9 @@ pub struct Demand {
     this: Reports,
     last: Reports,
     starts: Option<Starts>,
+    /// Time until which the next step of a start is likely, and whether reports are to take effect soon.
+    prompt_until: Instant,
+    is_prompt: bool,
     /// Reports of starting receivers since an instant.
     burst: (u32, Instant),
     /// Highest level reported, and the time of the last such report.
@@ -119,6 +124,8 @@ impl Demand {
             this: Reports::default(),
             last: Reports::default(),
             starts: None,
+            prompt_until: Instant::ZERO,
+            is_prompt: true,
             burst: (0, Instant::ZERO),
             known: (0, Instant::ZERO),
             lossy_rounds: 0,
@@ -161,6 +168,7 @@ impl Demand {
         let counted = u32::from(before.is_none_or(|starts| level <= starts.level));
         self.burst = if now < since + CROWD_TIME { (count + counted, since) } else { (counted, now) };
         let is_crowd = self.burst.0 >= CROWD || before.is_some_and(|starts| starts.is_crowd);
+        self.prompt_until = if is_crowd { now } else { now + STEP_TIME };
         let until = now + if is_crowd { OPEN_TO_MANY } else { OPEN };
         let level = before.map_or(level, |starts| starts.level.max(level));
         let most = before.map_or(f64::INFINITY, |starts| starts.most);
@@ -224,6 +232,7 @@ impl Demand {
             self.sent = self.needed(&rate);
             self.is_changed = false;
         }
+        self.is_prompt = now < self.prompt_until || self.has_no_receivers();
         self.sent
     }
 
@@ -273,9 +282,10 @@ impl Demand {
         self.held() == 0 && self.starts.is_none()
     }
 
-    /// Whether a receiver starts, or nobody has reported a level, so that the next report is of a start.
-    pub fn awaits_starts(&self) -> bool {
-        self.held() == 0 || self.starts.is_some()
+    /// Whether reports are to take effect soon: steps of a start wait for these. Many receivers find room for
+    /// all steps.
+    pub fn is_prompt(&self) -> bool {
+        self.is_prompt
     }
 
     /// Returns the highest level that is sent while nobody reports.

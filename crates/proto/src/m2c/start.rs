@@ -28,6 +28,8 @@ const DOUBTED: u32 = 32;
 /// Time after which a queue ends a start that measures less than the path carried before: a host or a path
 /// that stands still for a moment makes a queue, too.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// Time after which the growth of a queue tells whether the path carries [`SHARE`] of a level.
+const GROWS_TIME: Duration = Duration::from_millis(100);
 /// A level that brings less than this share of its rate is limited by the bottleneck, unless CHANCE packets
 /// explain the difference.
 const SHARE: f64 = 0.9;
@@ -236,15 +238,21 @@ impl FastStart {
             return Verdict::Wait;
         }
         let came = f64::from(self.packets) - 1.0;
+        let waited = now.since(since);
         let is_short = came + CHANCE <= SHARE * rate * now.since(self.since).as_secs_f64();
-        let is_plausible = self.measured(now) >= SHARE * self.carried || now.since(since) >= PATIENCE;
-        let is_at_peak = growth >= peak || self.rules == Rules::Published || now.since(since) >= PATIENCE;
-        let grows = is_short || (self.packets >= DOUBTED && growth > found);
+        let is_plausible = self.measured(now) >= SHARE * self.carried || waited >= PATIENCE;
+        let is_at_peak = growth >= peak || self.rules == Rules::Published || waited >= PATIENCE;
+        let has_grown = self.packets >= DOUBTED && growth > found;
+        // A queue that grows slowly is of a path that carries nearly all.
+        let is_slow = self.rules == Rules::Revised
+            && (waited < GROWS_TIME || growth - found < (1.0 - SHARE) * waited.as_secs_f64());
+        let grows = is_short || (has_grown && !is_slow);
         if self.begins_run && self.is_measured(now, since) && is_plausible && is_at_peak && grows {
             return Verdict::Settle(self.measured(now));
         }
         // Growth shows in the next run.
-        if self.packets >= DOUBTED && !grows && now.since(since) >= self.length() {
+        let is_constant = self.packets >= DOUBTED && waited >= self.length() && !grows;
+        if is_constant && (!has_grown || waited >= GROWS_TIME) {
             // The queue is constant: other traffic fills the queue, not this session.
             self.begin(now);
         }
