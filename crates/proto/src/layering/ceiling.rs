@@ -53,6 +53,8 @@ pub struct Ceiling {
     demand: Option<Demand>,
     /// Highest level that receivers need.
     needed: u16,
+    /// Packets per second of the sender's own link, which was full since the last packet.
+    link: Option<f64>,
     load: DriverLoad,
     /// Backlog at the previous evaluation.
     backlog: Duration,
@@ -71,6 +73,7 @@ impl Ceiling {
             sustained: top,
             demand: None,
             needed: top,
+            link: None,
             load: DriverLoad::default(),
             backlog: Duration::ZERO,
             overloaded: None,
@@ -93,9 +96,10 @@ impl Ceiling {
         }
     }
 
-    /// Records that the sender's own link is full and carries so many packets per second: the room for starts
-    /// falls with the next packet that departs.
+    /// Records that the sender's own link is full and carries so many packets per second: the ceiling falls
+    /// with the next packet that departs.
     pub fn on_full_link(&mut self, packets_per_second: f64) {
+        self.link = Some(packets_per_second);
         if let Some(demand) = &mut self.demand {
             demand.bound_starts(packets_per_second);
         }
@@ -156,12 +160,23 @@ impl Ceiling {
         load: impl Fn(u16) -> f64,
     ) -> Option<u16> {
         let before = self.level();
+        self.follow_link(now, &load);
         self.follow_driver(now, given_up, backlog, &load);
         self.fit(backlog.is_none_or(|backlog| backlog == Duration::ZERO), &load);
         if let Some(demand) = &mut self.demand {
             self.needed = demand.level(now, &rate);
         }
         (self.level() != before).then(|| self.level())
+    }
+
+    /// Bounds the levels by the sender's own link. At a full link a driver is late at any rate above, like
+    /// one that the machine pauses.
+    fn follow_link(&mut self, now: Instant, load: &impl Fn(u16) -> f64) {
+        if let Some(link) = self.link.take().filter(|link| load(self.level()) > KEEPS * link) {
+            self.driver = Some(link);
+            self.overloaded = None;
+            self.retry.settle(now);
+        }
     }
 
     fn follow_driver(
