@@ -42,7 +42,8 @@ pub struct DynamicSender {
     /// Scheduled time of the earliest packet that has not left.
     earliest: Instant,
     ceiling: Ceiling,
-    /// Whether the ceiling has risen since the last packet of the base channel, which is rare.
+    /// Whether the ceiling has moved since the last packet of the base channel: starts wait for levels, and
+    /// miss the packets of others.
     has_news: bool,
     spacing: Spacing,
     /// Lead of the schedule.
@@ -340,8 +341,7 @@ impl SenderControl for DynamicSender {
         let room = self.room();
         let load = |level| self.channels.cumulative_rate(level, time) / room;
         if let Some(level) = self.ceiling.departed(now, given_up, backlog, rate, load) {
-            // Starts wait for the levels.
-            self.has_news |= level > before;
+            self.has_news = level != before;
             self.follow_ceiling(time, before);
         }
         self.prefer_lowest(now);
