@@ -274,6 +274,10 @@ impl ReceiverControl for Receiver {
         self.count(at, arrival, true);
     }
 
+    fn unverified(&mut self, _now: Instant, _channel: ChannelId) {
+        self.session.iter_mut().for_each(Session::on_unverified);
+    }
+
     fn is_stale(&self, now: Instant, cci: &Cci) -> bool {
         self.session.as_ref().zip(cci.webrc().ok()).is_some_and(|(session, cci)| {
             let joined = session.levels.join_time().map(|joined| session.time.of(joined));

@@ -156,6 +156,11 @@ impl Session {
         }
     }
 
+    /// Records that a packet waits for authentication.
+    pub(super) fn on_unverified(&mut self) {
+        self.start.on_unverified();
+    }
+
     /// Packets per second of the subscribed levels, without pending joins.
     fn held_rate(&self, now: Instant) -> f64 {
         self.rate_of(self.levels.count(), now)

@@ -67,6 +67,8 @@ pub(super) struct FastStart {
     /// Departure time of the first packet of the first joined channels, once received.
     left: Option<Instant>,
     packets: u32,
+    /// Whether packets wait for authentication, and are not counted: delays tell what the path carries, too.
+    waits: bool,
     /// By the revised rules, a stall may be the cause of a queue.
     rules: Rules,
     /// Number of runs, and start of the last run.
@@ -91,6 +93,7 @@ impl FastStart {
             since: now,
             left: None,
             packets: 0,
+            waits: false,
             rules,
             runs: 0,
             run: now,
@@ -122,8 +125,16 @@ impl FastStart {
 
     /// Restarts the measurement after a doubt proved wrong.
     fn renew(&mut self, now: Instant, before: Option<i64>) {
-        *self =
-            Self { since: now, packets: 0, runs: 0, before, least: i64::MAX, doubt: Doubt::None, ..*self };
+        *self = Self {
+            since: now,
+            packets: 0,
+            waits: false,
+            runs: 0,
+            before,
+            least: i64::MAX,
+            doubt: Doubt::None,
+            ..*self
+        };
     }
 
     /// Returns the reference delay for the next join.
@@ -164,6 +175,11 @@ impl FastStart {
         }
     }
 
+    /// Records that a packet waits for authentication.
+    pub(super) fn on_unverified(&mut self) {
+        self.waits = true;
+    }
+
     /// Whether the path's limit is suspected.
     pub(super) fn doubts(&self) -> bool {
         self.doubt != Doubt::None
@@ -179,7 +195,10 @@ impl FastStart {
         let standing = self.recent.iter().copied().min().unwrap_or(delay);
         let growth = self.growth(standing);
         match self.doubt {
-            Doubt::Loss(since) if self.is_measured(now, since) => Verdict::Settle(self.measured(now)),
+            Doubt::Loss(since) if self.is_measured(now, since) => {
+                let measured = self.measured(now);
+                Verdict::Settle(if self.waits && growth < slack { measured.max(rate) } else { measured })
+            }
             Doubt::Loss(_) => Verdict::Wait,
             Doubt::Delay { found, peak, since } => {
                 let peak = if self.rules == Rules::Revised { peak.max(growth) } else { peak };
@@ -240,6 +259,8 @@ impl FastStart {
         let came = f64::from(self.packets) - 1.0;
         let waited = now.since(since);
         let is_short = came + CHANCE <= SHARE * rate * now.since(self.since).as_secs_f64();
+        let by_delay = rate * (1.0 - (growth - found) / waited.as_secs_f64().max(1e-6)).clamp(0.0, 1.0);
+        let is_short = is_short && !(self.waits && by_delay >= SHARE * rate);
         let is_plausible = self.measured(now) >= SHARE * self.carried || waited >= PATIENCE;
         let is_at_peak = growth >= peak || self.rules == Rules::Published || waited >= PATIENCE;
         let has_grown = self.packets >= DOUBTED && growth > found;
@@ -248,7 +269,12 @@ impl FastStart {
             && (waited < GROWS_TIME || growth - found < (1.0 - SHARE) * waited.as_secs_f64());
         let grows = is_short || (has_grown && !is_slow);
         if self.begins_run && self.is_measured(now, since) && is_plausible && is_at_peak && grows {
-            return Verdict::Settle(self.measured(now));
+            let measured = self.measured(now);
+            return Verdict::Settle(if self.waits {
+                measured.max(by_delay.min(SHARE * rate))
+            } else {
+                measured
+            });
         }
         // Growth shows in the next run.
         let is_constant = self.packets >= DOUBTED && waited >= self.length() && !grows;
