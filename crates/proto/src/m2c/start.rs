@@ -260,7 +260,7 @@ impl FastStart {
         let waited = now.since(since);
         let is_short = came + CHANCE <= SHARE * rate * now.since(self.since).as_secs_f64();
         let by_delay = rate * (1.0 - (growth - found) / waited.as_secs_f64().max(1e-6)).clamp(0.0, 1.0);
-        let is_short = is_short && !(self.waits && by_delay >= SHARE * rate);
+        let is_short = is_short && (self.rules == Rules::Published || by_delay < SHARE * rate);
         let is_plausible = self.measured(now) >= SHARE * self.carried || waited >= PATIENCE;
         let is_at_peak = growth >= peak || self.rules == Rules::Published || waited >= PATIENCE;
         let has_grown = self.packets >= DOUBTED && growth > found;
