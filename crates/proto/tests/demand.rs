@@ -496,20 +496,30 @@ fn starts_take_little_longer() {
     }
 }
 
-/// While nothing is known, a start has room for the levels of a session of 100 Mbit/s.
+/// While nothing is known, a start has room for the levels of a session of 100 Mbit/s; then for a step above
+/// the highest level that came.
 #[test]
 fn a_start_has_room_for_the_default_rate_without_demand() {
-    let mut bed = Bed::new(&M2C, 1_000, Mode::Demand);
-    bed.add(80_000, 20);
-    let mut ceiling = 0;
-    while bed.now < at(2_000) {
-        bed.until(bed.now + headwater_proto::Duration::from_millis(10));
-        ceiling = ceiling.max(bed.sender.demand().expect("follows reports").ceiling);
-    }
-    let description = headwater_proto::controls::Description::new(&M2C);
-    let rates = [120, 100_000].map(headwater_proto::Rate::from_kilobits);
-    let of_default = description.with_rates(BYTES, rates[0], rates[1]).sender(Instant::ZERO).unwrap();
-    assert_eq!(ceiling, of_default.layering().expect("levels").levels() - 1);
+    let highest = |kilobits| {
+        let mut bed = Bed::new(&M2C, 1_000, Mode::Demand);
+        bed.add(kilobits, 20);
+        let mut ceiling = 0;
+        while bed.now < at(2_000) {
+            bed.until(bed.now + headwater_proto::Duration::from_millis(10));
+            ceiling = ceiling.max(bed.sender.demand().expect("follows reports").ceiling);
+        }
+        ceiling
+    };
+    let of_rate = |kilobits| {
+        let description = headwater_proto::controls::Description::new(&M2C);
+        let rates = [120, kilobits].map(headwater_proto::Rate::from_kilobits);
+        let sender = description.with_rates(BYTES, rates[0], rates[1]).sender(Instant::ZERO).unwrap();
+        sender.layering().expect("levels").levels() - 1
+    };
+    assert_eq!(highest(20_000), of_rate(100_000));
+    // The last step before a link of 80 Mbit/s is full is of 100 Mbit/s.
+    let room = highest(80_000);
+    assert!((of_rate(100_000)..=of_rate(240_000)).contains(&room), "{room}");
 }
 
 #[test]

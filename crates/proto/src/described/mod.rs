@@ -117,7 +117,7 @@ pub struct DescribedReceiver {
     last: Option<Last>,
     /// Levels that the sender sends, as announced last.
     levels: Option<Levels>,
-    /// Whether levels were announced or joined since the reporter knows them.
+    /// Whether levels were announced, or came, since the reporter knows them.
     has_news: bool,
     reporter: Option<Reporter>,
     channels: Channels,
@@ -302,7 +302,7 @@ impl DescribedReceiver {
                 }
             }
         }
-        self.channels.arrived(now, arrival.channel);
+        self.has_news |= self.channels.arrived(now, arrival.channel);
         if !self.is_described() {
             self.first_join.get_or_insert(now.since(self.started));
             let Arrival { source, cci, ecn, bytes, lateness, .. } = *arrival;
@@ -406,7 +406,6 @@ impl ReceiverControl for DescribedReceiver {
     fn poll_membership(&mut self) -> Option<Membership> {
         let membership = self.inner_mut().poll_membership()?;
         self.channels.changed(membership);
-        self.has_news |= matches!(membership, Membership::Join(_));
         Some(membership)
     }
 
@@ -473,22 +472,24 @@ impl Channels {
         self.pending = self.held.iter().filter(|(_, since)| since.is_some()).count();
     }
 
-    fn arrived(&mut self, now: Instant, channel: ChannelId) {
+    /// Returns whether the packet is the first of a channel above the base.
+    fn arrived(&mut self, now: Instant, channel: ChannelId) -> bool {
         self.now = now;
         if self.pending == 0 {
-            return;
+            return false;
         }
         let held = self.held.iter_mut().find(|(held, _)| *held == channel);
-        let Some(since) = held.and_then(|(_, since)| since.take()) else { return };
+        let Some(since) = held.and_then(|(_, since)| since.take()) else { return false };
         self.pending -= 1;
         // The first packet of the base channel may arrive late, if the sender has not started yet.
         if channel == ChannelId::BASE {
-            return;
+            return false;
         }
         let latency = now.since(since);
         self.latency_max = self.latency_max.max(Some(latency));
         self.latency = Some(self.latency.map_or(latency, |mean| {
             Duration::from_nanos(mean.as_nanos() - mean.as_nanos() / 8 + latency.as_nanos() / 8)
         }));
+        true
     }
 }

@@ -304,6 +304,17 @@ mod tests {
     }
 
     #[test]
+    fn a_full_link_bounds_at_once_all_that_it_does_not_carry() {
+        let mut bed = Bed::new(Ceiling::new(19));
+        bed.window(1_000, false);
+        bed.ceiling.on_full_link(2_500.0);
+        assert_eq!(bed.window(1_000, false), 19, "a link that carries all was full by chance");
+        bed.ceiling.on_full_link(1_000.0);
+        assert_eq!(bed.window(1, false), 9);
+        assert_eq!(bed.ceiling.overload(rate).and_then(|overload| overload.ceiling), Some(9));
+    }
+
+    #[test]
     fn a_bound_that_nobody_needs_is_forgotten() {
         let mut bed = Bed::with_demand();
         bed.report(15);

@@ -537,6 +537,31 @@ mod tests {
     }
 
     #[test]
+    fn all_packets_tell_of_a_ceiling_that_moved_until_the_base_does() {
+        let channels = channels(Shape::Geometric, 1);
+        let mut sender = DynamicSender::new(channels);
+        sender.follow_demand(DemandRates { idle: 100.0, start: 500.0 });
+        let (mut told, mut ceiling) = (0, sender.ceiling.level());
+        for packet in 0..500 {
+            let now = sender.next_departure().expect("a packet");
+            let departure = sender.departure(now).expect("due");
+            let is_base = departure.channel == ChannelId::BASE;
+            let levels = departure.levels.filter(|_| departure.tells_levels);
+            assert_eq!(levels.is_some(), is_base || ceiling < sender.ceiling.level(), "{packet}");
+            told += u32::from(levels.is_some() && !is_base);
+            if is_base {
+                ceiling = levels.expect("the base tells").ceiling.into();
+            }
+            if packet == 100 {
+                let report = rtt::Demand { level: 2, is_starting: true, loss: rtt::LossClass::default() };
+                sender.ceiling.report(now, report, |level| channels.cumulative_rate(level, now));
+            }
+            sender.departed(now, 1_000);
+        }
+        assert!(told > 0);
+    }
+
+    #[test]
     fn a_driver_that_was_away_gives_up_what_it_missed() {
         let mut sender = DynamicSender::new(channels(Shape::Geometric, 1));
         let now = Instant::ZERO + Duration::from_secs(25);

@@ -256,29 +256,29 @@ impl FastStart {
             self.renew(now, self.before);
             return Verdict::Wait;
         }
-        let came = f64::from(self.packets) - 1.0;
         let waited = now.since(since);
-        let is_short = came + CHANCE <= SHARE * rate * now.since(self.since).as_secs_f64();
-        let by_delay = rate * (1.0 - (growth - found) / waited.as_secs_f64().max(1e-6)).clamp(0.0, 1.0);
-        let is_short = is_short && (self.rules == Rules::Published || by_delay < SHARE * rate);
+        let is_published = self.rules == Rules::Published;
+        let is_patient = is_published || waited >= PATIENCE;
         let is_plausible = self.measured(now) >= SHARE * self.carried || waited >= PATIENCE;
-        let is_at_peak = growth >= peak || self.rules == Rules::Published || waited >= PATIENCE;
+        // What the growth of the queue leaves of the rate.
+        let by_delay = (1.0 - (growth - found) / waited.as_secs_f64().max(1e-6)).min(1.0) * rate;
+        let came = f64::from(self.packets) - 1.0;
+        let is_short = came + CHANCE <= SHARE * rate * now.since(self.since).as_secs_f64();
         let has_grown = self.packets >= DOUBTED && growth > found;
-        // A queue that grows slowly is of a path that carries nearly all.
-        let is_slow = self.rules == Rules::Revised
-            && (waited < GROWS_TIME || growth - found < (1.0 - SHARE) * waited.as_secs_f64());
-        let grows = is_short || (has_grown && !is_slow);
+        let grows = if is_published {
+            is_short || has_grown
+        } else {
+            // A path that carries nearly all needs no end of the start.
+            by_delay < SHARE * rate && (is_short || (has_grown && waited >= GROWS_TIME))
+        };
+        let is_at_peak = growth >= peak || is_patient;
         if self.begins_run && self.is_measured(now, since) && is_plausible && is_at_peak && grows {
             let measured = self.measured(now);
-            return Verdict::Settle(if self.waits {
-                measured.max(by_delay.min(SHARE * rate))
-            } else {
-                measured
-            });
+            return Verdict::Settle(if self.waits { measured.max(by_delay) } else { measured });
         }
         // Growth shows in the next run.
         let is_constant = self.packets >= DOUBTED && waited >= self.length() && !grows;
-        if is_constant && (!has_grown || waited >= GROWS_TIME) {
+        if is_constant && (is_published || !has_grown || waited >= GROWS_TIME) {
             // The queue is constant: other traffic fills the queue, not this session.
             self.begin(now);
         }
@@ -431,6 +431,34 @@ mod tests {
         // A burst of 60 ms that the bottleneck works off, then 20 ms that stay.
         let burst = |_, left: f64| (60.0 - left).max(20.0);
         assert_eq!(level.hold(400.0, 400, burst), Some(Verdict::Join));
+    }
+
+    #[test]
+    fn a_queue_that_grows_slowly_ends_nothing() {
+        for (rate, packets) in [(300.0, 300), (1_000.0, 1_000), (10_000.0, 10_000)] {
+            let mut level = Level::new();
+            level.hold(rate / 2.4, 100, |_, _| 0.0);
+            // The queue of another link, which levels of other receivers fill.
+            let queue = |_, left: f64| if left < 10.0 { 0.0 } else { 8.0 + 0.05 * left };
+            assert_eq!(level.hold(rate, packets, queue), Some(Verdict::Join), "{rate}");
+        }
+    }
+
+    #[test]
+    fn packets_that_wait_for_their_authentication_are_not_missing() {
+        let (mut level, began) = (Level::new(), Instant::ZERO + Duration::from_secs(2));
+        level.hold(400.0, 100, |_, _| 0.0);
+        level.now = began;
+        level.start.joined(began, began);
+        level.start.lost(began, began);
+        level.start.on_unverified();
+        let verdicts = (0..20).map(|i| {
+            // Of a thousand packets a second, each second one waits.
+            let now = began + Duration::from_millis(2 * i);
+            level.start.record(now, 0);
+            level.start.judge(now, 0, 1_000.0, 0.02)
+        });
+        assert_eq!(verdicts.last(), Some(Verdict::Settle(1_000.0)));
     }
 
     #[test]

@@ -130,6 +130,23 @@ fn a_sender_that_makes_room_hears() {
 }
 
 #[test]
+fn each_step_of_a_start_is_told_at_once() {
+    let mut reporter = reporter(3);
+    let mut hear = |ms: u64, level: u16| {
+        let need = LevelNeed { level, next: level + 20, is_starting: true };
+        reporter.heard(at(ms), sender(), levels(30, false, 0), need, Reception::default());
+        let report = reporter.poll_transmit(at(ms), &mut [0; 64]);
+        assert_eq!(reporter.unheard(), None, "{ms} ms");
+        report.is_some()
+    };
+    let first = (0..300).find(|ms| hear(*ms, 12)).expect("the start's first report");
+    for step in 1..8 {
+        let (ms, level) = (first + 25 * step, 12 + 2 * u16::try_from(step).unwrap());
+        assert!(hear(ms, level) && !hear(ms + 1, level), "step {step}");
+    }
+}
+
+#[test]
 fn another_sender_knows_nothing() {
     let mut reporter = reporter(3);
     assert_eq!(reports(&mut reporter, 30, levels(12, false, 11), holding(9)), Vec::<u64>::new());

@@ -97,6 +97,37 @@ fn many_starts_have_room_up_to_the_rate_of_starts() {
 }
 
 #[test]
+fn levels_of_one_start_rise_and_are_no_crowd() {
+    let mut demand = demand(1);
+    for step in 0..9_u8 {
+        demand.report(at(10 * u64::from(step)), starts(2 * step), rate);
+    }
+    assert!(!demand.echo(0).is_open);
+    // Five more start at the same time.
+    for ms in 90..95 {
+        demand.report(at(ms), starts(4), rate);
+    }
+    assert!(demand.echo(0).is_open);
+}
+
+#[test]
+fn reports_take_effect_soon_while_one_starts() {
+    let mut demand = demand(1);
+    demand.level(at(0), rate);
+    assert!(demand.is_prompt(), "a start may come");
+    demand.report(at(10), starts(3), rate);
+    for (ms, is_prompt) in [(10, true), (509, true), (510, false)] {
+        demand.level(at(ms), rate);
+        assert_eq!(demand.is_prompt(), is_prompt, "{ms} ms");
+    }
+    for ms in 600..605 {
+        demand.report(at(ms), starts(0), rate);
+    }
+    demand.level(at(605), rate);
+    assert!(!demand.is_prompt(), "many find room for all steps");
+}
+
+#[test]
 fn nobody_gets_more_than_the_session_has() {
     let mut demand = demand(1);
     demand.report(at(0), starts(255), rate);

@@ -186,8 +186,10 @@ impl Session {
     /// Returns the levels that the session needs from its sender.
     pub(in crate::m2c) fn need(&self, now: Instant) -> LevelNeed {
         let channels = &self.clock.channels;
-        let level = u16::try_from(self.levels.waves.len()).unwrap_or(u16::MAX);
         let is_starting = self.mode == Mode::FastStart;
+        // A start joins no level that is not sent, and may yet give up what it joins.
+        let joining = u16::try_from(self.levels.waves.len()).unwrap_or(u16::MAX);
+        let level = if is_starting { self.levels.count() } else { joining };
         let rate = |level: u16| channels.cumulative_rate(level, now);
         let highest = (level..channels.levels()).take_while(|next| rate(*next) <= self.rate_max()).last();
         let highest = highest.unwrap_or(level);
