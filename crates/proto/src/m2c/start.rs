@@ -280,7 +280,8 @@ impl FastStart {
         let is_constant = self.packets >= DOUBTED && waited >= self.length() && !grows;
         if is_constant && (is_published || !has_grown || waited >= GROWS_TIME) {
             // The queue is constant: other traffic fills the queue, not this session.
-            self.begin(now);
+            let standing = self.recent.iter().copied().min();
+            self.renew(now, if is_published { self.before_next() } else { standing });
         }
         Verdict::Wait
     }
