@@ -131,14 +131,11 @@ mod support {
             if bed.is_stamped {
                 bed.sender.stamp_departures();
             }
-            match mode {
-                Mode::SignedDemand => {
-                    let mut control = bed.description.sender(Instant::ZERO).expect("rates of levels");
-                    control.follow_demand(RATES);
-                    control.stamp_departures();
-                    bed.signed = Some(SignedSender::new(control));
-                }
-                _ => {}
+            if mode == Mode::SignedDemand {
+                let mut control = bed.description.sender(Instant::ZERO).expect("rates of levels");
+                control.follow_demand(RATES);
+                control.stamp_departures();
+                bed.signed = Some(SignedSender::new(control));
             }
             bed
         }
