@@ -49,6 +49,8 @@ const GAP_MAX: u64 = 4;
 /// Part of the lead by which a packet is generated early, in a turn in which other packets leave: at low
 /// rates, timers for generation alone would double the turns.
 const EARLY: u64 = 10;
+/// Part of the time by which a lead grows.
+const LEAD_GROWTH: u64 = 4;
 /// Part of the time by which late departures catch up: 1.25 times the rate.
 const CATCH_UP: u64 = 5;
 
@@ -133,6 +135,8 @@ pub(crate) struct SigningLine {
     /// Whether the waiting packets have signatures.
     is_sealed: bool,
     lead: Duration,
+    /// Last time for which the time of the control was computed.
+    polled: Instant,
     /// Time of the control; `None` before the first poll.
     control_time: Option<Instant>,
     /// Whether the control has reached the lead.
@@ -172,6 +176,7 @@ impl SigningLine {
             is_sealed: false,
             end: SigningEnd::new(config, signer),
             lead,
+            polled: Instant::ZERO,
             control_time: None,
             is_ahead: lead == Duration::ZERO,
             early: Instant::ZERO,
@@ -206,12 +211,13 @@ impl SigningLine {
     }
 
     /// Returns the time of a control at `now` that plans with this lead. A shorter lead takes effect as the
-    /// planned packets leave.
+    /// planned packets leave, a longer one while packets are planned at 1.25 times their rate.
     pub(crate) fn control_time(&mut self, now: Instant, lead: Duration) -> Instant {
         if self.plans() {
-            self.is_ahead &= lead <= self.lead;
-            self.lead = lead;
+            let growth = Duration::from_nanos(now.since(self.polled).as_nanos() / LEAD_GROWTH);
+            self.lead = lead.min(self.lead + growth);
         }
+        self.polled = now;
         self.judge_driver(now);
         let least = if self.is_ahead { now + self.lead - self.delay } else { now };
         let time = self.control_time.map_or(least, |time| time.max(least));

@@ -461,7 +461,12 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         }
         self.tell_authentication(tsi);
         let levels = header.extensions.levels;
-        if (channel == ChannelId::BASE || levels.is_some()) && timing != Timing::Before {
+        // Of other channels, a packet that waited may be older than the last announcement.
+        let tells_levels = match channel {
+            ChannelId::BASE => timing != Timing::Before,
+            _ => levels.is_some() && timing == Timing::InTime,
+        };
+        if tells_levels {
             self.control.limited(now, levels);
         }
         let lateness = header.extensions.lateness.map_or(0, |lateness| lateness.micros);

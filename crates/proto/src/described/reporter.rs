@@ -23,6 +23,8 @@ const SOON: Duration = Duration::from_millis(250);
 const AMONG_MANY: Duration = Duration::from_secs(2);
 /// Longest wait for a report of a level held.
 const KEEP: Duration = Duration::from_secs(6);
+/// Shortest time between two reports: a step of a start takes as long.
+const SPACING: Duration = Duration::from_millis(20);
 /// Times after a report without an echo until the next one. The last time repeats.
 const RETRIES: [Duration; 4] =
     [Duration::from_millis(1_250), Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(30)];
@@ -101,6 +103,8 @@ pub(super) struct Reporter {
     /// Longest wait, and time, of the next report.
     due: Option<(Duration, Instant)>,
     sent: Option<Sent>,
+    /// Earliest time of the next report.
+    earliest: Instant,
     /// Number of reports since a report was last needless.
     unheard: usize,
     /// Packets at the beginning of the round, and the loss of the round before.
@@ -121,14 +125,15 @@ impl Reporter {
             is_bounded: false,
             due: None,
             sent: None,
+            earliest: Instant::ZERO,
             unheard: 0,
             before: Reception::default(),
             loss: LossClass::default(),
         }
     }
 
-    /// Handles a packet of the base channel that announces the sender's levels, the levels the receiver needs
-    /// now, and the packets received so far.
+    /// Handles a packet that announces the sender's levels, or is the first of a level, with the levels
+    /// announced last, the levels the receiver needs now, and the packets received so far.
     pub(super) fn heard(
         &mut self,
         now: Instant,
@@ -169,7 +174,7 @@ impl Reporter {
         let longest = if sent.is_some() { longest.min(SOON) } else { longest };
         if !is_waiting && self.due.is_none_or(|(due, _)| longest != due) {
             let wait = longest.as_secs_f64() * crowd_part(&mut self.stream);
-            self.due = Some((longest, now + Duration::from_secs_f64(wait)));
+            self.due = Some((longest, (now + Duration::from_secs_f64(wait)).max(self.earliest)));
         }
     }
 
@@ -244,6 +249,7 @@ impl Reporter {
             (false, _) => retry,
         };
         self.unheard += 1;
+        self.earliest = now + SPACING;
         let (round, need, ceiling) = (self.echoed.round, self.need, self.ceiling);
         self.sent = Some(Sent { round, need, ceiling, until: now + retry });
         self.leads |= is_starting;

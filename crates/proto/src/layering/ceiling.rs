@@ -53,8 +53,6 @@ pub struct Ceiling {
     demand: Option<Demand>,
     /// Highest level that receivers need.
     needed: u16,
-    /// Packets per second of the sender's own link, which was full since the last packet.
-    link: Option<f64>,
     load: DriverLoad,
     /// Backlog at the previous evaluation.
     backlog: Duration,
@@ -73,7 +71,6 @@ impl Ceiling {
             sustained: top,
             demand: None,
             needed: top,
-            link: None,
             load: DriverLoad::default(),
             backlog: Duration::ZERO,
             overloaded: None,
@@ -96,10 +93,9 @@ impl Ceiling {
         }
     }
 
-    /// Records that the sender's own link is full and carries so many packets per second: the ceiling falls
-    /// with the next packet that departs.
+    /// Records that the sender's own link is full and carries so many packets per second: the room for starts
+    /// falls with the next packet that departs.
     pub fn on_full_link(&mut self, packets_per_second: f64) {
-        self.link = Some(packets_per_second);
         if let Some(demand) = &mut self.demand {
             demand.bound_starts(packets_per_second);
         }
@@ -139,7 +135,7 @@ impl Ceiling {
         Some(Overload { share: (sustained / load(self.top)).min(1.0), ceiling: Some(level) })
     }
 
-    /// Returns the announcement for the base channel's packet of a number; `None` if all levels are sent
+    /// Returns the announcement from the base channel's packet of a number on; `None` if all levels are sent
     /// whatever receivers hold.
     pub fn announced(&self, number: u64) -> Option<Levels> {
         let demand = self.demand.as_ref().map(|demand| demand.echo(number));
@@ -160,23 +156,12 @@ impl Ceiling {
         load: impl Fn(u16) -> f64,
     ) -> Option<u16> {
         let before = self.level();
-        self.follow_link(now, &load);
         self.follow_driver(now, given_up, backlog, &load);
         self.fit(backlog.is_none_or(|backlog| backlog == Duration::ZERO), &load);
         if let Some(demand) = &mut self.demand {
             self.needed = demand.level(now, &rate);
         }
         (self.level() != before).then(|| self.level())
-    }
-
-    /// Bounds the levels by the sender's own link. At a full link a driver is late at any rate above, like
-    /// one that the machine pauses.
-    fn follow_link(&mut self, now: Instant, load: &impl Fn(u16) -> f64) {
-        if let Some(link) = self.link.take().filter(|link| load(self.level()) > KEEPS * link) {
-            self.driver = Some(link);
-            self.overloaded = None;
-            self.retry.settle(now);
-        }
     }
 
     fn follow_driver(
@@ -301,17 +286,6 @@ mod tests {
         }
         bed.report(15);
         assert!(bed.window(50, false) > 15);
-    }
-
-    #[test]
-    fn a_full_link_bounds_at_once_all_that_it_does_not_carry() {
-        let mut bed = Bed::new(Ceiling::new(19));
-        bed.window(1_000, false);
-        bed.ceiling.on_full_link(2_500.0);
-        assert_eq!(bed.window(1_000, false), 19, "a link that carries all was full by chance");
-        bed.ceiling.on_full_link(1_000.0);
-        assert_eq!(bed.window(1, false), 9);
-        assert_eq!(bed.ceiling.overload(rate).and_then(|overload| overload.ceiling), Some(9));
     }
 
     #[test]

@@ -165,10 +165,15 @@ impl Demand {
         let before = self.starts.filter(|starts| now < starts.until);
         let (count, since) = self.burst;
         // The levels of one start rise from report to report.
-        let counted = u32::from(before.is_none_or(|starts| level <= starts.level));
+        let rises = before.is_none_or(|starts| level > starts.level);
+        let counted = u32::from(before.is_none() || !rises);
         self.burst = if now < since + CROWD_TIME { (count + counted, since) } else { (counted, now) };
         let is_crowd = self.burst.0 >= CROWD || before.is_some_and(|starts| starts.is_crowd);
-        self.prompt_until = if is_crowd { now } else { now + STEP_TIME };
+        self.prompt_until = match (is_crowd, rises) {
+            (true, _) => now,
+            (false, true) => now + STEP_TIME,
+            (false, false) => self.prompt_until,
+        };
         let until = now + if is_crowd { OPEN_TO_MANY } else { OPEN };
         let level = before.map_or(level, |starts| starts.level.max(level));
         let most = before.map_or(f64::INFINITY, |starts| starts.most);

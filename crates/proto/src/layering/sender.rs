@@ -42,8 +42,8 @@ pub struct DynamicSender {
     /// Scheduled time of the earliest packet that has not left.
     earliest: Instant,
     ceiling: Ceiling,
-    /// Whether the ceiling has moved since the last packet of the base channel: starts wait for levels, and
-    /// miss the packets of others.
+    /// Whether receivers' reports or the driver have moved the ceiling since the last packet of the base
+    /// channel: starts wait for levels, and miss the packets of others.
     has_news: bool,
     spacing: Spacing,
     /// Lead of the schedule.
@@ -340,8 +340,8 @@ impl SenderControl for DynamicSender {
         let rate = |level| self.channels.cumulative_rate(level, peak);
         let room = self.room();
         let load = |level| self.channels.cumulative_rate(level, time) / room;
-        if let Some(level) = self.ceiling.departed(now, given_up, backlog, rate, load) {
-            self.has_news = level != before;
+        if self.ceiling.departed(now, given_up, backlog, rate, load).is_some() {
+            self.has_news = true;
             self.follow_ceiling(time, before);
         }
         self.prefer_lowest(now);

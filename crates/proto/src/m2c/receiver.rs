@@ -60,7 +60,7 @@ pub struct Receiver {
     held: bool,
     wishes: Wishes,
     base: Holes,
-    /// Levels that the sender sends, as announced last on the base channel.
+    /// Levels that the sender sends, as announced last.
     announced: Option<Levels>,
     session: Option<Session>,
     /// Arrival of the first packet of the session.
@@ -167,6 +167,9 @@ impl Receiver {
         self.reception.lost += found.lost;
         session.clock.record(now, place.left);
         session.record(now, &place, found);
+        if is_late {
+            session.on_released();
+        }
         if is_marked {
             session.loss(now, place.left);
         }
@@ -274,8 +277,8 @@ impl ReceiverControl for Receiver {
         self.count(at, arrival, true);
     }
 
-    fn unverified(&mut self, _now: Instant, _channel: ChannelId) {
-        self.session.iter_mut().for_each(Session::on_unverified);
+    fn unverified(&mut self, _now: Instant, channel: ChannelId) {
+        self.session.iter_mut().for_each(|session| session.on_unverified(channel));
     }
 
     fn is_stale(&self, now: Instant, cci: &Cci) -> bool {

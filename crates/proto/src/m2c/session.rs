@@ -27,6 +27,7 @@ use super::start::FastStart;
 use crate::control::Rules;
 use crate::layering::Layering;
 use crate::layering::clock::{Clock, Place};
+use crate::machine::ChannelId;
 use crate::measure::{Found, JoinLatency};
 use crate::time::{Duration, Instant};
 
@@ -157,8 +158,16 @@ impl Session {
     }
 
     /// Records that a packet waits for authentication.
-    pub(super) fn on_unverified(&mut self) {
-        self.start.on_unverified();
+    pub(super) fn on_unverified(&mut self, channel: ChannelId) {
+        let mut held = self.levels.channels(&self.clock.channels);
+        if self.mode == Mode::FastStart && held.any(|held| held == channel) {
+            self.start.on_waiting(true);
+        }
+    }
+
+    /// Records that a packet of a subscribed channel no longer waits.
+    pub(super) fn on_released(&mut self) {
+        self.start.on_waiting(false);
     }
 
     /// Packets per second of the subscribed levels, without pending joins.

@@ -67,8 +67,10 @@ pub(super) struct FastStart {
     /// Departure time of the first packet of the first joined channels, once received.
     left: Option<Instant>,
     packets: u32,
-    /// Whether packets wait for authentication, and are not counted: delays tell what the path carries, too.
-    waits: bool,
+    /// Packets that wait for authentication, and are not counted yet.
+    waiting: u32,
+    /// Whether the queue has grown slowly since the last join.
+    grew_slowly: bool,
     /// By the revised rules, a stall may be the cause of a queue.
     rules: Rules,
     /// Number of runs, and start of the last run.
@@ -93,7 +95,8 @@ impl FastStart {
             since: now,
             left: None,
             packets: 0,
-            waits: false,
+            waiting: 0,
+            grew_slowly: false,
             rules,
             runs: 0,
             run: now,
@@ -120,6 +123,7 @@ impl FastStart {
 
     /// Starts a new measurement after the rate was raised.
     fn begin(&mut self, now: Instant) {
+        self.grew_slowly = false;
         self.renew(now, self.before_next());
     }
 
@@ -128,7 +132,7 @@ impl FastStart {
         *self = Self {
             since: now,
             packets: 0,
-            waits: false,
+            waiting: 0,
             runs: 0,
             before,
             least: i64::MAX,
@@ -175,9 +179,14 @@ impl FastStart {
         }
     }
 
-    /// Records that a packet waits for authentication.
-    pub(super) fn on_unverified(&mut self) {
-        self.waits = true;
+    /// Records that a packet waits for authentication, or no longer waits.
+    pub(super) fn on_waiting(&mut self, waits: bool) {
+        self.waiting = if waits { self.waiting.saturating_add(1) } else { self.waiting.saturating_sub(1) };
+    }
+
+    /// Whether delays are the reason to suspect the path's limit.
+    pub(super) fn doubts_by_delay(&self) -> bool {
+        matches!(self.doubt, Doubt::Delay { .. })
     }
 
     /// Whether the path's limit is suspected.
@@ -196,8 +205,9 @@ impl FastStart {
         let growth = self.growth(standing);
         match self.doubt {
             Doubt::Loss(since) if self.is_measured(now, since) => {
-                let measured = self.measured(now);
-                Verdict::Settle(if self.waits && growth < slack { measured.max(rate) } else { measured })
+                let came = self.measured(now) + f64::from(self.waiting) / self.seconds(now);
+                let has_queue = growth >= slack || self.rules == Rules::Published;
+                Verdict::Settle(if has_queue { self.measured(now) } else { came.min(rate) })
             }
             Doubt::Loss(_) => Verdict::Wait,
             Doubt::Delay { found, peak, since } => {
@@ -269,18 +279,20 @@ impl FastStart {
             is_short || has_grown
         } else {
             // A path that carries nearly all needs no end of the start.
-            by_delay < SHARE * rate && (is_short || (has_grown && waited >= GROWS_TIME))
+            let is_slow = by_delay >= SHARE * rate && !self.grew_slowly;
+            !is_slow && (is_short || (has_grown && waited >= GROWS_TIME))
         };
         let is_at_peak = growth >= peak || is_patient;
         if self.begins_run && self.is_measured(now, since) && is_plausible && is_at_peak && grows {
             let measured = self.measured(now);
-            return Verdict::Settle(if self.waits { measured.max(by_delay) } else { measured });
+            return Verdict::Settle(if is_published { measured } else { measured.max(by_delay) });
         }
         // Growth shows in the next run.
         let is_constant = self.packets >= DOUBTED && waited >= self.length() && !grows;
         if is_constant && (is_published || !has_grown || waited >= GROWS_TIME) {
             // The queue is constant: other traffic fills the queue, not this session.
             let standing = self.recent.iter().copied().min();
+            self.grew_slowly |= has_grown;
             self.renew(now, if is_published { self.before_next() } else { standing });
         }
         Verdict::Wait
@@ -299,8 +311,11 @@ impl FastStart {
 
     /// Packets per second since the first packet.
     fn measured(&self, now: Instant) -> f64 {
-        let seconds = now.since(self.since).as_secs_f64().max(1e-6);
-        (f64::from(self.packets) - 1.0) / seconds
+        (f64::from(self.packets) - 1.0) / self.seconds(now)
+    }
+
+    fn seconds(&self, now: Instant) -> f64 {
+        now.since(self.since).as_secs_f64().max(1e-6)
     }
 }
 
@@ -436,7 +451,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_grows_slowly_ends_nothing() {
-        for (rate, packets) in [(300.0, 300), (1_000.0, 1_000), (10_000.0, 10_000)] {
+        for (rate, packets) in [(300.0, 66), (1_000.0, 220), (10_000.0, 2_200)] {
             let mut level = Level::new();
             level.hold(rate / 2.4, 100, |_, _| 0.0);
             // The queue of another link, which levels of other receivers fill.
@@ -447,19 +462,22 @@ mod tests {
 
     #[test]
     fn packets_that_wait_for_their_authentication_are_not_missing() {
-        let (mut level, began) = (Level::new(), Instant::ZERO + Duration::from_secs(2));
-        level.hold(400.0, 100, |_, _| 0.0);
-        level.now = began;
-        level.start.joined(began, began);
-        level.start.lost(began, began);
-        level.start.on_unverified();
-        let verdicts = (0..20).map(|i| {
-            // Of a thousand packets a second, each second one waits.
-            let now = began + Duration::from_millis(2 * i);
-            level.start.record(now, 0);
-            level.start.judge(now, 0, 1_000.0, 0.02)
-        });
-        assert_eq!(verdicts.last(), Some(Verdict::Settle(1_000.0)));
+        // Of a thousand packets a second each second one comes, and of the others none or all wait.
+        for (others_wait, expected) in [(true, 1_000.0), (false, 500.0)] {
+            let (mut level, began) = (Level::new(), Instant::ZERO + Duration::from_secs(2));
+            level.hold(400.0, 100, |_, _| 0.0);
+            level.start.joined(began, began);
+            level.start.lost(began, began);
+            let verdicts = (0..20).map(|i| {
+                let now = began + Duration::from_millis(2 * i);
+                level.start.record(now, 0);
+                if others_wait {
+                    level.start.on_waiting(true);
+                }
+                level.start.judge(now, 0, 1_000.0, 0.02)
+            });
+            assert_eq!(verdicts.last(), Some(Verdict::Settle(expected)));
+        }
     }
 
     #[test]

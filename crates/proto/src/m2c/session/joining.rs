@@ -57,7 +57,7 @@ impl Session {
             self.resume(now, mode);
         }
         let may_join = match self.mode {
-            // No others hold levels, with whom to agree.
+            // No others hold levels above the first steps, with whom to agree.
             Mode::FastStart if self.is_first() => opens || self.levels.is_unused,
             Mode::FastStart => self.judge(now, place, wishes),
             Mode::SlowStart => self.judge(now, place, wishes) && self.may_join(now),
@@ -127,7 +127,8 @@ impl Session {
     /// Returns how to resume a fast start that ends at `rate`: by the revised rules fast for some times, if
     /// the path carried the levels held (RFC 9406, section 4.2).
     fn resuming_mode(&mut self, now: Instant, rate: f64) -> Mode {
-        let is_carried = self.revised.is_some() && rate >= CARRIED * self.held_rate(now);
+        let is_by_host = self.revised.is_some() && self.start.doubts_by_delay();
+        let is_carried = is_by_host && rate >= CARRIED * self.held_rate(now);
         self.decisions.carried_ends += u32::from(is_carried);
         if is_carried && self.decisions.carried_ends <= FAST_RESUMES {
             Mode::FastStart
@@ -167,7 +168,10 @@ impl Session {
         }
         let echo = announced.and_then(|levels| levels.demand);
         let follows_demand = echo.is_some();
-        self.levels.is_unused = echo.is_some_and(|echo| echo.level == 0 && !echo.is_open);
+        // Others' levels and starts have room above the levels of the first steps.
+        let sent = self.clock.channels.cumulative_rate(self.levels.top, now);
+        self.levels.is_unused = echo.is_some_and(|echo| echo.level == 0 && !echo.is_open)
+            && sent <= FAST_FACTOR * FAST_FACTOR * FIRST_RATE;
         self.levels.is_top_by_demand = follows_demand && self.levels.top < highest;
         if self.levels.top != before {
             self.levels.top_changed = now;

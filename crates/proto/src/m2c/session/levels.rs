@@ -17,7 +17,7 @@ pub(in crate::m2c) struct Levels {
     pub(super) top: u16,
     /// Whether a report raises the highest level.
     pub(super) is_top_by_demand: bool,
-    /// Whether the sender says that nobody holds a level.
+    /// Whether the sender knows no holder, and sends the levels of a start's first steps only.
     pub(super) is_unused: bool,
     /// Time of the last change of the highest level.
     pub(super) top_changed: Instant,
