@@ -115,7 +115,8 @@ pub struct DescribedReceiver {
     /// Time from the join of the base channel to the first packet.
     first_join: Option<Duration>,
     last: Option<Last>,
-    /// Levels that the sender sends, as announced last.
+    /// Levels that the sender sends, as announced first and last.
+    first_levels: Option<Levels>,
     levels: Option<Levels>,
     /// Whether levels were announced, or came, since the reporter knows them.
     has_news: bool,
@@ -180,6 +181,7 @@ impl DescribedReceiver {
             started: Instant::ZERO,
             first_join: None,
             last: None,
+            first_levels: None,
             levels: None,
             has_news: false,
             reporter: config.reports.map(Reporter::new),
@@ -226,8 +228,10 @@ impl DescribedReceiver {
             self.before.packets = self.before.packets.saturating_sub(1);
             self.before.marked -= u64::from(ecn == Ecn::CongestionExperienced).min(self.before.marked);
             let arrival = Arrival { source, channel: ChannelId::BASE, cci: &cci, ecn, bytes, lateness };
-            let levels = self.levels;
-            self.inner_mut().limited(at, levels);
+            // A start may depend on what was sent before this receiver's first report.
+            for levels in [self.first_levels, self.levels] {
+                self.inner_mut().limited(at, levels);
+            }
             self.inner_mut().arrived(at, &arrival);
         }
     }
@@ -332,6 +336,7 @@ impl ReceiverControl for DescribedReceiver {
 
     fn limited(&mut self, now: Instant, levels: Option<Levels>) {
         self.channels.now = now;
+        self.first_levels = self.first_levels.or(levels);
         self.levels = levels;
         self.has_news = true;
         self.inner_mut().limited(now, levels);

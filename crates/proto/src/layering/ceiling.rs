@@ -37,6 +37,9 @@ const SHRINKS: Duration = Duration::from_millis(20);
 /// Slack of a sender to which nobody reports. Below [`BURST`](crate::pacing::BURST), so that no time is given
 /// up. Packets tell receivers of M2C their lateness; receivers of other layers measure no delays.
 pub const IDLE_SLACK: Duration = Duration::from_millis(8);
+/// Longest time between two measurements of a link that stays full, and shortest time between two bounds.
+const FULL_TIME: Duration = Duration::from_millis(250);
+const BOUND_TIME: Duration = Duration::from_millis(500);
 /// A level is kept up to this multiple of the load at which the level is added.
 const KEEPS: f64 = 1.02;
 
@@ -53,6 +56,11 @@ pub struct Ceiling {
     demand: Option<Demand>,
     /// Highest level that receivers need.
     needed: u16,
+    /// Packets per second of the sender's own link, which was full since the last packet.
+    link: Option<f64>,
+    /// Time and rate of the full link before, and the time from which a further bound is allowed.
+    full: Option<(Instant, f64)>,
+    bounded: Instant,
     load: DriverLoad,
     /// Backlog at the previous evaluation.
     backlog: Duration,
@@ -71,6 +79,9 @@ impl Ceiling {
             sustained: top,
             demand: None,
             needed: top,
+            link: None,
+            full: None,
+            bounded: Instant::ZERO,
             load: DriverLoad::default(),
             backlog: Duration::ZERO,
             overloaded: None,
@@ -93,9 +104,10 @@ impl Ceiling {
         }
     }
 
-    /// Records that the sender's own link is full and carries so many packets per second: the room for starts
-    /// falls with the next packet that departs.
+    /// Records that the sender's own link is full and carries so many packets per second: the ceiling falls
+    /// with the next packet that departs, at first the room for starts only.
     pub fn on_full_link(&mut self, packets_per_second: f64) {
+        self.link = Some(packets_per_second);
         if let Some(demand) = &mut self.demand {
             demand.bound_starts(packets_per_second);
         }
@@ -156,12 +168,29 @@ impl Ceiling {
         load: impl Fn(u16) -> f64,
     ) -> Option<u16> {
         let before = self.level();
+        self.follow_link(now, &load);
         self.follow_driver(now, given_up, backlog, &load);
         self.fit(backlog.is_none_or(|backlog| backlog == Duration::ZERO), &load);
         if let Some(demand) = &mut self.demand {
             self.needed = demand.level(now, &rate);
         }
         (self.level() != before).then(|| self.level())
+    }
+
+    /// Bounds the levels by the sender's own link, the better of two measurements: a link may pause. At a full
+    /// link a driver is late at any rate above, like one that the machine pauses. What was planned before a
+    /// bound fills the link for a while.
+    fn follow_link(&mut self, now: Instant, load: &impl Fn(u16) -> f64) {
+        let Some(rate) = self.link.take() else { return };
+        let before = self.full.replace((now, rate)).filter(|(at, _)| now < *at + FULL_TIME);
+        let Some((_, before)) = before.filter(|_| now >= self.bounded) else { return };
+        let (link, idle) = (rate.max(before), self.demand.as_ref().map_or(0, Demand::idle));
+        if self.level() > idle && load(self.level()) > KEEPS * link {
+            self.driver = Some(link);
+            self.overloaded = None;
+            self.bounded = now + BOUND_TIME;
+            self.retry.settle(now);
+        }
     }
 
     fn follow_driver(
@@ -286,6 +315,33 @@ mod tests {
         }
         bed.report(15);
         assert!(bed.window(50, false) > 15);
+    }
+
+    #[test]
+    fn a_full_link_bounds_what_it_does_not_carry() {
+        let mut bed = Bed::new(Ceiling::new(19));
+        bed.window(1_000, false);
+        let mut full = |rates: [f64; 2]| {
+            rates.map(|rate| {
+                bed.ceiling.on_full_link(rate);
+                bed.window(25, false)
+            })
+        };
+        assert_eq!(full([2_500.0, 2_500.0]), [19, 19], "a link that carries all was full by chance");
+        assert_eq!(full([300.0, 2_500.0]), [19, 19], "a link that paused");
+    }
+
+    #[test]
+    fn a_full_link_bounds_at_once() {
+        let mut bed = Bed::new(Ceiling::new(19));
+        bed.window(1_000, false);
+        for (rate, level) in [(1_000.0, 19), (950.0, 9), (500.0, 9)] {
+            bed.now += Duration::from_millis(20);
+            bed.ceiling.on_full_link(rate);
+            bed.ceiling.departed(bed.now, Duration::ZERO, Some(Duration::ZERO), self::rate, self::rate);
+            assert_eq!(bed.ceiling.level(), level, "{rate}");
+        }
+        assert_eq!(bed.ceiling.overload(rate).and_then(|overload| overload.ceiling), Some(9));
     }
 
     #[test]

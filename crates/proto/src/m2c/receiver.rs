@@ -5,10 +5,11 @@ use headwater_wire::cci::WebrcCci;
 use headwater_wire::extensions::Levels;
 
 use super::config::ReceiverConfig;
+use super::session::joining::{FAST_FACTOR, FIRST_RATE};
 use super::session::{Limits, Session, SessionTime};
 use crate::control::{self, Arrival, LevelNeed, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::clock::{Clock, Place, YOUNG, shifted};
-use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Slot};
+use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Slot};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::measure::Holes;
 use crate::rate::Rate;
@@ -62,6 +63,8 @@ pub struct Receiver {
     base: Holes,
     /// Levels that the sender sends, as announced last.
     announced: Option<Levels>,
+    /// Whether nobody held levels above a start's first steps when the sender was heard first.
+    is_unused: Option<bool>,
     session: Option<Session>,
     /// Arrival of the first packet of the session.
     began: Option<Instant>,
@@ -91,6 +94,7 @@ impl Receiver {
             wishes: Wishes::default(),
             base: Holes::default(),
             announced: None,
+            is_unused: None,
             session: None,
             began: None,
             reception: Reception::default(),
@@ -139,6 +143,16 @@ impl Receiver {
         self.astray = 0;
     }
 
+    /// Whether a sender that announces these levels knows no holder: levels and starts of others have room
+    /// above the levels of a start's first steps.
+    fn shows_no_holder(&self, levels: Levels) -> bool {
+        let Ok(channels) = DynamicChannels::new(self.layers, Instant::ZERO) else { return false };
+        let ceiling = u16::from(levels.ceiling).min(channels.levels() - 1);
+        let sent = channels.cumulative_rate(ceiling, Instant::ZERO);
+        let is_silent = levels.demand.is_some_and(|echo| echo.level == 0 && !echo.is_open);
+        is_silent && sent <= FAST_FACTOR * FAST_FACTOR * FIRST_RATE
+    }
+
     /// Starts the clock with a base packet.
     fn start_clock(&mut self, now: Instant, arrival: &Arrival<'_>, cci: WebrcCci) -> Option<()> {
         // The configuration was validated when the receiver was created.
@@ -147,6 +161,7 @@ impl Receiver {
         let Ok(Some(clock)) = Clock::start(self.layers, at, cci) else { return None };
         let asked = self.prober.as_ref().and_then(Prober::rtt);
         let session = self.session.insert(Session::new(clock, self.limits, asked, time, at));
+        session.is_unused = self.is_unused.unwrap_or(false);
         session.limit(at, self.announced, &mut self.wishes);
         self.began = Some(now);
         Some(())
@@ -254,6 +269,9 @@ impl ReceiverControl for Receiver {
     }
 
     fn limited(&mut self, now: Instant, levels: Option<Levels>) {
+        if self.is_unused.is_none() {
+            self.is_unused = Some(levels.is_some_and(|levels| self.shows_no_holder(levels)));
+        }
         if core::mem::replace(&mut self.announced, levels) != levels
             && let Some(session) = self.session.as_mut()
         {

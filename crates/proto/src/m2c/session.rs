@@ -4,7 +4,7 @@
 mod bottleneck;
 mod chance;
 mod follow;
-mod joining;
+pub(super) mod joining;
 mod levels;
 mod overrun;
 mod path;
@@ -43,6 +43,8 @@ pub(super) struct Session {
     pub(super) time: SessionTime,
     limits: Limits,
     mode: Mode,
+    /// Whether the sender, when first heard, knew no holder and sent the levels of a start's first steps only.
+    pub(super) is_unused: bool,
     pub(super) levels: Levels,
     window: Window,
     pub(super) path: Path,
@@ -103,6 +105,7 @@ impl Session {
         Self {
             limits,
             mode: Mode::FastStart,
+            is_unused: false,
             levels: Levels::new(&clock.channels, now),
             window: Window::new(averaged, now),
             path: Path::new(averaged, floor, (limits.hint, asked), now),

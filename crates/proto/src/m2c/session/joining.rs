@@ -18,9 +18,9 @@ const JOIN_SPACING: Duration = Duration::from_millis(50);
 /// Minimum timeout of a join.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Rate that fast start joins in the first step: RFC 3390's four packets in an assumed round trip.
-const FIRST_RATE: f64 = 4.0 / super::path::RTT_INITIAL;
+pub(in crate::m2c) const FIRST_RATE: f64 = 4.0 / super::path::RTT_INITIAL;
 /// Maximum rate factor of each later step of fast start; a single level is always allowed.
-pub(super) const FAST_FACTOR: f64 = 2.4;
+pub(in crate::m2c) const FAST_FACTOR: f64 = 2.4;
 /// Part kept of the rate at which fast start ended: the resulting queue drains before the next receivers
 /// start.
 const START_ROOM: f64 = 0.9;
@@ -58,7 +58,7 @@ impl Session {
         }
         let may_join = match self.mode {
             // No others hold levels above the first steps, with whom to agree.
-            Mode::FastStart if self.is_first() => opens || self.levels.is_unused,
+            Mode::FastStart if self.is_first() => opens || self.is_unused,
             Mode::FastStart => self.judge(now, place, wishes),
             Mode::SlowStart => self.judge(now, place, wishes) && self.may_join(now),
             Mode::CongestionAvoidance => self.may_avoid(now, opens),
@@ -166,12 +166,7 @@ impl Session {
         if self.levels.waves.len() > self.levels.top.into() {
             self.follow.end();
         }
-        let echo = announced.and_then(|levels| levels.demand);
-        let follows_demand = echo.is_some();
-        // Others' levels and starts have room above the levels of the first steps.
-        let sent = self.clock.channels.cumulative_rate(self.levels.top, now);
-        self.levels.is_unused = echo.is_some_and(|echo| echo.level == 0 && !echo.is_open)
-            && sent <= FAST_FACTOR * FAST_FACTOR * FIRST_RATE;
+        let follows_demand = announced.is_some_and(|levels| levels.demand.is_some());
         self.levels.is_top_by_demand = follows_demand && self.levels.top < highest;
         if self.levels.top != before {
             self.levels.top_changed = now;

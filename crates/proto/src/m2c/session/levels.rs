@@ -17,8 +17,6 @@ pub(in crate::m2c) struct Levels {
     pub(super) top: u16,
     /// Whether a report raises the highest level.
     pub(super) is_top_by_demand: bool,
-    /// Whether the sender knows no holder, and sends the levels of a start's first steps only.
-    pub(super) is_unused: bool,
     /// Time of the last change of the highest level.
     pub(super) top_changed: Instant,
     pub(in crate::m2c) slot: Slot,
@@ -38,7 +36,6 @@ impl Levels {
         Self {
             top: channels.levels() - 1,
             is_top_by_demand: false,
-            is_unused: false,
             top_changed: now,
             slot: channels.slot_at(now),
             waves: VecDeque::new(),
