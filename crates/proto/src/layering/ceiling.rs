@@ -177,9 +177,9 @@ impl Ceiling {
         (self.level() != before).then(|| self.level())
     }
 
-    /// Bounds the levels by the sender's own link, the better of two measurements: a link may pause. At a full
-    /// link a driver is late at any rate above, like one that the machine pauses. What was planned before a
-    /// bound fills the link for a while.
+    /// Bounds the levels by the sender's own link, the better of two measurements: a link may pause. At a
+    /// full link a driver is late at any rate above, like one that the machine pauses. What was planned
+    /// before a bound fills the link for a while.
     fn follow_link(&mut self, now: Instant, load: &impl Fn(u16) -> f64) {
         let Some(rate) = self.link.take() else { return };
         let before = self.full.replace((now, rate)).filter(|(at, _)| now < *at + FULL_TIME);

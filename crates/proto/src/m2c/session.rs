@@ -43,7 +43,7 @@ pub(super) struct Session {
     pub(super) time: SessionTime,
     limits: Limits,
     mode: Mode,
-    /// Whether the sender, when first heard, knew no holder and sent the levels of a start's first steps only.
+    /// Whether the sender, first heard, knew no holder and sent only the levels of a start's first steps.
     pub(super) is_unused: bool,
     pub(super) levels: Levels,
     window: Window,
