@@ -125,7 +125,7 @@ impl Demand {
             last: Reports::default(),
             starts: None,
             prompt_until: Instant::ZERO,
-            is_prompt: true,
+            is_prompt: false,
             burst: (0, Instant::ZERO),
             known: (0, Instant::ZERO),
             lossy_rounds: 0,
@@ -237,7 +237,7 @@ impl Demand {
             self.sent = self.needed(&rate);
             self.is_changed = false;
         }
-        self.is_prompt = now < self.prompt_until || self.has_no_receivers();
+        self.is_prompt = now < self.prompt_until;
         self.sent
     }
 

@@ -30,6 +30,8 @@ const DOUBTED: u32 = 32;
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Time after which the growth of a queue tells whether the path carries [`SHARE`] of a level.
 const GROWS_TIME: Duration = Duration::from_millis(100);
+/// Pause of a busy host.
+const HOST_PAUSE: Duration = Duration::from_millis(16);
 /// A level that brings less than this share of its rate is limited by the bottleneck, unless CHANCE packets
 /// explain the difference.
 const SHARE: f64 = 0.9;
@@ -205,9 +207,10 @@ impl FastStart {
         let growth = self.growth(standing);
         match self.doubt {
             Doubt::Loss(since) if self.is_measured(now, since) => {
-                let came = self.measured(now) + f64::from(self.waiting) / self.seconds(now);
-                let has_queue = growth >= slack || self.rules == Rules::Published;
-                Verdict::Settle(if has_queue { self.measured(now) } else { came.min(rate) })
+                let measured = self.measured(now);
+                let came = measured + f64::from(self.waiting) / self.seconds(now);
+                let counts = growth < slack && self.rules == Rules::Revised;
+                Verdict::Settle(if counts { measured.max(came.min(rate)) } else { measured })
             }
             Doubt::Loss(_) => Verdict::Wait,
             Doubt::Delay { found, peak, since } => {
@@ -267,35 +270,44 @@ impl FastStart {
             return Verdict::Wait;
         }
         let waited = now.since(since);
-        let is_published = self.rules == Rules::Published;
-        let is_patient = is_published || waited >= PATIENCE;
+        let is_dense = self.is_dense(rate);
+        let is_patient = self.rules == Rules::Published || waited >= PATIENCE;
         let is_plausible = self.measured(now) >= SHARE * self.carried || waited >= PATIENCE;
         // What the growth of the queue leaves of the rate.
         let by_delay = (1.0 - (growth - found) / waited.as_secs_f64().max(1e-6)).min(1.0) * rate;
         let came = f64::from(self.packets) - 1.0;
         let is_short = came + CHANCE <= SHARE * rate * now.since(self.since).as_secs_f64();
         let has_grown = self.packets >= DOUBTED && growth > found;
-        let grows = if is_published {
-            is_short || has_grown
-        } else {
+        let grows = if is_dense {
             // A path that carries nearly all needs no end of the start.
             let is_slow = by_delay >= SHARE * rate && !self.grew_slowly;
             !is_slow && (is_short || (has_grown && waited >= GROWS_TIME))
+        } else {
+            // A level that comes whole is within the limit.
+            let is_whole = self.rules == Rules::Revised && self.measured(now) >= rate;
+            is_short || (has_grown && !is_whole)
         };
         let is_at_peak = growth >= peak || is_patient;
         if self.begins_run && self.is_measured(now, since) && is_plausible && is_at_peak && grows {
             let measured = self.measured(now);
-            return Verdict::Settle(if is_published { measured } else { measured.max(by_delay) });
+            return Verdict::Settle(if is_dense { measured.max(by_delay) } else { measured });
         }
         // Growth shows in the next run.
         let is_constant = self.packets >= DOUBTED && waited >= self.length() && !grows;
-        if is_constant && (is_published || !has_grown || waited >= GROWS_TIME) {
+        if is_constant && !is_dense {
             // The queue is constant: other traffic fills the queue, not this session.
-            let standing = self.recent.iter().copied().min();
+            self.begin(now);
+        } else if is_constant && (!has_grown || waited >= GROWS_TIME) {
             self.grew_slowly |= has_grown;
-            self.renew(now, if is_published { self.before_next() } else { standing });
+            self.renew(now, self.recent.iter().copied().min());
         }
         Verdict::Wait
+    }
+
+    /// Whether a doubt is as short as a pause of a busy host, so that the growth of the queue within
+    /// [`GROWS_TIME`] decides. By the published rules it never does.
+    pub(super) fn is_dense(&self, rate: f64) -> bool {
+        self.rules == Rules::Revised && rate * HOST_PAUSE.as_secs_f64() >= f64::from(DOUBTED)
     }
 
     fn is_measured(&self, now: Instant, since: Instant) -> bool {
@@ -451,7 +463,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_grows_slowly_ends_nothing() {
-        for (rate, packets) in [(300.0, 66), (1_000.0, 220), (10_000.0, 2_200)] {
+        for (rate, packets) in [(2_000.0, 440), (5_000.0, 1_100), (10_000.0, 2_200)] {
             let mut level = Level::new();
             level.hold(rate / 2.4, 100, |_, _| 0.0);
             // The queue of another link, which levels of other receivers fill.

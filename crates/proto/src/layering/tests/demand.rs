@@ -114,7 +114,7 @@ fn levels_of_one_start_rise_and_are_no_crowd() {
 fn reports_take_effect_soon_while_one_starts() {
     let mut demand = demand(1);
     demand.level(at(0), rate);
-    assert!(demand.is_prompt(), "a start may come");
+    assert!(!demand.is_prompt(), "nobody");
     demand.report(at(10), starts(3), rate);
     for (ms, is_prompt) in [(10, true), (509, true), (510, false)] {
         demand.level(at(ms), rate);

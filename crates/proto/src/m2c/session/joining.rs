@@ -127,8 +127,9 @@ impl Session {
     /// Returns how to resume a fast start that ends at `rate`: by the revised rules fast for some times, if
     /// the path carried the levels held (RFC 9406, section 4.2).
     fn resuming_mode(&mut self, now: Instant, rate: f64) -> Mode {
-        let is_by_host = self.revised.is_some() && self.start.doubts_by_delay();
-        let is_carried = is_by_host && rate >= CARRIED * self.held_rate(now);
+        let held = self.held_rate(now);
+        let is_by_host = self.start.is_dense(held) && self.start.doubts_by_delay();
+        let is_carried = is_by_host && rate >= CARRIED * held;
         self.decisions.carried_ends += u32::from(is_carried);
         if is_carried && self.decisions.carried_ends <= FAST_RESUMES {
             Mode::FastStart
