@@ -135,7 +135,7 @@ pub(crate) struct SigningLine {
     /// Whether the waiting packets have signatures.
     is_sealed: bool,
     lead: Duration,
-    /// Last time for which the time of the control was computed.
+    /// Begin of the last turn.
     polled: Instant,
     /// Time of the control; `None` before the first poll.
     control_time: Option<Instant>,
@@ -210,14 +210,21 @@ impl SigningLine {
         self.waiting.is_empty()
     }
 
-    /// Returns the time of a control at `now` that plans with this lead. A shorter lead takes effect as the
-    /// planned packets leave, a longer one while packets are planned at 1.25 times their rate.
-    pub(crate) fn control_time(&mut self, now: Instant, lead: Duration) -> Instant {
-        if self.plans() {
-            let growth = Duration::from_nanos(now.since(self.polled).as_nanos() / LEAD_GROWTH);
-            self.lead = lead.min(self.lead + growth);
-        }
+    /// Whether `now` begins a turn, in which the lead may change.
+    pub(crate) fn begins_turn(&self, now: Instant) -> bool {
+        self.plans() && now > self.polled
+    }
+
+    /// Begins a turn with the control's lead. A shorter lead takes effect as the planned packets leave, a
+    /// longer one while packets are planned at 1.25 times their rate.
+    pub(crate) fn begin_turn(&mut self, now: Instant, lead: Duration) {
+        let growth = Duration::from_nanos(now.since(self.polled).as_nanos() / LEAD_GROWTH);
+        self.lead = lead.min(self.lead + growth);
         self.polled = now;
+    }
+
+    /// Returns the time of the control at `now`.
+    pub(crate) fn control_time(&mut self, now: Instant) -> Instant {
         self.judge_driver(now);
         let least = if self.is_ahead { now + self.lead - self.delay } else { now };
         let time = self.control_time.map_or(least, |time| time.max(least));

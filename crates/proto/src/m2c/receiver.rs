@@ -295,8 +295,8 @@ impl ReceiverControl for Receiver {
         self.count(at, arrival, true);
     }
 
-    fn unverified(&mut self, _now: Instant, channel: ChannelId) {
-        self.session.iter_mut().for_each(|session| session.on_unverified(channel));
+    fn unverified(&mut self, _now: Instant, _channel: ChannelId) {
+        self.session.iter_mut().for_each(Session::on_unverified);
     }
 
     fn is_stale(&self, now: Instant, cci: &Cci) -> bool {

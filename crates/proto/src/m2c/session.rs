@@ -27,7 +27,6 @@ use super::start::FastStart;
 use crate::control::Rules;
 use crate::layering::Layering;
 use crate::layering::clock::{Clock, Place};
-use crate::machine::ChannelId;
 use crate::measure::{Found, JoinLatency};
 use crate::time::{Duration, Instant};
 
@@ -161,11 +160,8 @@ impl Session {
     }
 
     /// Records that a packet waits for authentication.
-    pub(super) fn on_unverified(&mut self, channel: ChannelId) {
-        let mut held = self.levels.channels(&self.clock.channels);
-        if self.mode == Mode::FastStart && held.any(|held| held == channel) {
-            self.start.on_waiting(true);
-        }
+    pub(super) fn on_unverified(&mut self) {
+        self.start.on_waiting(true);
     }
 
     /// Records that a packet of a subscribed channel no longer waits.

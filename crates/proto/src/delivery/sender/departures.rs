@@ -37,8 +37,11 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
 
     /// Returns the time of the control at `now`.
     pub(super) fn control_time(&mut self, now: Instant) -> Instant {
-        let lead = self.control.lead();
-        self.signing.as_mut().map_or(now, |line| line.control_time(now, lead))
+        let Some(line) = self.signing.as_mut() else { return now };
+        if line.begins_turn(now) {
+            line.begin_turn(now, self.control.lead());
+        }
+        line.control_time(now)
     }
 
     /// Returns when the sender must be polled, if the phase and the control need a poll at `at`.
