@@ -68,11 +68,8 @@ struct Decisions {
     wished: Option<Instant>,
     /// End of a pause without joins after a start, so that receivers that start in the next epoch find room.
     hold: Instant,
-    /// Start by which to go on, if no loss has occurred since the fast start ended: other traffic, or a host
-    /// that stood still, may have ended it.
-    resumes: Option<Mode>,
-    /// Number of fast starts that ended although the path carried the levels held.
-    carried_ends: u32,
+    /// Whether no loss has occurred since the start ended: other traffic may have ended the start.
+    resumes: bool,
 }
 
 /// Configured limits of the receiver.

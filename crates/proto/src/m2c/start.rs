@@ -186,11 +186,6 @@ impl FastStart {
         self.waiting = if waits { self.waiting.saturating_add(1) } else { self.waiting.saturating_sub(1) };
     }
 
-    /// Whether delays are the reason to suspect the path's limit.
-    pub(super) fn doubts_by_delay(&self) -> bool {
-        matches!(self.doubt, Doubt::Delay { .. })
-    }
-
     /// Whether the path's limit is suspected.
     pub(super) fn doubts(&self) -> bool {
         self.doubt != Doubt::None
@@ -306,7 +301,7 @@ impl FastStart {
 
     /// Whether a doubt is as short as a pause of a busy host, so that the growth of the queue within
     /// [`GROWS_TIME`] decides. By the published rules it never does.
-    pub(super) fn is_dense(&self, rate: f64) -> bool {
+    fn is_dense(&self, rate: f64) -> bool {
         self.rules == Rules::Revised && rate * HOST_PAUSE.as_secs_f64() >= f64::from(DOUBTED)
     }
 

@@ -24,10 +24,6 @@ pub(in crate::m2c) const FAST_FACTOR: f64 = 2.4;
 /// Part kept of the rate at which fast start ended: the resulting queue drains before the next receivers
 /// start.
 const START_ROOM: f64 = 0.9;
-/// Part of the rate of the levels held from which the path carries the levels, and the number of fast starts
-/// that ended so after which a start resumes slowly.
-const CARRIED: f64 = 0.9;
-const FAST_RESUMES: u32 = 3;
 /// Maximum queueing delay for a join in congestion avoidance, as a part of the recent peak.
 pub(super) const ROOM: f64 = 0.5;
 /// Maximum time in which losses are attributed to channels that were left and still arrive. A router queries
@@ -51,10 +47,10 @@ impl Session {
             return;
         }
         if opens
-            && let Some(mode) = self.decisions.resumes
+            && self.decisions.resumes
             && now.since(self.losses.last).saturating_mul(2) >= self.clock.channels.epoch()
         {
-            self.resume(now, mode);
+            self.resume(now);
         }
         let may_join = match self.mode {
             // No others hold levels above the first steps, with whom to agree.
@@ -113,8 +109,7 @@ impl Session {
         self.mode = Mode::CongestionAvoidance;
         self.losses.last = now;
         self.decisions.hold = now + self.clock.channels.epoch().saturating_mul(2);
-        let doubts = is_start && self.start.doubts();
-        self.decisions.resumes = doubts.then(|| self.resuming_mode(now, rate));
+        self.decisions.resumes = is_start && self.start.doubts();
         if is_start {
             self.remember_crowd(now);
         }
@@ -124,27 +119,13 @@ impl Session {
         }
     }
 
-    /// Returns how to resume a fast start that ends at `rate`: by the revised rules fast for some times, if
-    /// the path carried the levels held (RFC 9406, section 4.2).
-    fn resuming_mode(&mut self, now: Instant, rate: f64) -> Mode {
-        let held = self.held_rate(now);
-        let is_by_host = self.start.is_dense(held) && self.start.doubts_by_delay();
-        let is_carried = is_by_host && rate >= CARRIED * held;
-        self.decisions.carried_ends += u32::from(is_carried);
-        if is_carried && self.decisions.carried_ends <= FAST_RESUMES {
-            Mode::FastStart
-        } else {
-            Mode::SlowStart
-        }
-    }
-
-    /// If the queue is empty half an epoch after the end of fast start, or later, resumes the start: the
-    /// limit was not real.
-    fn resume(&mut self, now: Instant, mode: Mode) {
-        self.decisions.resumes = None;
+    /// If the queue is empty half an epoch after the end of fast start, or later, resumes with slow start:
+    /// the limit was not real.
+    fn resume(&mut self, now: Instant) {
+        self.decisions.resumes = false;
         if self.mode == Mode::CongestionAvoidance && self.is_empty_of_late(now) {
             self.window.threshold = f64::INFINITY;
-            self.mode = mode;
+            self.mode = Mode::SlowStart;
             self.start.resume(now, self.held_rate(now));
         }
     }

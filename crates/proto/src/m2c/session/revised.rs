@@ -267,7 +267,7 @@ impl Session {
         let rtt = self.path.rtt();
         self.window.settle((rate * rtt).max(self.clock.channels.base_rate() * rtt));
         self.mode = Mode::CongestionAvoidance;
-        self.decisions.resumes = None;
+        self.decisions.resumes = false;
         self.losses.intervals.reset(crate::measure::interval_at(rtt, rate));
         if let Some(revised) = &mut self.revised {
             revised.overload.relieve(now, left);

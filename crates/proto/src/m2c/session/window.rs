@@ -109,7 +109,7 @@ impl Session {
             self.start.lost(now, left);
             return;
         }
-        self.decisions.resumes = None;
+        self.decisions.resumes = false;
         let rtt = self.path.rtt();
         if self.levels.is_leaving(now, rtt)
             || (self.revised.is_none() && now.since(self.losses.last).as_secs_f64() < rtt)
