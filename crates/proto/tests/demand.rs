@@ -2,6 +2,7 @@
 //! reports for those who are there.
 
 mod signed;
+mod uplink;
 
 mod support {
     use core::cmp::Reverse;
@@ -17,6 +18,7 @@ mod support {
     use headwater_wire::rtt::{Demand, Message};
 
     use super::signed::{Header, SignedSender};
+    use super::uplink::Uplink;
 
     /// UDP payload of a packet.
     pub const BYTES: u16 = 1_424;
@@ -52,31 +54,6 @@ mod support {
         waiting: VecDeque<Instant>,
         free: Instant,
         pub packets: u64,
-    }
-
-    /// A sender's own link: its driver waits where packets would wait longer than the device's queue holds.
-    pub struct Uplink {
-        rate: Rate,
-        queue: Duration,
-        free: Instant,
-    }
-
-    impl Uplink {
-        pub fn new(megabits: u64, queue_ms: u64) -> Self {
-            let queue = Duration::from_millis(queue_ms);
-            Self { rate: Rate::from_kilobits(1_000 * megabits), queue, free: Instant::ZERO }
-        }
-
-        /// Returns the time at which the driver can hand over the next packet.
-        fn ready(&self) -> Instant {
-            self.free - self.queue
-        }
-
-        /// Returns the time at which a packet handed over now has left.
-        fn carry(&mut self, now: Instant) -> Instant {
-            self.free = self.free.max(now) + self.rate.time_of(u64::from(BYTES) + 66);
-            self.free
-        }
     }
 
     /// A sender, and receivers that each have a link with a queue of 25 packets.
@@ -259,7 +236,7 @@ mod support {
         /// Tells the sender of its own link, which is full.
         fn fill_link(&mut self) {
             let Some(uplink) = &self.uplink else { return };
-            let rate = 1.0 / uplink.rate.time_of(u64::from(BYTES) + 66).as_secs_f64();
+            let rate = uplink.rate();
             match &mut self.signed {
                 Some(signed) => signed.on_full_link(rate),
                 None => self.sender.on_full_link(rate),
@@ -371,7 +348,8 @@ mod support {
 use headwater_proto::Instant;
 use headwater_proto::controls::{Control, FLID_DL, M2C, WEBRC};
 use headwater_wire::rtt::{Demand, LossClass};
-use support::{BYTES, Bed, IDLE, Mode, Uplink, at};
+use support::{BYTES, Bed, IDLE, Mode, at};
+use uplink::Uplink;
 
 const CONTROLS: [&Control; 3] = [&M2C, &WEBRC, &FLID_DL];
 
@@ -615,7 +593,7 @@ fn a_senders_own_link_is_used() {
         for (link, hosts, session) in [(100, 1, 1_000), (100, 8, 1_000), (100, 8, 100), (20, 3, 100)] {
             for (queue_ms, least) in [(5, 0.95), (20, 0.8)] {
                 let mut bed = Bed::new(&M2C, session, mode);
-                bed.uplink = Some(Uplink::new(link, queue_ms));
+                bed.uplink = Some(Uplink::new(link, queue_ms, BYTES));
                 bed.until(at(2_000));
                 for _ in 0..hosts {
                     bed.add(2_000 * link, 1);
@@ -641,7 +619,7 @@ fn a_senders_own_link_is_used() {
 fn a_senders_own_link_bounds_receivers_that_hold_all() {
     let run = |queue_ms, is_attacked| {
         let mut bed = Bed::new(&M2C, 100, Mode::Demand);
-        bed.uplink = Some(Uplink::new(20, queue_ms));
+        bed.uplink = Some(Uplink::new(20, queue_ms, BYTES));
         for _ in 0..3 {
             bed.add(40_000, 1);
         }
@@ -704,7 +682,7 @@ fn starts_meet_no_queue_of_the_senders_own_link() {
         for queue_ms in [5, 20] {
             for begin in [2_000, 3_300, 4_300, 5_100] {
                 let mut bed = Bed::new(&M2C, 1_000, mode);
-                bed.uplink = Some(Uplink::new(100, queue_ms));
+                bed.uplink = Some(Uplink::new(100, queue_ms, BYTES));
                 bed.until(at(begin));
                 for _ in 0..8 {
                     bed.add(100_000, 1);

@@ -122,3 +122,33 @@ fn symbol(datagram: &[u8]) -> Option<u32> {
     let (header, symbol) = alc::parse(datagram).unwrap();
     header.payload_id.map(|_| u32::from_be_bytes(*symbol.first_chunk().unwrap()))
 }
+
+#[test]
+fn a_lead_that_changes_neither_stops_nor_doubles_a_schedule() {
+    const TURN: Duration = Duration::from_millis(5);
+    let config = SigningConfig::new(TSI, STARTED, 1, [3; 32]);
+    let mut line = SigningLine::new(Signing::new(config, Box::new(StandIn(KEY))), 4, START_LEAD_MAX);
+    let mut now = Instant::ZERO + Duration::from_secs(1);
+    let mut last = line.control_time(now);
+    while line.step(now, None) {}
+    let mut turns = |lead: Duration, count: u32| {
+        for _ in 0..count {
+            now += TURN;
+            if line.begins_turn(now) {
+                line.begin_turn(now, lead);
+            }
+            let time = line.control_time(now);
+            assert!(time >= last && time <= (now + lead).max(last), "{last:?} to {time:?} at {now:?}");
+            assert!(time.since(last).as_nanos() * 4 <= TURN.as_nanos() * 5 || count == 1);
+            last = time;
+        }
+        last.since(now)
+    };
+    turns(START_LEAD_MAX, 1);
+    assert_eq!(turns(START_LEAD_MAX, 20), START_LEAD_MAX);
+    // 80 ms more take 320 ms, 80 ms less as long as the packets planned.
+    assert!(turns(DEMAND_LEAD_MAX, 63) < DEMAND_LEAD_MAX);
+    assert_eq!(turns(DEMAND_LEAD_MAX, 2), DEMAND_LEAD_MAX);
+    assert!(turns(START_LEAD_MAX, 15) > START_LEAD_MAX);
+    assert_eq!(turns(START_LEAD_MAX, 1), START_LEAD_MAX);
+}

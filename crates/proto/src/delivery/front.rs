@@ -354,8 +354,8 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         };
         let channel = datagram.channel.unwrap_or(ChannelId::BASE);
         let origin = Origin { source, ecn: datagram.ecn, bytes: datagram.payload.len() };
-        let timing = Timing::InTime;
-        let mut opened = OpenedPacket { arrived: now, channel, origin, is_verified: false, timing, packet };
+        let (timing, is_verified) = (Timing::InTime, false);
+        let mut opened = OpenedPacket { arrived: now, channel, origin, is_verified, timing, packet };
         let Some(auth) = &mut self.auth else { return Opened::Packet(opened) };
         let Ok(packet) = headwater_wire::lct::Packet::new_checked(packet) else {
             return Opened::Other(Classified::Malformed);
@@ -399,9 +399,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
     /// Handles timeouts of the authentication; [`Front::next_released`] follows.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         self.control.timeout(now);
-        if let Some(auth) = &mut self.auth {
-            auth.on_timeout(now);
-        }
+        self.auth.iter_mut().for_each(|auth| auth.on_timeout(now));
     }
 
     /// Returns when [`Front::on_timeout`] is due.
@@ -460,17 +458,13 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
             }
         }
         self.tell_authentication(tsi);
-        let levels = header.extensions.levels;
+        let (levels, lateness) = (header.extensions.levels, header.extensions.lateness);
         // Of other channels, a packet that waited may be older than the last announcement.
-        let tells_levels = match channel {
-            ChannelId::BASE => timing != Timing::Before,
-            _ => levels.is_some() && timing == Timing::InTime,
-        };
-        if tells_levels {
+        let is_latest = levels.is_some() && timing == Timing::InTime;
+        if is_latest || (channel == ChannelId::BASE && timing != Timing::Before) {
             self.control.limited(now, levels);
         }
-        let lateness = header.extensions.lateness.map_or(0, |lateness| lateness.micros);
-        let lateness = Duration::from_micros(lateness.into());
+        let lateness = Duration::from_micros(lateness.map_or(0, |lateness| lateness.micros).into());
         let arrival = Arrival { source, channel, cci: &header.cci, ecn, bytes, lateness };
         match timing {
             Timing::InTime => self.control.arrived(arrived, &arrival),

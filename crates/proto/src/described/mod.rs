@@ -115,10 +115,10 @@ pub struct DescribedReceiver {
     /// Time from the join of the base channel to the first packet.
     first_join: Option<Duration>,
     last: Option<Last>,
-    /// Levels that the sender sends, as announced first and last.
+    /// Levels that the sender sends: as announced first, before this receiver's reports, and last.
     first_levels: Option<Levels>,
     levels: Option<Levels>,
-    /// Whether levels were announced, or came, since the reporter knows them.
+    /// Whether an announcement or a first packet of a level waits for the reporter.
     has_news: bool,
     reporter: Option<Reporter>,
     channels: Channels,
@@ -228,7 +228,7 @@ impl DescribedReceiver {
             self.before.packets = self.before.packets.saturating_sub(1);
             self.before.marked -= u64::from(ecn == Ecn::CongestionExperienced).min(self.before.marked);
             let arrival = Arrival { source, channel: ChannelId::BASE, cci: &cci, ecn, bytes, lateness };
-            // A start may depend on what was sent before this receiver's first report.
+            // The control hears the levels as if it had listened from the beginning.
             for levels in [self.first_levels, self.levels] {
                 self.inner_mut().limited(at, levels);
             }

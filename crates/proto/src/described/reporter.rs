@@ -49,7 +49,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// Whether a start goes on: the sender sent what the receiver has joined since.
+    /// Whether levels have come since in the same start: the sender sends them.
     fn rises_to(&self, need: LevelNeed) -> bool {
         need.is_starting && need.level > self.need.level
     }

@@ -2,15 +2,15 @@
 //!
 //! A driver that cannot send all levels in time would drop packets of every level alike, and no level would
 //! stay complete. Therefore levels above a ceiling are not sent at all, and levels below keep their exact
-//! schedule. The base channel announces the ceiling to receivers
-//! ([`Departure::levels`](crate::control::Departure::levels)). Receivers leave the levels above and do not
-//! count the silence as loss.
+//! schedule. Packets announce the ceiling to receivers
+//! ([`Departure::tells_levels`](crate::control::Departure::tells_levels)). Receivers leave the levels above
+//! and do not count the silence as loss.
 //!
 //! Until the ceiling has fallen, a late driver sends the lowest levels first: a receiver would mistake a
 //! backlog for a queue in the network.
 //!
 //! Levels that are sent only to give starts room fall at once if the sender's own link is full: receivers
-//! would start behind its queue.
+//! would start behind its queue. A second measurement of the full link bounds all levels.
 //!
 //! The ceiling falls if, in two windows in a row, the backlog grows while the driver gives up time; below the
 //! highest level any backlog is a reason. A schedule that slips has no backlog: there the time given up
@@ -43,6 +43,26 @@ const BOUND_TIME: Duration = Duration::from_millis(500);
 /// A level is kept up to this multiple of the load at which the level is added.
 const KEEPS: f64 = 1.02;
 
+/// The sender's own link, while the link is full.
+#[derive(Clone, Copy, Debug, Default)]
+struct OwnLink {
+    /// Packets per second, measured since the last packet.
+    measured: Option<f64>,
+    /// Time and result of the measurement before.
+    before: Option<(Instant, f64)>,
+    /// Time until which a bound holds: packets that were planned before fill the link for a while.
+    held_until: Instant,
+}
+
+impl OwnLink {
+    /// Returns what the link carries, by the better of two measurements in a row: a link may pause.
+    fn carried(&mut self, now: Instant) -> Option<f64> {
+        let rate = self.measured.take()?;
+        let (at, before) = self.before.replace((now, rate))?;
+        (now < at + FULL_TIME && now >= self.held_until).then_some(rate.max(before))
+    }
+}
+
 /// Ceiling of a sender's levels, adapted to the rate that the driver sustains and to receivers' demand.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
@@ -56,11 +76,7 @@ pub struct Ceiling {
     demand: Option<Demand>,
     /// Highest level that receivers need.
     needed: u16,
-    /// Packets per second of the sender's own link, which was full since the last packet.
-    link: Option<f64>,
-    /// Time and rate of the full link before, and the time from which a further bound is allowed.
-    full: Option<(Instant, f64)>,
-    bounded: Instant,
+    link: OwnLink,
     load: DriverLoad,
     /// Backlog at the previous evaluation.
     backlog: Duration,
@@ -79,9 +95,7 @@ impl Ceiling {
             sustained: top,
             demand: None,
             needed: top,
-            link: None,
-            full: None,
-            bounded: Instant::ZERO,
+            link: OwnLink::default(),
             load: DriverLoad::default(),
             backlog: Duration::ZERO,
             overloaded: None,
@@ -107,7 +121,7 @@ impl Ceiling {
     /// Records that the sender's own link is full and carries so many packets per second: the ceiling falls
     /// with the next packet that departs, at first the room for starts only.
     pub fn on_full_link(&mut self, packets_per_second: f64) {
-        self.link = Some(packets_per_second);
+        self.link.measured = Some(packets_per_second);
         if let Some(demand) = &mut self.demand {
             demand.bound_starts(packets_per_second);
         }
@@ -177,18 +191,16 @@ impl Ceiling {
         (self.level() != before).then(|| self.level())
     }
 
-    /// Bounds the levels by the sender's own link, the better of two measurements: a link may pause. At a
-    /// full link a driver is late at any rate above, like one that the machine pauses. What was planned
-    /// before a bound fills the link for a while.
+    /// Bounds the levels by the sender's own link. At a full link a driver is late at any rate above, like
+    /// one that the machine pauses.
     fn follow_link(&mut self, now: Instant, load: &impl Fn(u16) -> f64) {
-        let Some(rate) = self.link.take() else { return };
-        let before = self.full.replace((now, rate)).filter(|(at, _)| now < *at + FULL_TIME);
-        let Some((_, before)) = before.filter(|_| now >= self.bounded) else { return };
-        let (link, idle) = (rate.max(before), self.demand.as_ref().map_or(0, Demand::idle));
-        if self.level() > idle && load(self.level()) > KEEPS * link {
+        // Of the levels for nobody, no level could be left out.
+        let idle = self.demand.as_ref().map_or(0, Demand::idle);
+        let Some(link) = self.link.carried(now).filter(|_| self.level() > idle) else { return };
+        if load(self.level()) > KEEPS * link {
             self.driver = Some(link);
             self.overloaded = None;
-            self.bounded = now + BOUND_TIME;
+            self.link.held_until = now + BOUND_TIME;
             self.retry.settle(now);
         }
     }
@@ -318,30 +330,24 @@ mod tests {
     }
 
     #[test]
-    fn a_full_link_bounds_what_it_does_not_carry() {
-        let mut bed = Bed::new(Ceiling::new(19));
-        bed.window(1_000, false);
-        let mut full = |rates: [f64; 2]| {
-            rates.map(|rate| {
-                bed.ceiling.on_full_link(rate);
-                bed.window(25, false)
-            })
-        };
-        assert_eq!(full([2_500.0, 2_500.0]), [19, 19], "a link that carries all was full by chance");
-        assert_eq!(full([300.0, 2_500.0]), [19, 19], "a link that paused");
-    }
-
-    #[test]
-    fn a_full_link_bounds_at_once() {
-        let mut bed = Bed::new(Ceiling::new(19));
-        bed.window(1_000, false);
-        for (rate, level) in [(1_000.0, 19), (950.0, 9), (500.0, 9)] {
-            bed.now += Duration::from_millis(20);
-            bed.ceiling.on_full_link(rate);
-            bed.ceiling.departed(bed.now, Duration::ZERO, Some(Duration::ZERO), self::rate, self::rate);
-            assert_eq!(bed.ceiling.level(), level, "{rate}");
+    fn a_full_link_bounds_the_levels_that_it_does_not_carry() {
+        // Of two measurements the better one counts, and a bound holds for half a second. All levels are 2000
+        // packets per second.
+        for (rates, levels) in [
+            ([2_500.0, 2_400.0, 2_300.0], [19, 19, 19]),
+            ([300.0, 2_500.0, 300.0], [19, 19, 19]),
+            ([1_000.0, 950.0, 500.0], [19, 9, 9]),
+        ] {
+            let mut bed = Bed::new(Ceiling::new(19));
+            bed.window(1_000, false);
+            let found = rates.map(|packets_per_second| {
+                bed.now += Duration::from_millis(20);
+                bed.ceiling.on_full_link(packets_per_second);
+                bed.ceiling.departed(bed.now, Duration::ZERO, Some(Duration::ZERO), rate, rate);
+                bed.ceiling.level()
+            });
+            assert_eq!(found, levels, "{rates:?}");
         }
-        assert_eq!(bed.ceiling.overload(rate).and_then(|overload| overload.ceiling), Some(9));
     }
 
     #[test]

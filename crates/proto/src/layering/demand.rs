@@ -94,7 +94,7 @@ pub struct Demand {
     this: Reports,
     last: Reports,
     starts: Option<Starts>,
-    /// Time until which the next step of a start is likely, and whether reports are to take effect soon.
+    /// Time until which the next step of a single start is likely, and whether it is at the last packet.
     prompt_until: Instant,
     is_prompt: bool,
     /// Reports of starting receivers since an instant.
@@ -287,8 +287,7 @@ impl Demand {
         self.held() == 0 && self.starts.is_none()
     }
 
-    /// Whether reports are to take effect soon: steps of a start wait for these. Many receivers find room for
-    /// all steps.
+    /// Whether the next step of a single start is likely. Many receivers find room for all steps.
     pub fn is_prompt(&self) -> bool {
         self.is_prompt
     }

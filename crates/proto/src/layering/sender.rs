@@ -42,8 +42,8 @@ pub struct DynamicSender {
     /// Scheduled time of the earliest packet that has not left.
     earliest: Instant,
     ceiling: Ceiling,
-    /// Whether receivers' reports or the driver have moved the ceiling since the last packet of the base
-    /// channel: starts wait for levels, and miss the packets of others.
+    /// Whether the ceiling has moved since the last packet of the base channel, by reports or by the driver:
+    /// starts wait for the levels.
     has_news: bool,
     spacing: Spacing,
     /// Lead of the schedule.
@@ -541,16 +541,17 @@ mod tests {
         let channels = channels(Shape::Geometric, 1);
         let mut sender = DynamicSender::new(channels);
         sender.follow_demand(DemandRates { idle: 100.0, start: 500.0 });
-        let (mut told, mut ceiling) = (0, sender.ceiling.level());
-        for packet in 0..500 {
+        let (mut told, mut ceiling, mut falls) = (0, sender.ceiling.level(), 0);
+        for packet in 0..2_000 {
             let now = sender.next_departure().expect("a packet");
             let departure = sender.departure(now).expect("due");
             let is_base = departure.channel == ChannelId::BASE;
             let levels = departure.levels.filter(|_| departure.tells_levels);
-            assert_eq!(levels.is_some(), is_base || ceiling < sender.ceiling.level(), "{packet}");
+            assert_eq!(levels.is_some(), is_base || ceiling != sender.ceiling.level(), "{packet}");
             told += u32::from(levels.is_some() && !is_base);
             if is_base {
-                ceiling = levels.expect("the base tells").ceiling.into();
+                let before = core::mem::replace(&mut ceiling, levels.expect("the base tells").ceiling.into());
+                falls += u32::from(ceiling < before);
             }
             if packet == 100 {
                 let report = rtt::Demand { level: 2, is_starting: true, loss: rtt::LossClass::default() };
@@ -558,7 +559,7 @@ mod tests {
             }
             sender.departed(now, 1_000);
         }
-        assert!(told > 0);
+        assert!(told > 0 && falls == 1, "{told} packets, {falls} falls");
     }
 
     #[test]

@@ -5,11 +5,10 @@ use headwater_wire::cci::WebrcCci;
 use headwater_wire::extensions::Levels;
 
 use super::config::ReceiverConfig;
-use super::session::joining::{FAST_FACTOR, FIRST_RATE};
 use super::session::{Limits, Session, SessionTime};
 use crate::control::{self, Arrival, LevelNeed, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::clock::{Clock, Place, YOUNG, shifted};
-use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Slot};
+use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Slot};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::measure::Holes;
 use crate::rate::Rate;
@@ -61,10 +60,9 @@ pub struct Receiver {
     held: bool,
     wishes: Wishes,
     base: Holes,
-    /// Levels that the sender sends, as announced last.
+    /// Levels that the sender sends: as announced first, before this receiver's reports, and last.
+    first_announced: Option<Levels>,
     announced: Option<Levels>,
-    /// Whether nobody held levels above a start's first steps when the sender was heard first.
-    is_unused: Option<bool>,
     session: Option<Session>,
     /// Arrival of the first packet of the session.
     began: Option<Instant>,
@@ -93,8 +91,8 @@ impl Receiver {
             held: false,
             wishes: Wishes::default(),
             base: Holes::default(),
+            first_announced: None,
             announced: None,
-            is_unused: None,
             session: None,
             began: None,
             reception: Reception::default(),
@@ -143,16 +141,6 @@ impl Receiver {
         self.astray = 0;
     }
 
-    /// Whether a sender that announces these levels knows no holder: levels and starts of others have room
-    /// above the levels of a start's first steps.
-    fn shows_no_holder(&self, levels: Levels) -> bool {
-        let Ok(channels) = DynamicChannels::new(self.layers, Instant::ZERO) else { return false };
-        let ceiling = u16::from(levels.ceiling).min(channels.levels() - 1);
-        let sent = channels.cumulative_rate(ceiling, Instant::ZERO);
-        let is_silent = levels.demand.is_some_and(|echo| echo.level == 0 && !echo.is_open);
-        is_silent && sent <= FAST_FACTOR * FAST_FACTOR * FIRST_RATE
-    }
-
     /// Starts the clock with a base packet.
     fn start_clock(&mut self, now: Instant, arrival: &Arrival<'_>, cci: WebrcCci) -> Option<()> {
         // The configuration was validated when the receiver was created.
@@ -161,7 +149,7 @@ impl Receiver {
         let Ok(Some(clock)) = Clock::start(self.layers, at, cci) else { return None };
         let asked = self.prober.as_ref().and_then(Prober::rtt);
         let session = self.session.insert(Session::new(clock, self.limits, asked, time, at));
-        session.is_unused = self.is_unused.unwrap_or(false);
+        session.is_unused = self.first_announced.is_some_and(|levels| session.shows_no_holder(at, levels));
         session.limit(at, self.announced, &mut self.wishes);
         self.began = Some(now);
         Some(())
@@ -182,9 +170,6 @@ impl Receiver {
         self.reception.lost += found.lost;
         session.clock.record(now, place.left);
         session.record(now, &place, found);
-        if is_late {
-            session.on_released();
-        }
         if is_marked {
             session.loss(now, place.left);
         }
@@ -269,9 +254,7 @@ impl ReceiverControl for Receiver {
     }
 
     fn limited(&mut self, now: Instant, levels: Option<Levels>) {
-        if self.is_unused.is_none() {
-            self.is_unused = Some(levels.is_some_and(|levels| self.shows_no_holder(levels)));
-        }
+        self.first_announced = self.first_announced.or(levels);
         if core::mem::replace(&mut self.announced, levels) != levels
             && let Some(session) = self.session.as_mut()
         {
@@ -293,10 +276,6 @@ impl ReceiverControl for Receiver {
 
     fn arrived_late(&mut self, at: Instant, arrival: &Arrival<'_>) {
         self.count(at, arrival, true);
-    }
-
-    fn unverified(&mut self, _now: Instant, _channel: ChannelId) {
-        self.session.iter_mut().for_each(Session::on_unverified);
     }
 
     fn is_stale(&self, now: Instant, cci: &Cci) -> bool {

@@ -4,7 +4,7 @@
 mod bottleneck;
 mod chance;
 mod follow;
-pub(super) mod joining;
+mod joining;
 mod levels;
 mod overrun;
 mod path;
@@ -42,7 +42,7 @@ pub(super) struct Session {
     pub(super) time: SessionTime,
     limits: Limits,
     mode: Mode,
-    /// Whether the sender, first heard, knew no holder and sent only the levels of a start's first steps.
+    /// Whether the sender knew of no holder when it was heard first.
     pub(super) is_unused: bool,
     pub(super) levels: Levels,
     window: Window,
@@ -154,16 +154,6 @@ impl Session {
         if lost > 0 && !is_chance {
             self.loss(now, left);
         }
-    }
-
-    /// Records that a packet waits for authentication.
-    pub(super) fn on_unverified(&mut self) {
-        self.start.on_waiting(true);
-    }
-
-    /// Records that a packet of a subscribed channel no longer waits.
-    pub(super) fn on_released(&mut self) {
-        self.start.on_waiting(false);
     }
 
     /// Packets per second of the subscribed levels, without pending joins.

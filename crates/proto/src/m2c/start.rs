@@ -28,10 +28,6 @@ const DOUBTED: u32 = 32;
 /// Time after which a queue ends a start that measures less than the path carried before: a host or a path
 /// that stands still for a moment makes a queue, too.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Time after which the growth of a queue tells whether the path carries [`SHARE`] of a level.
-const GROWS_TIME: Duration = Duration::from_millis(100);
-/// Pause of a busy host.
-const HOST_PAUSE: Duration = Duration::from_millis(16);
 /// A level that brings less than this share of its rate is limited by the bottleneck, unless CHANCE packets
 /// explain the difference.
 const SHARE: f64 = 0.9;
@@ -69,10 +65,6 @@ pub(super) struct FastStart {
     /// Departure time of the first packet of the first joined channels, once received.
     left: Option<Instant>,
     packets: u32,
-    /// Packets that wait for authentication, and are not counted yet.
-    waiting: u32,
-    /// Whether the queue has grown slowly since the last join.
-    grew_slowly: bool,
     /// By the revised rules, a stall may be the cause of a queue.
     rules: Rules,
     /// Number of runs, and start of the last run.
@@ -97,8 +89,6 @@ impl FastStart {
             since: now,
             left: None,
             packets: 0,
-            waiting: 0,
-            grew_slowly: false,
             rules,
             runs: 0,
             run: now,
@@ -125,22 +115,13 @@ impl FastStart {
 
     /// Starts a new measurement after the rate was raised.
     fn begin(&mut self, now: Instant) {
-        self.grew_slowly = false;
         self.renew(now, self.before_next());
     }
 
     /// Restarts the measurement after a doubt proved wrong.
     fn renew(&mut self, now: Instant, before: Option<i64>) {
-        *self = Self {
-            since: now,
-            packets: 0,
-            waiting: 0,
-            runs: 0,
-            before,
-            least: i64::MAX,
-            doubt: Doubt::None,
-            ..*self
-        };
+        *self =
+            Self { since: now, packets: 0, runs: 0, before, least: i64::MAX, doubt: Doubt::None, ..*self };
     }
 
     /// Returns the reference delay for the next join.
@@ -181,11 +162,6 @@ impl FastStart {
         }
     }
 
-    /// Records that a packet waits for authentication, or no longer waits.
-    pub(super) fn on_waiting(&mut self, waits: bool) {
-        self.waiting = if waits { self.waiting.saturating_add(1) } else { self.waiting.saturating_sub(1) };
-    }
-
     /// Whether the path's limit is suspected.
     pub(super) fn doubts(&self) -> bool {
         self.doubt != Doubt::None
@@ -201,12 +177,7 @@ impl FastStart {
         let standing = self.recent.iter().copied().min().unwrap_or(delay);
         let growth = self.growth(standing);
         match self.doubt {
-            Doubt::Loss(since) if self.is_measured(now, since) => {
-                let measured = self.measured(now);
-                let came = measured + f64::from(self.waiting) / self.seconds(now);
-                let counts = growth < slack && self.rules == Rules::Revised;
-                Verdict::Settle(if counts { measured.max(came.min(rate)) } else { measured })
-            }
+            Doubt::Loss(since) if self.is_measured(now, since) => Verdict::Settle(self.measured(now)),
             Doubt::Loss(_) => Verdict::Wait,
             Doubt::Delay { found, peak, since } => {
                 let peak = if self.rules == Rules::Revised { peak.max(growth) } else { peak };
@@ -264,45 +235,22 @@ impl FastStart {
             self.renew(now, self.before);
             return Verdict::Wait;
         }
-        let waited = now.since(since);
-        let is_dense = self.is_dense(rate);
-        let is_patient = self.rules == Rules::Published || waited >= PATIENCE;
-        let is_plausible = self.measured(now) >= SHARE * self.carried || waited >= PATIENCE;
-        // What the growth of the queue leaves of the rate.
-        let by_delay = (1.0 - (growth - found) / waited.as_secs_f64().max(1e-6)).min(1.0) * rate;
         let came = f64::from(self.packets) - 1.0;
         let is_short = came + CHANCE <= SHARE * rate * now.since(self.since).as_secs_f64();
-        let has_grown = self.packets >= DOUBTED && growth > found;
-        let grows = if is_dense {
-            // A path that carries nearly all needs no end of the start.
-            let is_slow = by_delay >= SHARE * rate && !self.grew_slowly;
-            !is_slow && (is_short || (has_grown && waited >= GROWS_TIME))
-        } else {
-            // A level that comes whole is within the limit.
-            let is_whole = self.rules == Rules::Revised && self.measured(now) >= rate;
-            is_short || (has_grown && !is_whole)
-        };
-        let is_at_peak = growth >= peak || is_patient;
+        let is_plausible = self.measured(now) >= SHARE * self.carried || now.since(since) >= PATIENCE;
+        let is_at_peak = growth >= peak || self.rules == Rules::Published || now.since(since) >= PATIENCE;
+        // A queue before a level that comes whole is of another link, and grows for other reasons.
+        let is_whole = self.rules == Rules::Revised && self.measured(now) >= rate;
+        let grows = is_short || (self.packets >= DOUBTED && growth > found && !is_whole);
         if self.begins_run && self.is_measured(now, since) && is_plausible && is_at_peak && grows {
-            let measured = self.measured(now);
-            return Verdict::Settle(if is_dense { measured.max(by_delay) } else { measured });
+            return Verdict::Settle(self.measured(now));
         }
         // Growth shows in the next run.
-        let is_constant = self.packets >= DOUBTED && waited >= self.length() && !grows;
-        if is_constant && !is_dense {
+        if self.packets >= DOUBTED && !grows && now.since(since) >= self.length() {
             // The queue is constant: other traffic fills the queue, not this session.
             self.begin(now);
-        } else if is_constant && (!has_grown || waited >= GROWS_TIME) {
-            self.grew_slowly |= has_grown;
-            self.renew(now, self.recent.iter().copied().min());
         }
         Verdict::Wait
-    }
-
-    /// Whether a doubt is as short as a pause of a busy host, so that the growth of the queue within
-    /// [`GROWS_TIME`] decides. By the published rules it never does.
-    fn is_dense(&self, rate: f64) -> bool {
-        self.rules == Rules::Revised && rate * HOST_PAUSE.as_secs_f64() >= f64::from(DOUBTED)
     }
 
     fn is_measured(&self, now: Instant, since: Instant) -> bool {
@@ -318,11 +266,8 @@ impl FastStart {
 
     /// Packets per second since the first packet.
     fn measured(&self, now: Instant) -> f64 {
-        (f64::from(self.packets) - 1.0) / self.seconds(now)
-    }
-
-    fn seconds(&self, now: Instant) -> f64 {
-        now.since(self.since).as_secs_f64().max(1e-6)
+        let seconds = now.since(self.since).as_secs_f64().max(1e-6);
+        (f64::from(self.packets) - 1.0) / seconds
     }
 }
 
@@ -457,33 +402,13 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_grows_slowly_ends_nothing() {
-        for (rate, packets) in [(2_000.0, 440), (5_000.0, 1_100), (10_000.0, 2_200)] {
+    fn a_queue_that_grows_before_a_level_that_comes_whole_is_borne() {
+        for (rate, packets) in [(1_000.0, 80), (3_000.0, 240), (10_000.0, 800)] {
             let mut level = Level::new();
             level.hold(rate / 2.4, 100, |_, _| 0.0);
-            // The queue of another link, which levels of other receivers fill.
-            let queue = |_, left: f64| if left < 10.0 { 0.0 } else { 8.0 + 0.05 * left };
+            // What the sender's own link sends to others delays the first packets most, and then slowly more.
+            let queue = |_, left: f64| (12.0 - left).max(8.0) + 0.04 * left;
             assert_eq!(level.hold(rate, packets, queue), Some(Verdict::Join), "{rate}");
-        }
-    }
-
-    #[test]
-    fn packets_that_wait_for_their_authentication_are_not_missing() {
-        // Of a thousand packets a second each second one comes, and of the others none or all wait.
-        for (others_wait, expected) in [(true, 1_000.0), (false, 500.0)] {
-            let (mut level, began) = (Level::new(), Instant::ZERO + Duration::from_secs(2));
-            level.hold(400.0, 100, |_, _| 0.0);
-            level.start.joined(began, began);
-            level.start.lost(began, began);
-            let verdicts = (0..20).map(|i| {
-                let now = began + Duration::from_millis(2 * i);
-                level.start.record(now, 0);
-                if others_wait {
-                    level.start.on_waiting(true);
-                }
-                level.start.judge(now, 0, 1_000.0, 0.02)
-            });
-            assert_eq!(verdicts.last(), Some(Verdict::Settle(expected)));
         }
     }
 

@@ -1,6 +1,7 @@
 //! The receiver against its sender over a path that is one drop-tail queue.
 
-use headwater_wire::extensions::Levels;
+use headwater_wire::extensions::{DemandEcho, Levels};
+use headwater_wire::rtt::LossClass;
 
 use super::*;
 use crate::control::{Arrival, PathStatus, ReceiverControl, Rules};
@@ -172,14 +173,29 @@ fn a_start_begins_with_the_first_packet_of_an_epoch_only() {
     use headwater_wire::cci::WebrcCci;
     // Ten packets a second: each fifth one leaves when an epoch begins.
     let layers = layers(4_000).with_base_rate(Rate::from_bits(80 * u64::from(BYTES)).unwrap());
-    for sequence in 1..50 {
+    let joins = |sequence: u32, levels: &[Option<Levels>]| {
         let receiver = Receiver::new(layers, ReceiverConfig::new()).unwrap();
         let mut run = Run::new(layers, receiver, 4_000, 4, 5);
         run.now = at(5_000 + 100 * u64::from(sequence));
         run.start();
+        for levels in levels {
+            run.receiver.limited(run.now, *levels);
+        }
         let channel = run.sender.channels().dynamic_channels();
         run.give(0, WebrcCci { slot: 1, channel, sequence });
-        assert_eq!(run.held() > 1, sequence % 5 == 0, "packet {sequence} of the slot");
+        run.held() > 1
+    };
+    let says = |ceiling, level| {
+        let demand = DemandEcho { round: 1, is_open: false, level, loss: LossClass::default() };
+        Some(Levels { ceiling, demand: Some(demand) })
+    };
+    for sequence in 1..50 {
+        let begins = sequence % 5 == 0;
+        for levels in [&[][..], &[None], &[says(9, 3)], &[says(200, 0)], &[says(200, 0), says(9, 0)]] {
+            assert_eq!(joins(sequence, levels), begins, "packet {sequence} of the slot, {levels:?}");
+        }
+        // The sender knew of no holder when it was heard first: the room is this receiver's.
+        assert!(joins(sequence, &[says(9, 0)]) && joins(sequence, &[says(9, 0), says(200, 0)]));
     }
 }
 

@@ -147,6 +147,20 @@ fn each_step_of_a_start_is_told_at_once() {
 }
 
 #[test]
+fn however_often_levels_move_reports_are_20_ms_apart() {
+    let (mut reporter, mut sent) = (reporter(3), Vec::new());
+    for ms in 0..2_000 {
+        let round = u8::try_from(1 + ms % 15).unwrap();
+        let demand = DemandEcho { round, is_open: false, level: 0, loss: LossClass::default() };
+        let need = LevelNeed { level: u16::try_from(ms % 7).unwrap(), ..STARTING };
+        let levels = Some(Levels { ceiling: 3, demand: Some(demand) });
+        reporter.heard(at(ms), sender(), levels, need, Reception::default());
+        sent.extend(reporter.poll_transmit(at(ms), &mut [0; 64]).map(|_| ms));
+    }
+    assert!(sent.len() > 2 && sent.windows(2).all(|pair| pair[1] - pair[0] >= 20), "{sent:?}");
+}
+
+#[test]
 fn another_sender_knows_nothing() {
     let mut reporter = reporter(3);
     assert_eq!(reports(&mut reporter, 30, levels(12, false, 11), holding(9)), Vec::<u64>::new());

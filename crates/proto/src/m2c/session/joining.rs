@@ -18,9 +18,9 @@ const JOIN_SPACING: Duration = Duration::from_millis(50);
 /// Minimum timeout of a join.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Rate that fast start joins in the first step: RFC 3390's four packets in an assumed round trip.
-pub(in crate::m2c) const FIRST_RATE: f64 = 4.0 / super::path::RTT_INITIAL;
+const FIRST_RATE: f64 = 4.0 / super::path::RTT_INITIAL;
 /// Maximum rate factor of each later step of fast start; a single level is always allowed.
-pub(in crate::m2c) const FAST_FACTOR: f64 = 2.4;
+pub(super) const FAST_FACTOR: f64 = 2.4;
 /// Part kept of the rate at which fast start ended: the resulting queue drains before the next receivers
 /// start.
 const START_ROOM: f64 = 0.9;
@@ -53,7 +53,7 @@ impl Session {
             self.resume(now);
         }
         let may_join = match self.mode {
-            // No others hold levels above the first steps, with whom to agree.
+            // Without holders there is nobody to agree with.
             Mode::FastStart if self.is_first() => opens || self.is_unused,
             Mode::FastStart => self.judge(now, place, wishes),
             Mode::SlowStart => self.judge(now, place, wishes) && self.may_join(now),
@@ -92,6 +92,15 @@ impl Session {
     /// Whether nothing was joined yet: no measurement is available.
     fn is_first(&self) -> bool {
         self.levels.count() == 0 && self.path.joins.mean().is_none() && !self.start.doubts()
+    }
+
+    /// Whether a sender that announces these levels knows of no holder: levels and starts of others have room
+    /// above the levels of a start's first steps.
+    pub(in crate::m2c) fn shows_no_holder(&self, now: Instant, levels: Levels) -> bool {
+        let channels = &self.clock.channels;
+        let sent = channels.cumulative_rate(channels.levels().min(u16::from(levels.ceiling) + 1) - 1, now);
+        let is_silent = levels.demand.is_some_and(|echo| echo.level == 0 && !echo.is_open);
+        is_silent && sent <= FAST_FACTOR * FAST_FACTOR * FIRST_RATE
     }
 
     /// Settles at `rate` packets per second, the capacity of the path. Leaves levels above that rate.
