@@ -36,7 +36,7 @@ pub const M2C: Control = Control {
     name: "m2c",
     help: "Each receiver takes what its own path fairly carries beside TCP",
     network: Network::Groups,
-    parameters: &dynamic_parameters(866_000, 5_000_000_000, 60),
+    parameters: &dynamic_parameters(866_000, 5_000_000_000, 60, true),
     receiver_parameters: &[RECEIVER_MAX_RATE, RTT, RULES],
     constructors: Some(Constructors {
         channels: dynamic_channels,
@@ -51,7 +51,7 @@ pub const WEBRC: Control = Control {
     name: "webrc",
     help: "The same aim, by RFC 3738",
     network: Network::Groups,
-    parameters: &dynamic_parameters(750_000, 10_000_000_000, 30),
+    parameters: &dynamic_parameters(750_000, 10_000_000_000, 30, false),
     receiver_parameters: &[RECEIVER_MAX_RATE, RULES],
     constructors: Some(Constructors {
         channels: dynamic_channels,
@@ -287,7 +287,7 @@ pub const RULES: Parameter = parameter("rules", Unit::Rules, 0, Rules::NAMES.len
 /// Most parameters of a control.
 const PARAMETERS_MAX: usize = 9;
 
-const fn dynamic_parameters(ratio: u64, slot: u64, quiescent: u64) -> [Parameter; 9] {
+const fn dynamic_parameters(ratio: u64, slot: u64, quiescent: u64, is_constant: bool) -> [Parameter; 9] {
     [
         PACKET_BYTES,
         BASE_RATE,
@@ -296,7 +296,7 @@ const fn dynamic_parameters(ratio: u64, slot: u64, quiescent: u64) -> [Parameter
         SLOT.defaulting(slot),
         parameter("channels-per-slot", Unit::Number, 1, u16::MAX as u64, 1),
         parameter(QUIESCENT_SLOTS, Unit::Number, 0, u16::MAX as u64, quiescent),
-        parameter("constant", Unit::Number, 0, 1, 0),
+        parameter("constant", Unit::Number, 0, 1, is_constant as u64),
         parameter("staggered", Unit::Number, 0, 1, 1),
     ]
 }

@@ -108,12 +108,14 @@ impl DynamicConfig {
 
     /// Returns a finer configuration for M2C: levels half as far apart, and slots half as long, so that rates
     /// fall as fast and channels rest as long. A join raises the rate by a factor of 1.15, and the path loses
-    /// half as much because of a join. A receiver subscribes to twice as many channels.
+    /// half as much because of a join. A receiver subscribes to twice as many channels. The total rate is
+    /// always the maximum rate: whole levels alone would exceed it by up to a seventh as a slot begins.
     pub fn fine(packet_bytes: u16, max_rate: Rate) -> Self {
         Self::new(packet_bytes, max_rate)
             .with_ratio(FINE_RATIO)
             .with_slot(FINE_SLOT)
             .with_quiescent_slots(FINE_QUIESCENT_SLOTS)
+            .with_constant_rate(true)
     }
 
     /// Sets the shape of the rates. Default: geometric.

@@ -189,12 +189,11 @@ impl Receiver {
             self.start_clock(now, arrival, cci)?;
         }
         let time = &self.session.as_ref()?.time;
-        let (lag, is_stamped) = (time.lag_of(arrival.lateness), time.is_stamped());
+        let lag = time.lag_of(arrival.lateness);
         let is_recent = is_late || time.is_recent(now, lag);
         let mut place = if is_recent { self.place(now, lag, cci) } else { None };
         let may_begin = arrival.channel == ChannelId::BASE && is_recent && !is_late;
-        // Of a sender that tells its lateness, all delays count from the least, whatever started the clock.
-        let is_young = self.began.is_some_and(|began| now < began + YOUNG) && !is_stamped;
+        let is_young = self.began.is_some_and(|began| now < began + YOUNG);
         if may_begin && is_young && place.is_none_or(|place| place.is_early()) {
             let began = self.began;
             self.forget();
