@@ -37,8 +37,6 @@ mod support {
     pub enum Mode {
         All,
         Demand,
-        /// By demand, and as early as in a signed session.
-        EarlyDemand,
         /// By demand, in a signed session.
         SignedDemand,
     }
@@ -62,10 +60,6 @@ mod support {
         /// Whether packets tell how late they leave, as on sockets.
         is_stamped: bool,
         pub sender: Box<dyn SenderControl + Send>,
-        /// Whether the sender generates packets ahead: a signed session.
-        plans: bool,
-        /// Time of the sender.
-        time: Instant,
         /// In place of `sender`.
         pub signed: Option<SignedSender>,
         pub uplink: Option<Uplink>,
@@ -87,8 +81,6 @@ mod support {
             let description = Description::new(control).with_rates(BYTES, rates.0, rates.1);
             let mut bed = Self {
                 sender: description.sender(Instant::ZERO).expect("rates of levels"),
-                plans: mode == Mode::EarlyDemand,
-                time: Instant::ZERO,
                 signed: None,
                 uplink: None,
                 description,
@@ -124,18 +116,7 @@ mod support {
             if self.is_stamped {
                 self.sender.stamp_departures();
             }
-            let time = self.sender_time();
-            self.sender.timeout(time);
-        }
-
-        fn lead(&self) -> Duration {
-            if self.plans { self.sender.lead() } else { Duration::ZERO }
-        }
-
-        /// The sender's time: the lead may shrink.
-        fn sender_time(&mut self) -> Instant {
-            self.time = self.time.max(self.now + self.lead());
-            self.time
+            self.sender.timeout(self.now);
         }
 
         /// Adds a receiver at the end of a link of so many kbit/s.
@@ -184,7 +165,7 @@ mod support {
                 let ready = self.uplink.as_ref().map_or(self.now, |uplink| uplink.ready().max(self.now));
                 let departure = match &self.signed {
                     Some(signed) => signed.next_departure(),
-                    None => self.sender.next_departure().map(|at| at - self.lead()),
+                    None => self.sender.next_departure(),
                 };
                 let is_full = ready > self.now && departure.is_some_and(|at| at < ready);
                 let departure = departure.map(|at| at.max(ready));
@@ -202,10 +183,7 @@ mod support {
                         Datagram { source, channel: None, ecn: Ecn::NotCapable, payload: &payload };
                     match &mut self.signed {
                         Some(signed) => signed.feedback(next, datagram),
-                        None => {
-                            let time = self.sender_time();
-                            self.sender.feedback(time, &datagram);
-                        }
+                        None => self.sender.feedback(next, &datagram),
                     }
                 } else if arrival == Some(next) {
                     self.arrive();
@@ -229,8 +207,7 @@ mod support {
             let payload = Message::Report(report).emit();
             let source = SocketAddr::from(([203, 0, 113, 1], 9));
             let datagram = Datagram { source, channel: None, ecn: Ecn::NotCapable, payload: &payload };
-            let time = self.sender_time();
-            self.sender.feedback(time, &datagram);
+            self.sender.feedback(self.now, &datagram);
         }
 
         /// Tells the sender of its own link, which is full.
@@ -247,9 +224,8 @@ mod support {
             if let Some(signed) = &mut self.signed {
                 return signed.depart(self.now);
             }
-            let time = self.sender_time();
-            let departure = self.sender.departure(time)?;
-            self.sender.departed(time, BYTES.into());
+            let departure = self.sender.departure(self.now)?;
+            self.sender.departed(self.now, BYTES.into());
             let levels = departure.levels.filter(|_| departure.tells_levels);
             let Departure { channel, cci, lateness, .. } = departure;
             Some(Header { channel, cci, levels, lateness })
@@ -412,7 +388,7 @@ fn a_slow_receiver_gets_what_it_gets_of_a_sender_of_all_levels() {
     for control in CONTROLS {
         for round_trip in [20, 200] {
             let run = |mode| minute(control, 25, mode, 4_000, round_trip);
-            let (all, demand) = (run(Mode::All), run(Mode::EarlyDemand));
+            let (all, demand) = (run(Mode::All), run(Mode::SignedDemand));
             println!("{} at {round_trip} ms: all {all:.2?}, demand {demand:.2?} Mbit/s", control.name);
             let ([_, first, later], [sent, first_here, later_here]) = (all, demand);
             // The next level of WEBRC and FLID-DL is a third above, of M2C a seventh.
@@ -429,7 +405,7 @@ fn a_slow_receiver_gets_what_it_gets_of_a_sender_of_all_levels() {
 fn a_fast_session_sends_little_more() {
     for (kilobits, most) in [(4_000, 7.0), (50_000, 72.0)] {
         for round_trip in [20, 200] {
-            let rates = minute(&M2C, 1_000, Mode::EarlyDemand, kilobits, round_trip);
+            let rates = minute(&M2C, 1_000, Mode::SignedDemand, kilobits, round_trip);
             println!("{kilobits} kbit/s at {round_trip} ms: {rates:.2?} Mbit/s");
             assert!(rates[0] <= most, "{kilobits} kbit/s at {round_trip} ms: {rates:?}");
         }
@@ -456,7 +432,7 @@ fn starts_take_little_longer() {
                 seconds.sort_by(f64::total_cmp);
                 seconds[seconds.len() / 2]
             };
-            let [all, unsigned, signed] = [Mode::All, Mode::Demand, Mode::EarlyDemand].map(median);
+            let [all, unsigned, signed] = [Mode::All, Mode::Demand, Mode::SignedDemand].map(median);
             println!(
                 "{kilobits} kbit/s of {session} Mbit/s at {round_trip} ms: {all:.2} s, by demand {unsigned:.2}, \
                  signed {signed:.2}"

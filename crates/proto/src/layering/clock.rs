@@ -242,13 +242,14 @@ impl Clock {
     }
 }
 
-/// Returns whether the highest wave sends more packets in the first half of a slot than half of the sequence
-/// numbers.
+/// Returns whether the highest wave sends more packets in a half of a slot than half of the sequence numbers:
+/// a wave that is fed sends most in the second half.
 fn wraps_in_slot(channels: &DynamicChannels, slot: Slot) -> bool {
     let begins = channels.slot_start(slot);
     let wave = channels.wave_at(channels.levels() - 1, slot);
-    let left = |at| channels.wave_left(&wave, at);
-    left(begins) - left(begins + channels.half_slot()) > SEQUENCES / 2
+    let middle = begins + channels.half_slot();
+    let left = [begins, middle, channels.slot_start(slot + 1)].map(|at| channels.wave_left(&wave, at));
+    left.windows(2).any(|half| half[0] - half[1] > SEQUENCES / 2)
 }
 
 #[cfg(test)]
@@ -323,33 +324,38 @@ mod tests {
         assert!(compared.iter().all(|compared| *compared > 1_000), "{compared:?}");
     }
 
-    /// 8000 packets/s in the highest wave, for slots of 24 s.
     #[test]
     fn a_wave_may_send_more_packets_in_a_slot_than_there_are_numbers() {
-        let config = DynamicConfig::new(1_000, Rate::from_kilobits(128_000))
-            .with_base_rate(Rate::from_kilobits(800))
-            .with_ratio(0.5)
-            .with_slot(Duration::from_secs(24))
-            .with_quiescent_slots(1);
-        let mut sender = DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).unwrap());
-        let (mut clock, mut slot, mut compared) = (None::<Clock>, 0, 0);
-        while let Some(now) = sender.next_departure().filter(|at| at.as_nanos() < 26_000_000_000) {
-            let cci = sender.departure(now).unwrap().cci.webrc().unwrap();
-            sender.departed(now, 1_000);
-            if clock.is_none() {
-                clock = Clock::start(config, shifted(now), cci).unwrap();
-                slot = clock.as_ref().map_or(0, |clock| clock.channels.slot_at(shifted(now)));
+        let config = |config: DynamicConfig, slot| {
+            let config = config.with_base_rate(Rate::from_kilobits(800)).with_quiescent_slots(1);
+            config.with_slot(Duration::from_secs(slot))
+        };
+        // 8000 packets/s in the highest wave in the first half of a slot, 2500 in the second half.
+        for (config, slot) in [
+            (config(DynamicConfig::new(1_000, Rate::from_kilobits(128_000)).with_ratio(0.5), 24), 24),
+            (config(DynamicConfig::fine(1_000, Rate::from_kilobits(192_000)), 30), 30),
+        ] {
+            let end = Instant::ZERO + Duration::from_secs(slot + 2);
+            let mut sender = DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).unwrap());
+            let (mut clock, mut slot, mut compared) = (None::<Clock>, 0, 0);
+            while let Some(now) = sender.next_departure().filter(|at| *at < end) {
+                let cci = sender.departure(now).unwrap().cci.webrc().unwrap();
+                sender.departed(now, 1_000);
+                if clock.is_none() {
+                    clock = Clock::start(config, shifted(now), cci).unwrap();
+                    slot = clock.as_ref().map_or(0, |clock| clock.channels.slot_at(shifted(now)));
+                }
+                let Some(clock) = &mut clock else { continue };
+                assert!(clock.wraps_in_slot);
+                let place = clock.place(slot, cci).unwrap();
+                slot = place.slot;
+                let off = place.left.since(shifted(now)).max(shifted(now).since(place.left));
+                assert!(off <= Duration::from_millis(1), "at {now:?}: {off:?}");
+                clock.record(shifted(now), place.left);
+                compared += 1;
             }
-            let Some(clock) = &mut clock else { continue };
-            assert!(clock.wraps_in_slot);
-            let place = clock.place(slot, cci).unwrap();
-            slot = place.slot;
-            let off = place.left.since(shifted(now)).max(shifted(now).since(place.left));
-            assert!(off <= Duration::from_millis(1), "at {now:?}: {off:?}");
-            clock.record(shifted(now), place.left);
-            compared += 1;
+            assert!(compared > 200_000);
         }
-        assert!(compared > 200_000);
     }
 
     /// A packet of the last slot that arrives after the first packet of the next.

@@ -47,11 +47,6 @@ impl SessionTime {
         self.latest.max(passed.min(shifted(now) - self.lag))
     }
 
-    /// Whether packets tell their lateness.
-    pub(in crate::m2c) fn is_stamped(&self) -> bool {
-        self.spare > Duration::ZERO
-    }
-
     /// Returns the session's time at a recent instant of the driver's time, shifted, by the present lag.
     pub(in crate::m2c) fn of(&self, shifted: Instant) -> Instant {
         shifted - self.lag
