@@ -277,8 +277,8 @@ pub struct Parameters {
     pub silence: Option<Duration>,
     /// Shape of the rates.
     pub shape: Option<Shape>,
-    /// Whether the newest wave fills the total up to the maximum rate, if the plan says.
-    pub constant_rate: Option<bool>,
+    /// Whether the newest wave fills the total up to the maximum rate.
+    pub constant_rate: bool,
     /// Whether packets of M2C tell how late they leave, as on sockets.
     pub stamped: bool,
     /// Whether packets of all channels are staggered.
@@ -425,7 +425,7 @@ fn dynamic(parameters: &Parameters) -> Result<DynamicConfig, String> {
         parameters.channels_per_slot.map_or(config, |channels| config.with_channels_per_slot(channels));
     let config = parameters.quiescent_slots.map_or(config, |slots| config.with_quiescent_slots(slots));
     let config = parameters.staggered.map_or(config, |staggered| config.with_stagger(staggered));
-    let config = parameters.constant_rate.map_or(config, |constant| config.with_constant_rate(constant));
+    let config = config.with_constant_rate(parameters.constant_rate);
     if parameters.groups.is_none() && parameters.silence.is_none() {
         return Ok(config);
     }

@@ -82,7 +82,7 @@ impl SessionFlow {
             || parameters.channels_per_slot.is_some()
             || parameters.quiescent_slots.is_some()
             || parameters.shape.is_some()
-            || parameters.constant_rate.is_some()
+            || parameters.constant_rate
             || parameters.sim != Default::default();
         if unsaid {
             return Err(cannot(

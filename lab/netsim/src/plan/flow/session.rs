@@ -227,7 +227,7 @@ fn parameters(flow: &Section<'_>, packet: Packet, max_rate: Rate, control: &Plan
         shape: SHAPES.iter().find(|(word, _)| shape == Some(*word)).map(|(_, shape)| *shape),
         groups: if is_fitted { within("groups", u64::from(GROUPS_MAX)) } else { None },
         silence: has("silence").then(|| flow.get("silence")).flatten(),
-        constant_rate: has("constant-rate").then(|| flow.get("constant-rate")).flatten(),
+        constant_rate: has("constant-rate") && flow.or("constant-rate", false),
         stamped: has("stamped") && flow.or("stamped", false),
         staggered: has("staggered").then(|| flow.get("staggered")).flatten(),
         leave_latency: has("leave-latency").then(|| flow.get("leave-latency")).flatten(),
