@@ -237,7 +237,9 @@ impl Demand {
             self.sent = self.needed(&rate);
             self.is_changed = false;
         }
-        self.is_prompt = now < self.prompt_until;
+        // Where all levels are sent, no step waits for a report, and packets that are signed one by one would
+        // exceed the maximum rate.
+        self.is_prompt = now < self.prompt_until && self.sent + 1 < self.top;
         self.sent
     }
 
@@ -287,7 +289,8 @@ impl Demand {
         self.held() == 0 && self.starts.is_none()
     }
 
-    /// Whether the next step of a single start is likely. Many receivers find room for all steps.
+    /// Whether the next step of a single start is likely, and needs levels that are not sent. Many receivers
+    /// find room for all steps.
     pub fn is_prompt(&self) -> bool {
         self.is_prompt
     }
