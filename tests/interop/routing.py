@@ -64,6 +64,9 @@ class Bridges:
 
     def settle(self, bed):
         # All ports are up: ask now. A switch forwards by what it has snooped only after the first response interval.
+        self.ask(bed)
+
+    def ask(self, bed):
         for value in (0, 1):
             self.write(bed, "near", "/sys/class/net/bridge/bridge/multicast_querier", value)
         time.sleep(1)
@@ -116,6 +119,12 @@ class Bridges6(Bridges):
 
     def source(self, number):
         return f"fd87::{number}"
+
+    def settle(self, bed):
+        # The near switch asks once its own address is known to be unique. Until then the far one floods reports, and hosts that hear each
+        # other's reports of MLDv1 send no leaves (RFC 2710, section 4).
+        for _ in range(2):
+            self.ask(bed)
 
     def version(self, program):
         """The kernel's table of groups has no version; reports of MLDv1 are ICMPv6 of type 131, of MLDv2 of type 143."""
