@@ -347,6 +347,8 @@ mod tests {
                 bed.ceiling.level()
             });
             assert_eq!(found, levels, "{rates:?}");
+            let bound = bed.ceiling.overload(rate).and_then(|overload| overload.ceiling);
+            assert_eq!(bound, (levels[2] < 19).then_some(9), "{rates:?}");
         }
     }
 

@@ -94,8 +94,9 @@ pub struct Demand {
     this: Reports,
     last: Reports,
     starts: Option<Starts>,
-    /// Time until which the next step of a single start is likely, and whether it is at the last packet.
+    /// Time until which the next step of a single start is likely.
     prompt_until: Instant,
+    /// Whether this was so at the last packet, and levels were missing.
     is_prompt: bool,
     /// Reports of starting receivers since an instant.
     burst: (u32, Instant),

@@ -101,6 +101,20 @@ fn a_constant_rate_is_constant() {
 }
 
 #[test]
+fn levels_of_m2c_never_exceed_the_maximum_rate() {
+    // Whole levels would send up to 1.15 of it as a slot begins.
+    for max in [500.0, 520.0, 560.0] {
+        let channels = DynamicChannels::new(DynamicConfig::fine(1_000, rate(max, 1_000)), START).unwrap();
+        let top = channels.levels() - 1;
+        for step in 0..60 {
+            let at = second(step) + Duration::from_millis(7);
+            assert!(channels.cumulative_rate(top, at) <= max, "{max} packets/s, step {step}");
+            assert!(channels.cumulative_rate(top - 1, at) < channels.cumulative_rate(top, at));
+        }
+    }
+}
+
+#[test]
 fn numbers_that_make_no_channels_are_refused() {
     let refused = |config: DynamicConfig| DynamicChannels::new(config, START).unwrap_err();
     let sound = DynamicConfig::new(1_000, rate(500.0, 1_000));

@@ -128,6 +128,17 @@ fn reports_take_effect_soon_while_one_starts() {
 }
 
 #[test]
+fn no_step_waits_for_a_report_where_all_levels_are_sent() {
+    // A start at 18 has room up to 19, the last level but one.
+    for (level, is_prompt) in [(3, true), (17, true), (18, false), (19, false)] {
+        let mut demand = demand(1);
+        demand.report(at(10), starts(level), rate);
+        demand.level(at(10), rate);
+        assert_eq!(demand.is_prompt(), is_prompt, "from level {level}");
+    }
+}
+
+#[test]
 fn nobody_gets_more_than_the_session_has() {
     let mut demand = demand(1);
     demand.report(at(0), starts(255), rate);
