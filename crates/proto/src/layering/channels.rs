@@ -54,9 +54,7 @@ pub struct Wave {
     pub packets: u64,
     /// Remainder after the last packet, in packets: in [0, 1).
     rest: f64,
-    /// x at the start of the wave, and x at the end of the fed stretch.
-    from: f64,
-    until: f64,
+    fed: Plateau,
     /// Packets after the fed stretch.
     after: f64,
 }
@@ -193,8 +191,10 @@ impl DynamicChannels {
         let is_fed = self.total.is_some() && number + 1 == first * self.per_slot + self.dynamic;
         #[expect(clippy::cast_precision_loss, reason = "channels per slot are below 2^16")]
         let until = if is_fed { from - self.per_slot as f64 } else { from };
+        let total = self.total.unwrap_or(0.0);
+        let fed = Plateau { until, from, total, below: self.below(from) * self.curve.growth(until) };
         let after = self.curve.remaining(until);
-        let mut wave = Wave { number, begins, ends, packets: 0, rest: 0.0, from, until, after };
+        let mut wave = Wave { number, begins, ends, packets: 0, rest: 0.0, fed, after };
         let all = self.remaining(&wave, from);
         wave.rest = if self.is_staggered { golden(self.channel_number(number) + 1) } else { all.fract() };
         // A packet that would leave at the very start of the wave does not count: its integral is not
@@ -327,26 +327,17 @@ impl DynamicChannels {
     }
 
     fn remaining(&self, wave: &Wave, x: f64) -> f64 {
-        if x <= wave.until {
+        if x <= wave.fed.until {
             return self.curve.remaining(x);
         }
-        wave.after + self.curve.fed(&self.fed(wave), x)
+        wave.after + self.curve.fed(&wave.fed, x)
     }
 
     fn x_of(&self, wave: &Wave, packets: f64) -> f64 {
         if packets <= wave.after {
-            return self.curve.at(packets).min(wave.until);
+            return self.curve.at(packets).min(wave.fed.until);
         }
-        self.curve.fed_at(&self.fed(wave), packets - wave.after)
-    }
-
-    fn fed(&self, wave: &Wave) -> Plateau {
-        Plateau {
-            until: wave.until,
-            from: wave.from,
-            total: self.total.unwrap_or(0.0),
-            below: self.below(wave.from),
-        }
+        self.curve.fed_at(&wave.fed, packets - wave.after)
     }
 
     /// Factor that turns `P^-x` of the highest wave, with x = `from` at the start of the slot, into the rate

@@ -37,8 +37,9 @@ pub(super) struct Curve {
     pub(super) steady: f64,
 }
 
-/// Top stretch of a wave that replaces the curve and keeps the session's total rate constant.
-#[derive(Clone, Copy, Debug)]
+/// Top stretch of a wave that replaces the curve and keeps the session's total rate constant. Without such a
+/// stretch, the end is the beginning.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Plateau {
     /// x at the end of the stretch, where the curve begins.
     pub(super) until: f64,
@@ -46,7 +47,7 @@ pub(super) struct Plateau {
     pub(super) from: f64,
     /// Constant total rate, packets/s.
     pub(super) total: f64,
-    /// Rate of all lower levels, divided by `P^-x`.
+    /// Rate of all lower levels at the end of the stretch, packets/s.
     pub(super) below: f64,
 }
 
@@ -112,26 +113,31 @@ impl Curve {
 
     /// Returns the number of packets from x, inside the fed stretch, to the end of the stretch.
     pub(super) fn fed(&self, fed: &Plateau, x: f64) -> f64 {
-        let below = fed.below * (self.growth(x) - self.growth(fed.until)) / self.log;
-        self.sub_slot * (fed.total * (x - fed.until) - below)
+        let left = x - fed.until;
+        self.sub_slot * (fed.total * left - fed.below * expm1(self.log * left) / self.log)
     }
 
     /// Returns x inside the fed stretch with `packets` packets up to the end of the stretch. The function is
-    /// concave, so Newton's method converges from below.
+    /// concave, so Newton's method converges from below: from the solution of the second-order series, whose
+    /// remainder lacks packets.
     pub(super) fn fed_at(&self, fed: &Plateau, packets: f64) -> f64 {
-        let mut x = fed.until;
+        let scaled = packets / self.sub_slot;
+        let slope = fed.total - fed.below;
+        let root = libm::sqrt((slope * slope - 2.0 * fed.below * self.log * scaled).max(0.0));
+        let mut left = 2.0 * scaled / (slope + root);
         for _ in 0..STEPS_MAX {
-            let slope = self.sub_slot * (fed.total - fed.below * self.growth(x));
+            let grown = expm1(self.log * left);
+            let slope = fed.total - fed.below * (grown + 1.0);
             if slope <= 0.0 {
                 return fed.from;
             }
-            let next = x + (packets - self.fed(fed, x)) / slope;
-            if next <= x {
+            let next = left + (scaled - fed.total * left + fed.below * grown / self.log) / slope;
+            if next <= left {
                 break;
             }
-            x = next;
+            left = next;
         }
-        x.min(fed.from)
+        (fed.until + left).min(fed.from)
     }
 }
 
@@ -193,13 +199,16 @@ mod tests {
     #[test]
     fn a_fed_stretch_completes_the_total() {
         let curve = curve(Shape::Geometric, 0.75);
-        let below = curve.base * 0.75;
-        let fed = Plateau { until: 7.0, from: 8.0, total: curve.base * curve.growth(7.6), below };
-        for x in [7.0, 7.2, 7.9, 8.0] {
-            let packets = curve.fed(&fed, x);
-            let rate = |y| fed.total - below * curve.growth(y);
-            assert!((packets - curve.sub_slot * integral(rate, 7.0, x)).abs() < 1e-6);
-            assert!((curve.fed_at(&fed, packets) - x).abs() < 1e-9);
+        let below = curve.base * curve.growth(6.0);
+        for from in [7.01, 7.5, 7.99, 8.0] {
+            let fed = Plateau { until: 7.0, from: 8.0, total: curve.base * curve.growth(from), below };
+            for x in [7.0, 7.000_1, 7.2, 7.9, 8.0] {
+                let packets = curve.fed(&fed, x);
+                let rate = |y| fed.total - curve.base * 0.75 * curve.growth(y);
+                assert!((packets - curve.sub_slot * integral(rate, 7.0, x)).abs() < 1e-6);
+                let back = curve.fed_at(&fed, packets);
+                assert!((back - x).abs() < 1e-6, "{from}: {x} came back as {back}");
+            }
         }
     }
 }
