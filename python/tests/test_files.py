@@ -154,7 +154,9 @@ def test_waiting_leaves_the_interpreter_to_other_threads(content, group, tmp_pat
 
 def test_an_interrupt_comes_within_a_moment(content, group):
     program = (
-        "import headwater, sys, time\n"
+        "import headwater, signal, sys, time\n"
+        # A shell's background job ignores interrupts, and its children do.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "print('begins', flush=True)\n"
         f"try: headwater.receive('/tmp', **{group()!r})\n"
         "except KeyboardInterrupt: print(time.time(), flush=True)\n"
