@@ -59,6 +59,9 @@ pub struct RosterHeader {
     pub sequence: u16,
 }
 
+/// [`ReceiverState::done_ppm`] of a receiver that needs no more packets.
+pub const DONE_PPM: u32 = 1_000_000;
+
 /// State of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ReceiverState {
@@ -68,7 +71,7 @@ pub struct ReceiverState {
     pub path: u8,
     /// First 32 bits of the digest of the content; 0 before the content is known.
     pub content: u32,
-    /// Part of the content that is held, in millionths.
+    /// Part of the content that is held, in millionths; [`DONE_PPM`] once no more packets are needed.
     pub done_ppm: u32,
     /// Bytes of needed symbols received.
     pub useful_bytes: u64,

@@ -127,6 +127,13 @@ impl Ceiling {
         }
     }
 
+    /// Learns that no receiver of the roster needs packets: [`Demand::nobody_needs`].
+    pub fn nobody_needs(&mut self, now: Instant) {
+        if let Some(demand) = &mut self.demand {
+            demand.nobody_needs(now);
+        }
+    }
+
     /// Returns the status of the demand, if the sender follows the demand.
     pub fn status(&self) -> Option<DemandStatus> {
         self.demand.as_ref().map(|demand| DemandStatus {

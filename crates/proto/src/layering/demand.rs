@@ -6,7 +6,8 @@
 //! its configured levels.
 //!
 //! A round lasts [`ROUND`]. Reports of the last two rounds count, so that a level stops 10 to 20 s after its
-//! last receiver has left, and a lost report costs nothing.
+//! last receiver has left, and a lost report costs nothing. All levels stop at once if the roster knows that
+//! every receiver has what it needs ([`Demand::nobody_needs`]).
 //!
 //! Receivers that lose most packets do not obey the overload rule, or the sender's own link is too slow.
 //! Their reports count apart: if such receivers alone hold the highest levels for two rounds, the sender
@@ -26,6 +27,8 @@ const OPEN: Duration = Duration::from_secs(3);
 const OPEN_TO_MANY: Duration = Duration::from_secs(8);
 /// Time after a report of a starting receiver in which its next report is likely.
 const STEP_TIME: Duration = Duration::from_millis(500);
+/// Time after a report of a starting receiver in which the roster may not know the receiver yet.
+const HELLO_TIME: Duration = Duration::from_secs(5);
 /// Number of reports of starting receivers within [`CROWD_TIME`] from which many receivers start. A report of
 /// a higher level than those before does not count.
 const CROWD: u32 = 5;
@@ -100,6 +103,10 @@ pub struct Demand {
     is_prompt: bool,
     /// Reports of starting receivers since an instant.
     burst: (u32, Instant),
+    /// Time of the last report of a starting receiver.
+    last_start: Instant,
+    /// Time at which the demand ends unless a report comes before.
+    ends_at: Option<Instant>,
     /// Highest level reported, and the time of the last such report.
     known: (u16, Instant),
     /// Number of rounds in a row in which the highest levels had lossy receivers only.
@@ -128,6 +135,8 @@ impl Demand {
             prompt_until: Instant::ZERO,
             is_prompt: false,
             burst: (0, Instant::ZERO),
+            last_start: Instant::ZERO,
+            ends_at: None,
             known: (0, Instant::ZERO),
             lossy_rounds: 0,
             limit: None,
@@ -147,7 +156,11 @@ impl Demand {
         if level >= self.known.0 || now >= self.known.1 + KNOWN_TIME {
             self.known = (level, now);
         }
+        if level > 0 || report.is_starting {
+            self.ends_at = None;
+        }
         if report.is_starting {
+            self.last_start = now;
             self.start(now, level);
             return;
         }
@@ -190,6 +203,24 @@ impl Demand {
         }
     }
 
+    /// Learns that every receiver of the roster has what it needs. A receiver that the roster does not know
+    /// and that holds more than is then sent reports within a moment.
+    pub fn nobody_needs(&mut self, now: Instant) {
+        self.ends_at = Some(now.max(self.last_start + HELLO_TIME));
+    }
+
+    /// Forgets all reports, and asks for new ones.
+    fn end(&mut self, now: Instant) {
+        (self.this, self.last, self.starts) = (Reports::default(), Reports::default(), None);
+        self.ends_at = None;
+        self.begin_round(now);
+    }
+
+    fn begin_round(&mut self, now: Instant) {
+        self.round = self.round % DemandEcho::ROUND_MAX + 1;
+        self.round_began = now;
+    }
+
     /// Ends rounds, and the room for starts.
     fn advance(&mut self, now: Instant, rate: &impl Fn(u16) -> f64) {
         if let Some(starts) = self.starts.take_if(|starts| starts.until <= now)
@@ -205,8 +236,7 @@ impl Demand {
         self.protect(rate);
         self.last = if has_skipped { Reports::default() } else { self.this };
         self.this = Reports::default();
-        self.round = self.round % DemandEcho::ROUND_MAX + 1;
-        self.round_began = now;
+        self.begin_round(now);
     }
 
     /// Sets the bound for receivers that lose most packets, at the end of a round.
@@ -233,6 +263,10 @@ impl Demand {
     /// per second. Time: O(levels) after reports and at the end of rounds, otherwise constant.
     pub fn level(&mut self, now: Instant, rate: impl Fn(u16) -> f64) -> u16 {
         let ends_start = self.starts.is_some_and(|starts| starts.until <= now);
+        if self.ends_at.is_some_and(|at| at <= now) {
+            self.end(now);
+            self.is_changed = true;
+        }
         if self.is_changed || ends_start || now >= self.round_began + ROUND {
             self.advance(now, &rate);
             self.sent = self.needed(&rate);

@@ -379,6 +379,10 @@ impl SenderControl for DynamicSender {
         self.ceiling.on_full_link(packets_per_second);
     }
 
+    fn nobody_needs(&mut self, now: Instant) {
+        self.ceiling.nobody_needs(now);
+    }
+
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
         let Some(report) = self.answers.asked(now, datagram) else { return };
         let peak = self.channels.slot_start(self.slot);

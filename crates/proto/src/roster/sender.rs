@@ -25,6 +25,8 @@ const ALL_ANSWERED_MAX: usize = 128;
 const ANNOUNCED: Duration = Duration::from_millis(50);
 /// Time between two counts of the rows.
 const REVIEW: Duration = Duration::from_millis(500);
+/// Time until the next count after a report of a receiver that needs nothing more.
+const REVIEW_AT_END: Duration = Duration::from_millis(50);
 
 /// Configuration of a [`RosterSender`].
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +117,10 @@ pub struct RosterSender {
     counts: RosterCounts,
     counters: RosterCounters,
     last: Option<Instant>,
+    /// Whether a receiver has reported since the last count that it needs nothing more.
+    may_be_served: bool,
+    /// Whether the last count found that no receiver needs anything, after such a report.
+    is_served: bool,
 }
 
 impl RosterSender {
@@ -132,6 +138,8 @@ impl RosterSender {
             counts: RosterCounts::default(),
             counters: RosterCounters::default(),
             last: None,
+            may_be_served: false,
+            is_served: false,
             keys: Vec::new(),
             config,
         }
@@ -179,6 +187,10 @@ impl RosterSender {
             return None;
         };
         self.counters.reports += 1;
+        if row.needs_nothing(self.content) {
+            self.may_be_served = true;
+            self.review_due = self.review_due.min(now + REVIEW_AT_END);
+        }
         // A receiver that serves the content is no sign of receivers under way.
         let is_serving = header.kind == ReportKind::Done && state.repair_port.is_some();
         self.last = if is_serving { self.last } else { Some(now) };
@@ -243,9 +255,17 @@ impl RosterSender {
         self.review_due = now + REVIEW;
         self.table.prune(now, self.content, self.pace.interval());
         self.counts = self.table.counts(now, self.content, self.pace.interval());
+        if core::mem::take(&mut self.may_be_served) {
+            self.is_served = self.table.is_served(self.content);
+        }
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let receivers = (self.counts.under_way + self.table.serving(now, self.pace.interval())) as f64;
         self.pace.estimate(now, receivers);
+    }
+
+    /// Whether all receivers are known, and none needs more packets: once after the report of the last one.
+    pub fn take_served(&mut self) -> bool {
+        core::mem::take(&mut self.is_served)
     }
 
     /// Returns the announcement for a packet of the base channel, if one is due. `time` never goes back, and

@@ -7,7 +7,7 @@
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_wire::roster::{ReceiverState, ReportKind, RosterHeader};
+use headwater_wire::roster::{DONE_PPM, ReceiverState, ReportKind, RosterHeader};
 
 use serde::Serialize;
 
@@ -104,6 +104,15 @@ impl RosterRow {
         }
     }
 
+    /// Whether the receiver has ended, or has enough symbols of `content` and is about to decode them.
+    pub(super) fn needs_nothing(&self, content: Option<u32>) -> bool {
+        match self.kind {
+            ReportKind::Done | ReportKind::Leaving => true,
+            ReportKind::Progress => self.state.done_ppm == DONE_PPM && content == Some(self.state.content),
+            ReportKind::Hello => false,
+        }
+    }
+
     fn is_silent(&self, now: Instant, interval: Duration) -> bool {
         let most = self.interval.max(interval).saturating_mul(SILENT_INTERVALS) + SILENT_MARGIN;
         now.since(self.last) > most
@@ -190,6 +199,12 @@ impl Table {
     /// Gives each receiver of a host a row: all reports are authenticated.
     pub(super) fn trust_hosts(&mut self) {
         self.rows_of_host = u16::MAX;
+    }
+
+    /// Whether each receiver has a row of its own, and needs nothing more.
+    pub(super) fn is_served(&self, content: Option<u32>) -> bool {
+        let mut rows = self.rows();
+        self.bound.is_none() && rows.all(|row| !row.is_shared && row.needs_nothing(content))
     }
 
     pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = &RosterRow> {

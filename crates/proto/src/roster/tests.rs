@@ -49,10 +49,21 @@ impl Rows {
         kind: ReportKind,
         (name, useful_bytes): (Option<&str>, u64),
     ) -> Option<News> {
+        let state = ReceiverState { content: CONTENT, useful_bytes, ..ReceiverState::default() };
+        self.stated(now, ip, receiver, kind, (name, state))
+    }
+
+    fn stated(
+        &mut self,
+        now: Instant,
+        ip: IpAddr,
+        receiver: u64,
+        kind: ReportKind,
+        (name, state): (Option<&str>, ReceiverState),
+    ) -> Option<News> {
         // Numbers far apart are not overtaken.
         let sequence = u16::try_from(now.as_nanos() / 1_000_000 * 16 % 65_521).expect("below 2^16");
         let header = RosterHeader { kind, receiver, cookie: 1, sequence };
-        let state = ReceiverState { content: CONTENT, useful_bytes, ..ReceiverState::default() };
         let reported = self.0.report(now, INTERVAL_MIN, SocketAddr::new(ip, 9), &header, (&state, name));
         reported.map(|(_, news)| news)
     }
@@ -113,6 +124,42 @@ fn receivers_beyond_the_table_are_no_news_each_time() {
             == Some(News::Outside)
     });
     assert!(flood.count() <= 2_000 + 2_000, "2 000 a second, and as many at once");
+}
+
+#[test]
+fn all_are_served_if_each_row_is_of_one_receiver_that_needs_nothing() {
+    let mut rows = Rows::new();
+    let is_served = |rows: &Rows| rows.0.is_served(Some(CONTENT));
+    let progress = |rows: &mut Rows, ms: u64, content: u32, done_ppm: u32| {
+        let state = ReceiverState { content, done_ppm, ..ReceiverState::default() };
+        rows.stated(at(ms), ipv4(3), 3, ReportKind::Progress, (None, state));
+    };
+    rows.report(at(0), ipv4(1), 1, ReportKind::Done);
+    rows.report(at(0), ipv4(2), 2, ReportKind::Leaving);
+    assert!(is_served(&rows));
+    progress(&mut rows, 1_000, CONTENT, 999_999);
+    assert!(!is_served(&rows), "one symbol is missing");
+    progress(&mut rows, 2_000, CONTENT, 1_000_000);
+    assert!(is_served(&rows), "about to decode");
+    assert!(!rows.0.is_served(Some(8)) && !rows.0.is_served(None), "of the content before");
+    progress(&mut rows, 3_000, CONTENT, 500_000);
+    rows.0.prune(at(60_000), Some(CONTENT), INTERVAL_MIN);
+    assert!(!is_served(&rows), "a silent receiver may receive");
+    rows.report(at(61_000), ipv4(3), 3, ReportKind::Done);
+    for receiver in 10..27 {
+        rows.report(at(61_000), ipv4(9), receiver, ReportKind::Done);
+    }
+    assert!(!is_served(&rows), "some of those behind an address");
+}
+
+#[test]
+fn a_sample_is_never_served() {
+    let mut rows = Rows::new();
+    for receiver in 0..=u32::try_from(ROWS_MAX).expect("small") {
+        assert!(rows.0.is_served(Some(CONTENT)));
+        rows.report(at(receiver.into()), ipv4(receiver), receiver.into(), ReportKind::Done);
+    }
+    assert!(!rows.0.is_served(Some(CONTENT)));
 }
 
 #[test]

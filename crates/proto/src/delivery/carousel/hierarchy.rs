@@ -36,6 +36,11 @@ const PLACES_MAX: usize = 1 << 17;
 /// blocks are whole.
 const LONG_BLOCK: u32 = 1_000;
 
+/// Number of source symbols among which a stand-in is chosen.
+const STAND_INS: usize = 8;
+/// A stand-in is behind its place by one part of so many of the way to the next place.
+const BEHIND: u64 = 5;
+
 /// Symbols of a session in hierarchical buffers.
 ///
 /// Memory: 24 bytes a block and the memory of the ring; 8 bytes a channel, or, if packets go by places, 32
@@ -276,6 +281,33 @@ impl Hierarchy {
         let CarouselBlock { symbols, rateless, .. } = self.blocks[block as usize];
         let had = u128::from(self.fresh[block as usize]) * u128::from(self.pass_symbols);
         !rateless || symbols > 1 || had > self.fresh_sent.into()
+    }
+
+    /// Returns the source symbol that is sent in place of a repair symbol of the block that is not ready yet.
+    ///
+    /// Each place goes round the ring until it comes to where the next place began. The symbol that is sent
+    /// is behind the place by a fifth of that way: the place before comes to it after four fifths, when most
+    /// receivers of all levels are whole. Of receivers of fewer levels the places are further apart, and more
+    /// than four fifths are left.
+    pub(in crate::delivery) fn stand_in(&self, block: u32, esi: u32) -> u32 {
+        let k = self.blocks[block as usize].symbols;
+        let positions = self.ring.positions();
+        // Most neighbours are a power of two to the ring.
+        let places = (2 * self.arrangement.packets() / 3).max(1).next_power_of_two();
+        let way = positions / places;
+        if !self.ring.is_of_blocks() || way < 2 {
+            return esi % k;
+        }
+        let least = u64::from(esi - esi % k);
+        let off = |symbols: &u64| {
+            let part = |distance: u64| distance.saturating_mul(places) % positions;
+            let [one, other] = self.ring.distances(least + symbols);
+            part(one).abs_diff(positions / BEHIND).max(part(other).abs_diff(positions / BEHIND))
+        };
+        let units = self.live.len() as u64;
+        let first = (way / BEHIND).saturating_sub(units) / units;
+        let behind = (first..).take(STAND_INS).min_by_key(off).unwrap_or(0) % u64::from(k);
+        u32::try_from((u64::from(esi) + u64::from(k) - behind) % u64::from(k)).expect("below k, a u32")
     }
 
     /// Returns the next symbol of a rateless block.

@@ -73,6 +73,14 @@ impl Ring {
         self.units * self.rounds
     }
 
+    /// Returns the two distances between a symbol of a block and the symbol so many before it, of which one
+    /// holds, depending on the block. Only if a unit is a block.
+    pub(super) fn distances(&self, symbols: u64) -> [u64; 2] {
+        let ahead = symbols * self.units / self.rounds.max(1) % self.units.max(1);
+        let most = symbols * self.units + self.units - ahead;
+        [most, most - self.units]
+    }
+
     /// Returns the block at a position, and a number among the block's symbols that counts on through the
     /// laps.
     pub(super) fn at(&self, position: u64) -> (usize, u64) {
@@ -165,6 +173,27 @@ mod tests {
         let block = Ring::new(&[stored(4_000, 8_000)]);
         assert_eq!(block.positions(), 8_000);
         assert!((0..8_000).all(|position| block.at(position) == (0, position)));
+    }
+
+    #[test]
+    fn symbols_of_a_block_are_one_of_two_distances_apart() {
+        let ring = Ring::new(&[stored(9, 18); 7]);
+        let mut position_of = vec![vec![0; 18]; 7];
+        for position in 0..ring.positions() {
+            let (block, number) = ring.at(position);
+            position_of[block][usize::try_from(number).unwrap()] = position;
+        }
+        for positions in &position_of {
+            for (number, position) in positions.iter().enumerate() {
+                for (symbols, before) in (1..).zip(positions[..number].iter().rev()) {
+                    let distances = ring.distances(symbols);
+                    assert!(
+                        distances.iter().any(|distance| distance.abs_diff(position - before) <= 1),
+                        "{distances:?}"
+                    );
+                }
+            }
+        }
     }
 
     proptest! {

@@ -303,7 +303,14 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         let wanted = !(self.ended || satisfied);
         if wanted != self.holding {
             self.holding = wanted;
-            if wanted { self.front.control.start(now) } else { self.front.control.stop(now) }
+            if wanted {
+                self.front.control.start(now)
+            } else {
+                self.front.control.stop(now)
+            }
+            if satisfied && !self.ended {
+                self.report_need(now);
+            }
         }
         self.front.collect_memberships();
     }

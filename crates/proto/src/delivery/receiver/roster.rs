@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use headwater_wire::extensions::Members;
-use headwater_wire::roster::{PacketCounts, ReceiverState};
+use headwater_wire::roster::{DONE_PPM, PacketCounts, ReceiverState};
 
 use super::DeliveryReceiver;
 use super::catalogue::{Catalogue, FileOutcome};
@@ -110,6 +110,11 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         }
     }
 
+    /// Tells the sender soon that this receiver needs no more packets.
+    pub(super) fn report_need(&mut self, now: Instant) {
+        self.reporter.iter_mut().for_each(|session| session.reporter.hasten(now));
+    }
+
     /// Returns when a report is due.
     pub(super) fn report_timeout(&self) -> Option<Instant> {
         self.reporter.as_ref()?.reporter.poll_timeout()
@@ -121,7 +126,9 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             return None;
         }
         let symbol_bytes = u64::from(self.symbol_size().unwrap_or(0));
-        let Self { reporter, front, catalogue, stats, .. } = self;
+        let Self { reporter, front, catalogue, stats, holding, .. } = self;
+        // A block may need a symbol beyond its number of source symbols.
+        let most_ppm = DONE_PPM - u32::from(*holding);
         let SessionReporter { reporter, last, path, in_part, known } = &mut **reporter.as_mut()?;
         let (is_verified, control) = (front.is_verified(), &mut front.control);
         let is_quick = reporter.is_quick();
@@ -137,7 +144,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
                 result: 0,
                 path: *path,
                 content: content(known, catalogue),
-                done_ppm: ppm(held, symbols),
+                done_ppm: ppm(held, symbols).min(most_ppm),
                 useful_bytes: stats.useful * symbol_bytes,
                 rate_kbits: last.rate_kbits(now, stats.bytes),
                 fair_kbits: control.status(now).fair_rate.map_or(0, |rate| saturated(rate.as_bits() / 1_000)),

@@ -42,6 +42,29 @@ fn a_level_is_sent_while_reported_and_10_to_20_s_more() {
 }
 
 #[test]
+fn levels_stop_at_once_when_nobody_needs_them() {
+    let mut demand = demand(2);
+    demand.report(at(0), starts(7), rate);
+    demand.report(at(1_000), holds(7), rate);
+    let round = demand.echo(0).round;
+    demand.nobody_needs(at(3_000));
+    assert_eq!(demand.level(at(4_900), rate), 8, "the roster may not know a receiver that starts");
+    assert_eq!(demand.level(at(5_000), rate), 2);
+    assert_ne!(demand.echo(0).round, round, "receivers report again");
+    // A receiver that the roster does not know.
+    demand.report(at(5_300), holds(6), rate);
+    for second in 6..12 {
+        assert_eq!(demand.level(at(1_000 * second), rate), 7);
+    }
+    demand.nobody_needs(at(12_000));
+    demand.report(at(12_000), holds(6), rate);
+    assert_eq!(demand.level(at(12_001), rate), 7, "a report that was under way");
+    demand.nobody_needs(at(13_000));
+    demand.report(at(13_000), holds(0), rate);
+    assert_eq!(demand.level(at(13_001), rate), 2);
+}
+
+#[test]
 fn rounds_of_reports_hold_a_level_though_each_third_report_is_lost() {
     let mut demand = demand(0);
     for second in (0..300).step_by(5).filter(|second| second % 15 != 5) {
