@@ -294,6 +294,27 @@ def blocked(bed_of, full):
         return lines
 
 
+def ended(bed_of, full):
+    """Receivers that are whole: the sender sends the idle rate a second after the last of two, and not after the first."""
+    with bed_of() as bed:
+        file = bed.folder / "content.bin"
+        file.write_bytes(random.Random(28).randbytes(16 * MB))
+        sender = bed.send("--max-rate", "20M")
+        first, last = bed.receive(), bed.receive("--max-rate", "10M")
+        times = []
+        for receiver in (first, last):
+            check(receiver.end(60) == 0, f"a receiver is not whole: {receiver.complaint()}")
+            times.append(progress(sender)[-1]["time"] / 1e3)
+        time.sleep(4)
+        samples = progress(sender)
+        between, after = mbits(samples, times[0] + 1, times[0] + 3), mbits(samples, times[1] + 1, times[1] + 3)
+        print(f"  ended: {between:.2f} Mbit/s sent 1 s after the first of two receivers, {after:.2f} Mbit/s 1 s after the last", flush=True)
+        return [
+            ("ended: levels of the receiver that is left are sent", between >= 9),
+            ("ended: at most 1.3 Mbit/s a second after the last receiver", after <= 1.3, *(() if full else (parts.BUSY,))),
+        ]
+
+
 def fast(bed_of, full):
     """1 GB (short: 100 MB) to one receiver over a cable by the bare command, within 1.25 of the time at --rate 900M."""
     size = 1_000 * MB if full else 100 * MB
@@ -358,7 +379,7 @@ def groups(bed_of, full):
     return lines
 
 
-PARTS = {part.__name__: part for part in (idle, slow, medium, start, lossy, restart, blocked, fast, auto, groups)}
+PARTS = {part.__name__: part for part in (idle, slow, medium, start, lossy, restart, blocked, ended, fast, auto, groups)}
 # Judged by the full form alone: they fill the machine.
 LONG = ("medium", "fast", "auto")
 

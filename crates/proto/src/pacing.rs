@@ -134,7 +134,10 @@ pub(crate) struct Retry {
     /// Start of the current period without overload or rate change.
     calm: Instant,
     hold: Duration,
+    /// Time of the last probe.
     tried: Option<Instant>,
+    /// Whether a reduction took the last probe back.
+    has_failed: bool,
     /// Successful probes in a row.
     tries: u8,
 }
@@ -148,14 +151,19 @@ impl Default for Retry {
 impl Retry {
     /// Returns the schedule of an end that was not slowed down yet.
     const fn new(rules: RetryRules) -> Self {
-        Self { rules, calm: Instant::ZERO, hold: HOLD, tried: None, tries: 0 }
+        Self { rules, calm: Instant::ZERO, hold: HOLD, tried: None, has_failed: false, tries: 0 }
     }
 
     /// Records that the end reduced its rate.
     pub(crate) fn settle(&mut self, now: Instant) {
-        // The reduction takes the probe back: a further overload is no fault of the probe.
-        let is_tried = self.tried.take().is_some_and(|at| now < at + TRIED);
-        self.hold = if is_tried { self.hold.saturating_mul(2).min(self.rules.hold_max) } else { HOLD };
+        let is_tried = self.tried.is_some_and(|at| now < at + TRIED);
+        // The first reduction takes the probe back; a further one belongs to the same overload.
+        self.hold = match (is_tried, self.has_failed) {
+            (true, false) => self.hold.saturating_mul(2).min(self.rules.hold_max),
+            (true, true) => self.hold,
+            (false, _) => HOLD,
+        };
+        self.has_failed = is_tried;
         self.tries = 0;
         self.calm = now;
     }
@@ -174,7 +182,7 @@ impl Retry {
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = now >= self.calm + self.hold;
         if is_due {
-            (self.tried, self.calm) = (Some(now), now);
+            (self.tried, self.has_failed, self.calm) = (Some(now), false, now);
             if self.tries >= self.rules.proven {
                 self.hold = Duration::from_nanos(self.hold.as_nanos() / self.rules.divisor).max(HOLD);
             }
@@ -467,6 +475,23 @@ mod tests {
             least = least.min(cap.rate());
         }
         assert_eq!(least, scaled(asked, LEAST), "a hundredth is less than the least rate");
+    }
+
+    #[test]
+    fn a_probe_that_is_taken_back_in_two_steps_doubles_the_wait_once() {
+        let mut retry = Retry::default();
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        retry.settle(at(0));
+        let mut now = 0;
+        for wait in [1_000, 2_000, 4_000, 8_000] {
+            assert!(!retry.is_due(at(now + wait - 1)), "after {wait} ms");
+            assert!(retry.is_due(at(now + wait)));
+            retry.settle(at(now + wait + 500));
+            retry.settle(at(now + wait + 1_000));
+            now += wait + 1_000;
+        }
+        retry.settle(at(now + 60_000));
+        assert!(retry.is_due(at(now + 61_000)), "capacity has fallen: no fault of a probe");
     }
 
     #[test]

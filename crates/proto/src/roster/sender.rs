@@ -117,7 +117,7 @@ pub struct RosterSender {
     counts: RosterCounts,
     counters: RosterCounters,
     last: Option<Instant>,
-    /// Whether a receiver has reported since the last count that it needs nothing more.
+    /// Whether a receiver that needs nothing more has reported since the last count.
     may_be_served: bool,
     /// Whether the last count found that no receiver needs anything, after such a report.
     is_served: bool,

@@ -285,10 +285,10 @@ impl Hierarchy {
 
     /// Returns the source symbol that is sent in place of a repair symbol of the block that is not ready yet.
     ///
-    /// Each place goes round the ring until it comes to where the next place began. The symbol that is sent
-    /// is behind the place by a fifth of that way: the place before comes to it after four fifths, when most
-    /// receivers of all levels are whole. Of receivers of fewer levels the places are further apart, and more
-    /// than four fifths are left.
+    /// Each place goes round the ring until the start of the next place is reached. The symbol that is sent
+    /// is behind the place by a fifth of that way: the place before gets there after four fifths, when most
+    /// receivers of all levels are whole. For receivers of fewer levels the places are further apart, and
+    /// more than four fifths are left.
     pub(in crate::delivery) fn stand_in(&self, block: u32, esi: u32) -> u32 {
         let k = self.blocks[block as usize].symbols;
         let positions = self.ring.positions();

@@ -206,6 +206,8 @@ struct OwnOrder {
     last: u64,
     /// Number of packets in which a request may still say where the order begins.
     open: u32,
+    /// Whether a request has said so.
+    is_placed: bool,
 }
 
 impl OwnOrder {
@@ -214,7 +216,7 @@ impl OwnOrder {
     fn next(&mut self, place: Option<NonZeroU32>) -> Option<Visit> {
         if let Some(place) = place.filter(|_| self.open > 0) {
             self.carousel.go_to(place.get());
-            self.open = 0;
+            (self.open, self.is_placed) = (0, true);
         }
         self.open = self.open.saturating_sub(1);
         self.carousel.next_visit()
@@ -249,7 +251,8 @@ impl Requested {
         // The common order has had this turn.
         let has_had_turn = before.is_none() && request.place.is_none();
         let carousel = before.unwrap_or_else(|| self.common.clone());
-        let mut own = OwnOrder { receiver, carousel, last: self.packets, open: PLACED_WITHIN };
+        let mut own =
+            OwnOrder { receiver, carousel, last: self.packets, open: PLACED_WITHIN, is_placed: false };
         let visit = if has_had_turn { visit } else { own.next(request.place) };
         self.own.push(own);
         visit
@@ -277,11 +280,11 @@ impl Content {
     }
 
     /// Continues at a place that an earlier session of the same content is unlikely to have sent:
-    /// [`Carousel::skip`].
+    /// [`Carousel::skip`]. Orders whose receivers have chosen a place stay there.
     pub(super) fn skip(&mut self) {
         if let Self::Requested(requested) = self {
             requested.common.skip();
-            requested.carousels().for_each(Carousel::skip);
+            requested.own.iter_mut().filter(|own| !own.is_placed).for_each(|own| own.carousel.skip());
         }
     }
 
@@ -452,6 +455,20 @@ mod tests {
         }
         received.extend((120..SYMBOLS).map(|_| symbol(&mut content, 1)));
         assert_eq!(received.len(), SYMBOLS);
+    }
+
+    #[test]
+    fn an_order_that_begins_at_a_place_stays_there_when_a_receiver_of_another_session_comes() {
+        let mut content = requested(200);
+        let place = NonZeroU32::new(1 << 30);
+        let next = |content: &mut Content, place| {
+            content.answer(&Request { place, ..request(receiver(0)) }).unwrap().esi
+        };
+        let first = next(&mut content, place);
+        content.skip();
+        assert!((49..=51).contains(&first), "a quarter of 200: {first}");
+        let rest: Vec<_> = (0..6).map(|_| next(&mut content, None)).collect();
+        assert!(rest.iter().all(|esi| (49..=53).contains(esi)), "{rest:?}");
     }
 
     #[test]
