@@ -100,6 +100,7 @@ impl ContentPort for AskingPort {
         let config = carrier::RainbowCarrierReceiverConfig::new(options.group, self.upstream)
             .with_window(window)
             .with_words()
+            .with_max_rate(options.max_rate)
             .with_channel(self.group.is_some().then_some(ChannelId::BASE));
         carrier::RainbowCarrierReceiver::new(config)
     }

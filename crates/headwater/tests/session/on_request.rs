@@ -69,11 +69,13 @@ fn a_folder_comes_from_the_source_and_by_way_of_a_relay() {
         let out = bed.path().join(name);
         // At most what an encoder without optimization keeps up with: else source symbols leave again.
         let rate = Some(Rate::from_kilobits(20_000));
+        let began = std::time::Instant::now();
         let summary = receive(asking(source, via, &out).with(|options| options.listen.max_rate = rate));
         assert_eq!(summary.outcome, ReceiveOutcome::Completed, "{name}");
         assert_eq!(tree(&out.join("folder")), tree(&folder), "{name}");
         let stats = &summary.progress.stats;
         assert!(stats.duplicates <= stats.packets / 10, "{name}: {stats:?}");
+        assert!(began.elapsed() >= Duration::from_secs(1), "{name}: 3 MB at 20 Mbit/s take 1.2 s");
         assert!(summary.progress.control.window.is_some_and(|window| window > 1));
     }
     end.stop();

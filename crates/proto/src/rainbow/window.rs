@@ -111,6 +111,10 @@ pub struct RainbowWindow {
     round: Labels,
     /// Requests not sent yet, with their times, in order; each label at most once.
     asks: VecDeque<(Instant, Ask)>,
+    /// Time of the last request, sent or not.
+    last_ask: Instant,
+    /// Least time between two requests.
+    spacing: Duration,
     /// Random delays of requests.
     spread: Option<Stream>,
     /// Sequence number of the next request.
@@ -151,6 +155,8 @@ impl RainbowWindow {
             ready: Labels::new(most),
             round: Labels::new(most),
             asks: VecDeque::with_capacity(most.into()),
+            last_ask: Instant::ZERO,
+            spacing: Duration::ZERO,
             spread: config.spread.map(|seed| seed.stream("rainbow/spread", 0)),
             order: 0,
             cut: Cut::default(),
@@ -187,6 +193,11 @@ impl RainbowWindow {
     /// Returns the window's counters.
     pub const fn counters(&self) -> &WindowCounters {
         &self.counters
+    }
+
+    /// Sets the least time between two requests, for a receiver that bounds its rate. Default: zero.
+    pub const fn set_spacing(&mut self, spacing: Duration) {
+        self.spacing = spacing;
     }
 
     /// Requests the first symbol. To be called once only.
@@ -328,7 +339,10 @@ impl RainbowWindow {
     }
 
     fn grow(&mut self, now: Instant) {
-        if self.size < self.config.labels_max {
+        // Beyond a round trip of requests, a longer queue of requests brings nothing.
+        let is_spaced =
+            self.spacing > Duration::ZERO && self.last_ask > now + self.srtt().unwrap_or(self.spacing);
+        if self.size < self.config.labels_max && !is_spaced {
             self.size += 1;
             self.ask(now, self.size);
         }
@@ -452,10 +466,13 @@ impl RainbowWindow {
 
     /// Returns the time of a request that the window permits now: later by a random delay in a small window.
     fn next_ask(&mut self, now: Instant) -> Instant {
-        let earliest = self.asks.back().map_or(now, |(last, _)| now.max(*last));
-        let Some(spread) = self.spread.as_mut().filter(|_| self.size < SPREAD_BELOW) else { return earliest };
-        let between = self.round_trip.mean().unwrap_or(0.0) / f64::from(self.size);
-        earliest + Duration::from_secs_f64(unit(spread) * SPREAD * between)
+        let mut at = now.max(self.last_ask + self.spacing);
+        if let Some(spread) = self.spread.as_mut().filter(|_| self.size < SPREAD_BELOW) {
+            let between = self.round_trip.mean().unwrap_or(0.0) / f64::from(self.size);
+            at += Duration::from_secs_f64(unit(spread) * SPREAD * between);
+        }
+        self.last_ask = at;
+        at
     }
 
     /// Removes a label from the outstanding requests; returns the number of requests before.

@@ -13,6 +13,7 @@ use crate::control::{
 use crate::machine::{ChannelId, Datagram, Transmit};
 use crate::rainbow::WindowConfig;
 use crate::rainbow::window::{Ask, RainbowWindow};
+use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
 /// Interval after which the FDT is requested again, if incomplete although all symbols have been sent.
@@ -23,6 +24,9 @@ const HELLO_MOST: Duration = Duration::from_secs(3);
 /// Share of the time waited so far after which the next request for a word follows. A hop under attack
 /// answers some of the requests, so that the first requests have to come fast.
 const HELLO_SHARE: u64 = 20;
+
+/// Assumed bytes of a packet before the first has come.
+const PACKET_BYTES_FIRST: usize = 1_200;
 
 /// Requests that bring a place in the cycle: some are lost, or answered by a relay.
 const PLACES: u8 = 32;
@@ -35,13 +39,21 @@ pub struct RainbowCarrierReceiverConfig {
     window: WindowConfig,
     channel: Option<ChannelId>,
     has_words: bool,
+    max_rate: Option<Rate>,
 }
 
 impl RainbowCarrierReceiverConfig {
     /// Creates the configuration of a receiver of a source's session. Requests go to `upstream`: a relay, or
     /// the source itself.
     pub const fn new(source: SocketAddr, upstream: SocketAddr) -> Self {
-        Self { source, upstream, window: WindowConfig::new(), channel: None, has_words: false }
+        Self {
+            source,
+            upstream,
+            window: WindowConfig::new(),
+            channel: None,
+            has_words: false,
+            max_rate: None,
+        }
     }
 
     /// Returns the word of the next hop's challenges in each request, as relays and sources with challenges
@@ -56,6 +68,14 @@ impl RainbowCarrierReceiverConfig {
     #[must_use]
     pub const fn with_window(mut self, window: WindowConfig) -> Self {
         self.window = window;
+        self
+    }
+
+    /// Sets the rate of packets that are requested at most, by the longest packet so far. Default: what the
+    /// window permits.
+    #[must_use]
+    pub const fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
+        self.max_rate = rate;
         self
     }
 
@@ -90,6 +110,8 @@ pub struct RainbowCarrierReceiver {
     place: Option<(NonZeroU32, u8)>,
     /// Reception counters; the losses are those of earlier windows.
     reception: Reception,
+    /// Bytes of the longest packet so far, for the maximum rate; `None` before the first.
+    packet_bytes: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +154,7 @@ impl RainbowCarrierReceiver {
             config,
             client,
             window: RainbowWindow::new(config.window),
+            packet_bytes: None,
             is_held: false,
             hello: None,
             is_dismissed: false,
@@ -159,10 +182,18 @@ impl RainbowCarrierReceiver {
         self.is_dismissed = false;
         self.reception.lost = self.lost();
         self.window = RainbowWindow::new(self.config.window);
+        self.space_requests();
         if self.client.lacks_word() {
             self.hello = Some(Hello { since: now, due: now });
         } else {
             self.window.start(now);
+        }
+    }
+
+    /// Spaces requests by the maximum rate.
+    fn space_requests(&mut self) {
+        if let Some(rate) = self.config.max_rate {
+            self.window.set_spacing(rate.time_of(self.packet_bytes.unwrap_or(PACKET_BYTES_FIRST) as u64));
         }
     }
 
@@ -279,6 +310,10 @@ impl ReceiverControl for RainbowCarrierReceiver {
         self.reception.count(arrival.ecn);
         if self.is_dismissed && self.is_held {
             self.begin(now);
+        }
+        if Some(arrival.bytes) > self.packet_bytes {
+            self.packet_bytes = Some(arrival.bytes);
+            self.space_requests();
         }
         self.word = arrival.cci.as_bytes().try_into().ok();
         if reply.is_past_description {

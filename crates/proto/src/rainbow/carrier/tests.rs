@@ -254,6 +254,26 @@ fn whoever_asks_whenever_gets_all_and_nothing_twice() {
 }
 
 /// The FDT of 300 files takes some ten symbols: each is asked for once, by whoever comes.
+/// The source and the path would carry 10 Mbit/s, and the window grows without losses.
+#[test]
+fn a_receiver_asks_for_no_more_than_its_maximum_rate() {
+    let file = content(300_000);
+    for (kilobits, seconds) in [(500, 4.8..5.8), (2_000, 1.2..1.6)] {
+        let mut bed = Bed::new(sender(&[&file], config(), delivery::DeliverySenderConfig::new(7)), 0.0);
+        let max_rate = Some(Rate::from_kilobits(kilobits));
+        let receiver =
+            RainbowCarrierReceiverConfig::new(source(), source()).with_channel(Some(ChannelId::BASE));
+        bed.receiver_of(receiver.with_max_rate(max_rate), MemoryStore::new(1 << 24));
+        bed.run(at(60_000));
+        bed.assert_whole(0, &[&file]);
+        assert!(
+            seconds.contains(&bed.now.since(Instant::ZERO).as_secs_f64()),
+            "{kilobits} kbit/s: {:?}",
+            bed.now
+        );
+    }
+}
+
 #[test]
 fn a_long_description_is_asked_for_symbol_by_symbol() {
     let contents: Vec<_> = (0..300).map(|bytes| content(1 + bytes)).collect();
