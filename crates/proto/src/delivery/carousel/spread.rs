@@ -16,8 +16,8 @@ const MIXED: usize = 256;
 /// Upper bound of the number of passes skipped: receivers keep the ESIs of received repair symbols in runs.
 const SKIPPED_MAX: u64 = 256;
 
-/// A place is near within this part of a cycle.
-const NEAR_DIVISOR: i64 = 256;
+/// Of codes with repair symbols, an order goes on that is ahead of the place by at most this part of a cycle.
+const NEAR_DIVISOR: i64 = 64;
 
 /// All blocks, in turns.
 ///
@@ -126,9 +126,9 @@ impl Spread {
         }
     }
 
-    /// Continues each block at this part of 2^32 of the cycle. Blocks with repair symbols that are near that
-    /// place on average go on: the turns that are shuffled together put some blocks ahead, and other symbols
-    /// replace the missed ones.
+    /// Continues each block at this part of 2^32 of the cycle. Blocks with repair symbols continue behind that
+    /// place, which some blocks have passed: other symbols replace the missed ones. For that reason such
+    /// blocks go on, too, if they are little ahead of the place on average.
     pub(super) fn go_to(&mut self, blocks: &[CarouselBlock], place: u32) {
         let is_cycle = |(_, block): &(&mut u32, &CarouselBlock)| !block.rateless;
         let (mut ahead, mut symbols) = (0_i64, 0_i64);
@@ -139,13 +139,14 @@ impl Spread {
             let distance = (i64::from(*next) - target).rem_euclid(n);
             ahead += if distance > n / 2 { distance - n } else { distance };
             symbols += n;
-            targets.push((next, target));
+            targets.push((next, target, n));
         }
         let has_repair = blocks.iter().all(|block| block.encoding_symbols > block.symbols);
-        if has_repair && ahead.abs() * NEAR_DIVISOR < symbols {
+        if has_repair && (0..symbols / NEAR_DIVISOR).contains(&ahead) {
             return;
         }
-        for (next, target) in targets {
+        for (next, target, n) in targets {
+            let target = (target + i64::from(has_repair)) % n;
             *next = u32::try_from(target).expect("below n, a u32");
         }
     }

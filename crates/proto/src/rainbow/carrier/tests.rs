@@ -88,13 +88,15 @@ struct Bed {
     loss: f64,
     draw: Stream,
     now: Instant,
+    /// Port of the first receiver, less 1000. Replies to earlier ports are lost.
+    first_port: u16,
 }
 
 impl Bed {
     fn new(sender: FileSender, loss: f64) -> Self {
         let draw = Seed(5).stream("loss", 0);
         let (receivers, under_way) = (Vec::new(), BTreeMap::new());
-        Self { sender, receivers, under_way, sent: 0, loss, draw, now: Instant::ZERO }
+        Self { sender, receivers, under_way, sent: 0, loss, draw, now: Instant::ZERO, first_port: 0 }
     }
 
     fn receiver(&mut self) -> usize {
@@ -144,7 +146,10 @@ impl Bed {
             };
             let to = match transmit.destination {
                 Destination::Unicast(address) if address == source() => None,
-                Destination::Unicast(address) => Some(usize::from(address.port() - 1_000)),
+                Destination::Unicast(address) => {
+                    let Some(number) = address.port().checked_sub(1_000 + self.first_port) else { continue };
+                    Some(usize::from(number))
+                }
                 Destination::Channel(_) => panic!("all is by unicast"),
             };
             self.sent += 1;
@@ -192,7 +197,7 @@ impl Bed {
                     Some(_) => self.give(who, source(), &payload),
                     None => {
                         let (payload, from) = payload.split_last_chunk::<2>().unwrap();
-                        self.give(None, host(u16::from_be_bytes(*from)), payload);
+                        self.give(None, host(self.first_port + u16::from_be_bytes(*from)), payload);
                     }
                 }
             } else if let Some((_, who)) = due {

@@ -1,5 +1,7 @@
 //! Sources that are started again, and receivers that tell where in the cycle of a finite code they are.
 
+use rand::RngExt as _;
+
 use super::*;
 use crate::delivery::{DeliverySenderConfig, Start};
 
@@ -43,5 +45,34 @@ fn a_cycle_goes_on_after_the_source_was_started_again() {
                 "{scheme}, seed {seed}: {beyond:?} of {symbols} symbols twice or for nothing"
             );
         }
+    }
+}
+
+/// A receiver that is killed misses the packets under way, and goes on from another port. Its order is ahead
+/// of the place that it tells by then, and goes on: other symbols replace those missed.
+#[test]
+fn kills_bring_nothing_twice_of_reed_solomon() {
+    let file = content(2_000_000);
+    for seed in 0..4 {
+        let config =
+            RainbowCarrierSenderConfig::new([KEY, seed]).with_max_rate(Some(Rate::from_kilobits(2_000)), 300);
+        let session = DeliverySenderConfig::new(1).with_start(Start::Drawn(Seed(seed)));
+        let mut bed = Bed::new(sender_by(Scheme::ReedSolomon, &[&file], config, session), 0.0);
+        let mut draw = Seed(seed).stream("kills", 0);
+        let (mut store, mut duplicates, mut lives) = (MemoryStore::new(1 << 24), 0, 0);
+        loop {
+            bed.receiver_with(store);
+            lives += 1;
+            let life = Duration::from_millis(draw.random_range(200..500));
+            bed.run(if lives <= 15 { bed.now + life } else { at(600_000) });
+            let (receiver, _) = bed.receivers.pop().unwrap();
+            duplicates += receiver.stats().duplicates;
+            if receiver.is_ended() {
+                break;
+            }
+            store = receiver.into_store().interrupted();
+            bed.first_port += 1;
+        }
+        assert!(lives == 16 && duplicates <= 8, "{duplicates} of 7813 symbols twice, {lives} lives");
     }
 }
