@@ -7,7 +7,7 @@
 //!
 //! A round lasts [`ROUND`]. Reports of the last two rounds count, so that a level stops 10 to 20 s after its
 //! last receiver has left, and a lost report costs nothing. All levels stop at once if the roster knows that
-//! every receiver has what it needs ([`Demand::nobody_needs`]).
+//! no receiver needs packets ([`Demand::nobody_needs`]).
 //!
 //! Receivers that lose most packets do not obey the overload rule, or the sender's own link is too slow.
 //! Their reports count apart: if such receivers alone hold the highest levels for two rounds, the sender
@@ -203,8 +203,8 @@ impl Demand {
         }
     }
 
-    /// Learns that every receiver of the roster has what it needs. A receiver that the roster does not know
-    /// and that holds more than is then sent reports within a moment.
+    /// Learns that no receiver of the roster needs packets. A receiver that holds more than is then sent, and
+    /// that the roster does not know, reports within a moment.
     pub fn nobody_needs(&mut self, now: Instant) {
         self.ends_at = Some(now.max(self.last_start + HELLO_TIME));
     }

@@ -304,9 +304,9 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         if wanted != self.holding {
             self.holding = wanted;
             if wanted {
-                self.front.control.start(now)
+                self.front.control.start(now);
             } else {
-                self.front.control.stop(now)
+                self.front.control.stop(now);
             }
             if satisfied && !self.ended {
                 self.report_need(now);
