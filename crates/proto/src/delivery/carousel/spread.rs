@@ -126,9 +126,9 @@ impl Spread {
         }
     }
 
-    /// Continues each block at this part of 2^32 of the cycle. Blocks with repair symbols continue behind the
-    /// place, because some blocks have passed the place: other symbols replace the missed ones. So such blocks
-    /// also go on if, on average, little ahead of the place.
+    /// Continues each block at this part of 2^32 of the cycle. Blocks with repair symbols continue behind
+    /// that place, which some blocks have passed: other symbols replace the missed ones. So such blocks also
+    /// go on if, on average, little ahead of the place.
     pub(super) fn go_to(&mut self, blocks: &[CarouselBlock], place: u32) {
         let is_cycle = |(_, block): &(&mut u32, &CarouselBlock)| !block.rateless;
         let (mut ahead, mut symbols) = (0_i64, 0_i64);
