@@ -266,9 +266,9 @@ pub trait SenderControl {
     /// the call.
     fn reported(&mut self, _now: Instant, _report: &ReceptionReport) {}
 
-    /// Learns from the roster of the session that no receiver needs packets any more. Called again and again
-    /// while that is so. Default: ignored.
-    fn nobody_needs(&mut self, _now: Instant) {}
+    /// Learns at each timeout whether the receivers of the session's roster are few, and none needs packets.
+    /// Default: ignored.
+    fn served(&mut self, _now: Instant, _is_served: bool) {}
 
     /// Returns the overload while the driver cannot keep up with the configured rate; `None` otherwise.
     fn overload(&self) -> Option<Overload> {
@@ -341,7 +341,7 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         fn on_full_link(packets_per_second: f64);
         fn feedback(now: Instant, datagram: &Datagram<'_>);
         fn reported(now: Instant, report: &ReceptionReport);
-        fn nobody_needs(now: Instant);
+        fn served(now: Instant, is_served: bool);
         fn poll_transmit(now: Instant, buffer: &mut [u8]) -> Option<Transmit>;
         fn timeout(now: Instant);
     }

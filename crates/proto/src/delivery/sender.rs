@@ -672,9 +672,7 @@ impl<C: SenderControl, S: Source> Machine for DeliverySender<C, S> {
             Input::Timeout => {
                 if let Some(roster) = &mut self.roster {
                     roster.sender.on_timeout(now);
-                    if roster.sender.take_served() {
-                        self.control.nobody_needs(time);
-                    }
+                    self.control.served(time, roster.sender.is_served());
                 }
                 self.control.timeout(time);
             }

@@ -138,10 +138,6 @@ impl SenderControl for FlidSender {
         self.turns.on_full_link(packets_per_second);
     }
 
-    fn nobody_needs(&mut self, now: Instant) {
-        self.turns.nobody_needs(now);
-    }
-
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
         if datagram.channel.is_none()
             && let Ok(Message::Report(report)) = Message::parse(datagram.payload)

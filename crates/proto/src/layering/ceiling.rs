@@ -127,10 +127,10 @@ impl Ceiling {
         }
     }
 
-    /// Learns that no receiver of the roster needs packets: [`Demand::nobody_needs`].
-    pub fn nobody_needs(&mut self, now: Instant) {
+    /// Learns whether no receiver of the roster needs packets: [`Demand::served`].
+    pub fn served(&mut self, now: Instant, is_served: bool) {
         if let Some(demand) = &mut self.demand {
-            demand.nobody_needs(now);
+            demand.served(now, is_served);
         }
     }
 

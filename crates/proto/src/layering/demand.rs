@@ -6,8 +6,8 @@
 //! its configured levels.
 //!
 //! A round lasts [`ROUND`]. Reports of the last two rounds count, so that a level stops 10 to 20 s after its
-//! last receiver has left, and a lost report costs nothing. All levels stop at once if the roster knows that
-//! no receiver needs packets ([`Demand::nobody_needs`]).
+//! last receiver has left, and a lost report costs nothing. The levels above the idle level stop at once if
+//! the roster knows that no receiver needs packets ([`Demand::served`]).
 //!
 //! Receivers that lose most packets do not obey the overload rule, or the sender's own link is too slow.
 //! Their reports count apart: if such receivers alone hold the highest levels for two rounds, the sender
@@ -29,6 +29,9 @@ const OPEN_TO_MANY: Duration = Duration::from_secs(8);
 const STEP_TIME: Duration = Duration::from_millis(500);
 /// Time after a report of a starting receiver in which the roster may not know the receiver yet.
 const HELLO_TIME: Duration = Duration::from_secs(5);
+/// Time after the end of the demand in which a report of a level held is of a receiver that the roster does
+/// not know.
+const UNKNOWN_TIME: Duration = Duration::from_secs(2);
 /// Number of reports of starting receivers within [`CROWD_TIME`] from which many receivers start. A report of
 /// a higher level than those before does not count.
 const CROWD: u32 = 5;
@@ -105,8 +108,11 @@ pub struct Demand {
     burst: (u32, Instant),
     /// Time of the last report of a starting receiver.
     last_start: Instant,
-    /// Time at which the demand ends unless a report comes before.
-    ends_at: Option<Instant>,
+    /// Time at which the roster ended the demand; `None` after a report of a starting receiver.
+    ended: Option<Instant>,
+    /// Whether a receiver that the roster did not know has reported since the roster last knew of a receiver
+    /// that needs packets.
+    has_unknown: bool,
     /// Highest level reported, and the time of the last such report.
     known: (u16, Instant),
     /// Number of rounds in a row in which the highest levels had lossy receivers only.
@@ -136,7 +142,8 @@ impl Demand {
             is_prompt: false,
             burst: (0, Instant::ZERO),
             last_start: Instant::ZERO,
-            ends_at: None,
+            ended: None,
+            has_unknown: false,
             known: (0, Instant::ZERO),
             lossy_rounds: 0,
             limit: None,
@@ -156,13 +163,13 @@ impl Demand {
         if level >= self.known.0 || now >= self.known.1 + KNOWN_TIME {
             self.known = (level, now);
         }
-        if level > 0 || report.is_starting {
-            self.ends_at = None;
-        }
         if report.is_starting {
-            self.last_start = now;
+            (self.last_start, self.ended) = (now, None);
             self.start(now, level);
             return;
+        }
+        if level > self.idle && self.ended.is_some_and(|at| now < at + UNKNOWN_TIME) {
+            self.has_unknown = true;
         }
         let reported = Reported { level, loss: report.loss };
         // Under a bound, a receiver that keeps levels above does not lose most packets, but does not obey.
@@ -203,17 +210,18 @@ impl Demand {
         }
     }
 
-    /// Learns that no receiver of the roster needs packets. A receiver that holds more than is then sent, and
-    /// that the roster does not know, reports within a moment.
-    pub fn nobody_needs(&mut self, now: Instant) {
-        self.ends_at = Some(now.max(self.last_start + HELLO_TIME));
-    }
-
-    /// Forgets all reports, and asks for new ones.
-    fn end(&mut self, now: Instant) {
-        (self.this, self.last, self.starts) = (Reports::default(), Reports::default(), None);
-        self.ends_at = None;
-        self.begin_round(now);
+    /// Learns whether no receiver of the roster needs packets: the demand then ends. A receiver that holds
+    /// more than is then sent, and that the roster does not know yet, reports within a moment; from then on
+    /// the demand goes on until the roster knows of a receiver that needs packets.
+    pub fn served(&mut self, now: Instant, is_served: bool) {
+        if !is_served {
+            self.has_unknown = false;
+        } else if !self.has_unknown && !self.has_no_receivers() && now >= self.last_start + HELLO_TIME {
+            (self.this, self.last, self.starts) = (Reports::default(), Reports::default(), None);
+            (self.ended, self.is_changed) = (Some(now), true);
+            // Receivers report again.
+            self.begin_round(now);
+        }
     }
 
     fn begin_round(&mut self, now: Instant) {
@@ -263,10 +271,6 @@ impl Demand {
     /// per second. Time: O(levels) after reports and at the end of rounds, otherwise constant.
     pub fn level(&mut self, now: Instant, rate: impl Fn(u16) -> f64) -> u16 {
         let ends_start = self.starts.is_some_and(|starts| starts.until <= now);
-        if self.ends_at.is_some_and(|at| at <= now) {
-            self.end(now);
-            self.is_changed = true;
-        }
         if self.is_changed || ends_start || now >= self.round_began + ROUND {
             self.advance(now, &rate);
             self.sent = self.needed(&rate);

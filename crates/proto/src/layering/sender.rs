@@ -379,8 +379,8 @@ impl SenderControl for DynamicSender {
         self.ceiling.on_full_link(packets_per_second);
     }
 
-    fn nobody_needs(&mut self, now: Instant) {
-        self.ceiling.nobody_needs(now);
+    fn served(&mut self, now: Instant, is_served: bool) {
+        self.ceiling.served(now, is_served);
     }
 
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {

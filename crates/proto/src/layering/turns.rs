@@ -85,11 +85,6 @@ impl<S: Schedule> Turns<S> {
         self.ceiling.on_full_link(packets_per_second);
     }
 
-    /// Learns that no receiver of the roster needs packets: [`Ceiling::nobody_needs`].
-    pub fn nobody_needs(&mut self, now: Instant) {
-        self.ceiling.nobody_needs(now);
-    }
-
     /// Returns what the driver sustains, if less than all levels.
     pub fn overload(&self) -> Option<Overload> {
         self.ceiling.overload(|level| self.schedule.rate_most(level) / ROOM)

@@ -249,6 +249,10 @@ impl RainbowWindow {
             self.counters.unasked += 1;
             return false;
         };
+        if slot.sent > now && self.spacing > Duration::ZERO {
+            // A reply to another receiver. The request waits for the rate, and is still to be sent.
+            return slot.is_waiting;
+        }
         let clears = level >= slot.asked;
         if clears {
             // No breadcrumb is left that could suppress the next request.
@@ -401,6 +405,8 @@ impl RainbowWindow {
             self.threshold = (from / 2).max(THRESHOLD_LEAST).min(self.config.labels_max);
         }
         self.retire(0);
+        self.asks.clear();
+        self.last_ask = self.last_ask.min(now);
         self.ready.clear();
         self.round.clear();
         (self.size, self.mode) = (1, Mode::SlowStart);

@@ -25,8 +25,8 @@ const ALL_ANSWERED_MAX: usize = 128;
 const ANNOUNCED: Duration = Duration::from_millis(50);
 /// Time between two counts of the rows.
 const REVIEW: Duration = Duration::from_millis(500);
-/// Time until the next count after a report of a receiver that needs nothing more.
-const REVIEW_AT_END: Duration = Duration::from_millis(50);
+/// Least time between two looks at whether any receiver needs packets.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Configuration of a [`RosterSender`].
 #[derive(Clone, Copy, Debug)]
@@ -117,10 +117,10 @@ pub struct RosterSender {
     counts: RosterCounts,
     counters: RosterCounters,
     last: Option<Instant>,
-    /// Whether a receiver that needs nothing more has reported since the last count.
-    may_be_served: bool,
-    /// Whether the last count found that no receiver needs anything, after such a report.
+    /// Whether no receiver needs packets.
     is_served: bool,
+    /// Time of the next look at that, after a report of a receiver that needs none.
+    look_due: Option<Instant>,
 }
 
 impl RosterSender {
@@ -138,8 +138,8 @@ impl RosterSender {
             counts: RosterCounts::default(),
             counters: RosterCounters::default(),
             last: None,
-            may_be_served: false,
             is_served: false,
+            look_due: None,
             keys: Vec::new(),
             config,
         }
@@ -159,6 +159,7 @@ impl RosterSender {
     /// Sets the content that is sent; `None` while unknown. A receiver counts as done with this content
     /// alone.
     pub fn set_content(&mut self, content: Option<u32>) {
+        self.is_served &= content == self.content;
         self.content = content;
     }
 
@@ -187,9 +188,10 @@ impl RosterSender {
             return None;
         };
         self.counters.reports += 1;
-        if row.needs_nothing(self.content) {
-            self.may_be_served = true;
-            self.review_due = self.review_due.min(now + REVIEW_AT_END);
+        if !row.needs_nothing(self.content) {
+            (self.is_served, self.look_due) = (false, None);
+        } else if !self.is_served {
+            self.look_due.get_or_insert(now + LOOK);
         }
         // A receiver that serves the content is no sign of receivers under way.
         let is_serving = header.kind == ReportKind::Done && state.repair_port.is_some();
@@ -249,23 +251,25 @@ impl RosterSender {
 
     /// Counts the rows and adapts the interval, twice a second at most. Called before packets leave.
     pub fn on_timeout(&mut self, now: Instant) {
+        if self.look_due.is_some_and(|at| at <= now) {
+            self.look_due = None;
+            // A crowd reports too seldom for a sender to know all.
+            self.is_served = self.pace.exponent() == 0 && self.table.is_served(self.content);
+        }
         if now < self.review_due {
             return;
         }
         self.review_due = now + REVIEW;
         self.table.prune(now, self.content, self.pace.interval());
         self.counts = self.table.counts(now, self.content, self.pace.interval());
-        if core::mem::take(&mut self.may_be_served) {
-            self.is_served = self.table.is_served(self.content);
-        }
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let receivers = (self.counts.under_way + self.table.serving(now, self.pace.interval())) as f64;
         self.pace.estimate(now, receivers);
     }
 
-    /// Whether all receivers are known, and none needs more packets: once after the report of the last one.
-    pub fn take_served(&mut self) -> bool {
-        core::mem::take(&mut self.is_served)
+    /// Whether there are few receivers, each has a row, and none needs packets.
+    pub const fn is_served(&self) -> bool {
+        self.is_served
     }
 
     /// Returns the announcement for a packet of the base channel, if one is due. `time` never goes back, and

@@ -16,8 +16,8 @@ const MIXED: usize = 256;
 /// Upper bound of the number of passes skipped: receivers keep the ESIs of received repair symbols in runs.
 const SKIPPED_MAX: u64 = 256;
 
-/// Of codes with repair symbols, an order goes on that is ahead of the place by at most this part of a cycle.
-const NEAR_DIVISOR: i64 = 64;
+/// An order goes on that is ahead of the place by at most this part of the repair symbols.
+const NEAR_DIVISOR: i64 = 32;
 
 /// All blocks, in turns.
 ///
@@ -126,23 +126,23 @@ impl Spread {
         }
     }
 
-    /// Continues each block at this part of 2^32 of the cycle. Blocks with repair symbols continue behind
-    /// that place, which some blocks have passed: other symbols replace the missed ones. So such blocks also
-    /// go on if, on average, little ahead of the place.
+    /// Continues each block at this part of 2^32 of the cycle. Blocks with repair symbols continue a symbol
+    /// later, since some blocks have had the symbol at the place: other symbols replace the missed ones. So
+    /// such blocks also go on if, on average, little ahead of the place.
     pub(super) fn go_to(&mut self, blocks: &[CarouselBlock], place: u32) {
         let is_cycle = |(_, block): &(&mut u32, &CarouselBlock)| !block.rateless;
-        let (mut ahead, mut symbols) = (0_i64, 0_i64);
+        let (mut ahead, mut spare) = (0_i64, 0_i64);
         let mut targets = Vec::new();
         for (next, block) in self.next.iter_mut().zip(blocks).filter(is_cycle) {
             let n = i64::from(block.encoding_symbols);
             let target = (i64::from(place) * n) >> u32::BITS;
             let distance = (i64::from(*next) - target).rem_euclid(n);
             ahead += if distance > n / 2 { distance - n } else { distance };
-            symbols += n;
+            spare += n - i64::from(block.symbols);
             targets.push((next, target, n));
         }
         let has_repair = blocks.iter().all(|block| block.encoding_symbols > block.symbols);
-        if has_repair && (0..symbols / NEAR_DIVISOR).contains(&ahead) {
+        if has_repair && (0..=spare / NEAR_DIVISOR).contains(&ahead) {
             return;
         }
         for (next, target, n) in targets {

@@ -308,7 +308,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             } else {
                 self.front.control.stop(now);
             }
-            if satisfied && !self.ended {
+            if !self.ended {
                 self.report_need(now);
             }
         }

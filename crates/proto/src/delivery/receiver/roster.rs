@@ -110,7 +110,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         }
     }
 
-    /// Tells the sender soon that this receiver needs no more packets.
+    /// Tells the sender soon whether this receiver needs packets.
     pub(super) fn report_need(&mut self, now: Instant) {
         self.reporter.iter_mut().for_each(|session| session.reporter.hasten(now));
     }

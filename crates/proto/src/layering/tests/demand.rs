@@ -47,21 +47,36 @@ fn levels_stop_at_once_when_nobody_needs_them() {
     demand.report(at(0), starts(7), rate);
     demand.report(at(1_000), holds(7), rate);
     let round = demand.echo(0).round;
-    demand.nobody_needs(at(3_000));
-    assert_eq!(demand.level(at(4_900), rate), 8, "the roster may not know a receiver that starts");
-    assert_eq!(demand.level(at(5_000), rate), 2);
+    let served = |demand: &mut Demand, ms| {
+        demand.served(at(ms), true);
+        demand.level(at(ms), rate)
+    };
+    assert_eq!(served(&mut demand, 4_900), 8, "the roster may not know a receiver that starts");
+    assert_eq!(served(&mut demand, 5_000), 2);
     assert_ne!(demand.echo(0).round, round, "receivers report again");
-    // A receiver that the roster does not know.
-    demand.report(at(5_300), holds(6), rate);
-    for second in 6..12 {
-        assert_eq!(demand.level(at(1_000 * second), rate), 7);
+    // The next receiver.
+    demand.report(at(5_100), starts(5), rate);
+    demand.report(at(6_000), holds(5), rate);
+    assert_eq!(served(&mut demand, 10_000), 6);
+    assert_eq!(served(&mut demand, 10_200), 2);
+}
+
+#[test]
+fn a_receiver_that_the_roster_does_not_know_loses_its_levels_once() {
+    let mut demand = demand(2);
+    demand.report(at(0), holds(7), rate);
+    demand.served(at(6_000), true);
+    assert_eq!(demand.level(at(6_000), rate), 2);
+    demand.report(at(6_300), holds(6), rate);
+    for second in 7..600 {
+        demand.report(at(1_000 * second), holds(6), rate);
+        demand.served(at(1_000 * second), true);
+        assert_eq!(demand.level(at(1_000 * second), rate), 7, "{second}");
     }
-    demand.nobody_needs(at(12_000));
-    demand.report(at(12_000), holds(6), rate);
-    assert_eq!(demand.level(at(12_001), rate), 7, "a report that was under way");
-    demand.nobody_needs(at(13_000));
-    demand.report(at(13_000), holds(0), rate);
-    assert_eq!(demand.level(at(13_001), rate), 2);
+    // The roster learns of the receiver.
+    demand.served(at(600_000), false);
+    demand.served(at(601_000), true);
+    assert_eq!(demand.level(at(601_000), rate), 2);
 }
 
 #[test]

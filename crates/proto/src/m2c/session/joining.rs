@@ -68,7 +68,7 @@ impl Session {
             // A sender that follows demand sends more after a report, unless the sender cannot.
             let since = self.levels.top_changed.max(self.levels.first);
             let waits =
-                self.levels.is_top_by_demand && level == self.levels.top && now.since(since) < REPORT_TIME;
+                self.levels.is_top_by_demand && level >= self.levels.top && now.since(since) < REPORT_TIME;
             if self.mode == Mode::FastStart && !waits {
                 self.settle(now, self.rate_of(level, now), wishes);
             }

@@ -71,8 +71,8 @@ impl RainbowCarrierReceiverConfig {
         self
     }
 
-    /// Sets the rate of packets that are requested at most, by the longest packet so far. Default: what the
-    /// window permits.
+    /// Sets the rate of packets that are requested at most, by their mean length. Default: what the window
+    /// permits.
     #[must_use]
     pub const fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
         self.max_rate = rate;
@@ -110,8 +110,8 @@ pub struct RainbowCarrierReceiver {
     place: Option<(NonZeroU32, u8)>,
     /// Reception counters; the losses are those of earlier windows.
     reception: Reception,
-    /// Bytes of the longest packet so far, for the maximum rate; `None` before the first.
-    packet_bytes: Option<usize>,
+    /// Mean bytes of a packet, for the maximum rate.
+    packet_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -154,7 +154,7 @@ impl RainbowCarrierReceiver {
             config,
             client,
             window: RainbowWindow::new(config.window),
-            packet_bytes: None,
+            packet_bytes: PACKET_BYTES_FIRST,
             is_held: false,
             hello: None,
             is_dismissed: false,
@@ -193,7 +193,7 @@ impl RainbowCarrierReceiver {
     /// Spaces requests by the maximum rate.
     fn space_requests(&mut self) {
         if let Some(rate) = self.config.max_rate {
-            self.window.set_spacing(rate.time_of(self.packet_bytes.unwrap_or(PACKET_BYTES_FIRST) as u64));
+            self.window.set_spacing(rate.time_of(self.packet_bytes as u64));
         }
     }
 
@@ -311,10 +311,8 @@ impl ReceiverControl for RainbowCarrierReceiver {
         if self.is_dismissed && self.is_held {
             self.begin(now);
         }
-        if Some(arrival.bytes) > self.packet_bytes {
-            self.packet_bytes = Some(arrival.bytes);
-            self.space_requests();
-        }
+        self.packet_bytes = (7 * self.packet_bytes + arrival.bytes) / 8;
+        self.space_requests();
         self.word = arrival.cci.as_bytes().try_into().ok();
         if reply.is_past_description {
             self.description.exhausted.get_or_insert(now);

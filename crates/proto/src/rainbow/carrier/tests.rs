@@ -258,7 +258,6 @@ fn whoever_asks_whenever_gets_all_and_nothing_twice() {
     }
 }
 
-/// The FDT of 300 files takes some ten symbols: each is asked for once, by whoever comes.
 /// The source and the path would carry 10 Mbit/s, and the window grows without losses.
 #[test]
 fn a_receiver_asks_for_no_more_than_its_maximum_rate() {
@@ -279,6 +278,7 @@ fn a_receiver_asks_for_no_more_than_its_maximum_rate() {
     }
 }
 
+/// The FDT of 300 files takes some ten symbols: each is asked for once, by whoever comes.
 #[test]
 fn a_long_description_is_asked_for_symbol_by_symbol() {
     let contents: Vec<_> = (0..300).map(|bytes| content(1 + bytes)).collect();
