@@ -89,8 +89,8 @@ pub(crate) fn wake_precisely() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns the number of threads that encode beside the thread that sends: one per processor but one, at
-/// least 1 and at most 4.
+/// Returns the number of threads that encode beside the thread that sends: the number of processors less 1,
+/// at least 1 and at most 4.
 pub(crate) fn encoder_count() -> usize {
     worker_count().saturating_sub(1).max(1)
 }

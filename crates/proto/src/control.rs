@@ -266,7 +266,7 @@ pub trait SenderControl {
     /// the call.
     fn reported(&mut self, _now: Instant, _report: &ReceptionReport) {}
 
-    /// Learns at each timeout whether the receivers of the session's roster are few, and none needs packets.
+    /// Learns at each timeout whether the session's roster has few receivers, and no receiver needs packets.
     /// Default: ignored.
     fn served(&mut self, _now: Instant, _is_served: bool) {}
 

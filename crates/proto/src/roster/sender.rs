@@ -119,7 +119,7 @@ pub struct RosterSender {
     last: Option<Instant>,
     /// Whether no receiver needs packets.
     is_served: bool,
-    /// Time of the next look at that, after a report of a receiver that needs none.
+    /// Time of the next look, after a report of a receiver that needs nothing.
     look_due: Option<Instant>,
 }
 

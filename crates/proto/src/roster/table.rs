@@ -104,7 +104,7 @@ impl RosterRow {
         }
     }
 
-    /// Whether the receiver has ended, or has enough symbols of `content` and is about to decode them.
+    /// Whether the receiver has ended, or has enough symbols of `content` and only decodes.
     pub(super) fn needs_nothing(&self, content: Option<u32>) -> bool {
         match self.kind {
             ReportKind::Done | ReportKind::Leaving => true,

@@ -38,7 +38,7 @@ const LONG_BLOCK: u32 = 1_000;
 
 /// Number of source symbols among which a stand-in is chosen.
 const STAND_INS: usize = 8;
-/// A stand-in is behind its place by one part of so many of the way to the next place.
+/// A stand-in is behind the place by the way to the next place, divided by this number.
 const BEHIND: u64 = 5;
 
 /// Symbols of a session in hierarchical buffers.

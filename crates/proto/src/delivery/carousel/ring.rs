@@ -73,8 +73,8 @@ impl Ring {
         self.units * self.rounds
     }
 
-    /// Returns the two distances between a symbol of a block and the symbol so many before it, of which one
-    /// holds, depending on the block. Only if a unit is a block.
+    /// Returns the two possible distances between a symbol of a block and the symbol so many before; the
+    /// block decides. Only if a unit is a block.
     pub(super) fn distances(&self, symbols: u64) -> [u64; 2] {
         let ahead = symbols * self.units / self.rounds.max(1) % self.units.max(1);
         let most = symbols * self.units + self.units - ahead;

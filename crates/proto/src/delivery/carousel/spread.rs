@@ -16,7 +16,7 @@ const MIXED: usize = 256;
 /// Upper bound of the number of passes skipped: receivers keep the ESIs of received repair symbols in runs.
 const SKIPPED_MAX: u64 = 256;
 
-/// An order goes on that is ahead of the place by at most this part of the repair symbols.
+/// An order goes on that is ahead of the place by at most the repair symbols divided by this number.
 const NEAR_DIVISOR: i64 = 32;
 
 /// All blocks, in turns.
@@ -127,8 +127,8 @@ impl Spread {
     }
 
     /// Continues each block at this part of 2^32 of the cycle. Blocks with repair symbols continue a symbol
-    /// later, since some blocks have had the symbol at the place: other symbols replace the missed ones. So
-    /// such blocks also go on if, on average, little ahead of the place.
+    /// later, since some blocks have had the symbol at the place: other symbols replace what was missed. So
+    /// blocks also go on if, on average, little ahead of the place.
     pub(super) fn go_to(&mut self, blocks: &[CarouselBlock], place: u32) {
         let is_cycle = |(_, block): &(&mut u32, &CarouselBlock)| !block.rateless;
         let (mut ahead, mut spare) = (0_i64, 0_i64);

@@ -280,7 +280,7 @@ impl Content {
     }
 
     /// Continues at a place that an earlier session of the same content is unlikely to have sent:
-    /// [`Carousel::skip`]. Orders whose receivers have chosen a place stay there.
+    /// [`Carousel::skip`]. Orders at a chosen place stay there.
     pub(super) fn skip(&mut self) {
         if let Self::Requested(requested) = self {
             requested.common.skip();

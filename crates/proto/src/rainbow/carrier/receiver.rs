@@ -71,8 +71,7 @@ impl RainbowCarrierReceiverConfig {
         self
     }
 
-    /// Sets the rate of packets that are requested at most, by their mean length. Default: what the window
-    /// permits.
+    /// Sets the maximum rate of requested packets, by the mean length. Default: what the window permits.
     #[must_use]
     pub const fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
         self.max_rate = rate;

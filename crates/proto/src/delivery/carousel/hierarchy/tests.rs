@@ -200,7 +200,7 @@ fn listen(blocks: &[CarouselBlock], listeners: &mut [Listener]) {
     listen_to(blocks, listeners, |_, visit, _| visit.esi);
 }
 
-/// Sends until every listener has what it wants; of each visit, the symbol that `chosen` says.
+/// Sends until every listener is content; of each visit, the symbol that `chosen` says.
 fn listen_to(
     blocks: &[CarouselBlock],
     listeners: &mut [Listener],
@@ -349,7 +349,7 @@ fn a_code_of_twice_the_symbols_brings_few_twice() {
     }
 }
 
-/// Repair symbols of one block after the other are ready, over the first 30 s of 90 that the fastest receivers
+/// Repair symbols of block after block are ready, over the first 30 s of 90 that the fastest receivers
 /// take. Source symbols half a ring back, sent meanwhile, cost the fastest receiver 15 % more packets.
 #[test]
 fn source_symbols_that_stand_in_for_repair_symbols_seldom_come_twice() {

@@ -49,7 +49,7 @@ fn a_cycle_goes_on_after_the_source_was_started_again() {
 }
 
 /// A receiver that is killed misses the packets under way, and goes on from another port. By then the order
-/// is ahead of the place that the receiver tells, and goes on: other symbols replace the missed ones.
+/// is ahead of the place that the receiver tells, and goes on: other symbols replace what was missed.
 #[test]
 fn kills_bring_nothing_twice_of_reed_solomon() {
     let file = content(2_000_000);
