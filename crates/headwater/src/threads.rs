@@ -89,12 +89,6 @@ pub(crate) fn wake_precisely() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns the number of threads that encode beside the thread that sends: the number of processors less 1,
-/// at least 1 and at most 4.
-pub(crate) fn encoder_count() -> usize {
-    worker_count().saturating_sub(1).max(1)
-}
-
 /// Returns the number of worker threads of a session: one per processor, at least 1 and at most 4.
 pub(crate) fn worker_count() -> usize {
     available_parallelism().map_or(1, std::num::NonZero::get).min(WORKERS_MAX)

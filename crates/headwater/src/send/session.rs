@@ -43,7 +43,7 @@ use crate::keys::SenderKey;
 use crate::net::{BufferSize, LinkChange};
 use crate::session::Session;
 use crate::system;
-use crate::threads::{StopHandle, encoder_count};
+use crate::threads::{StopHandle, worker_count};
 
 /// Maximum time for hashing before the first packet. Longer content is hashed further while it is being
 /// sent.
@@ -114,7 +114,7 @@ impl SendSession {
                 .with_encodings(encodings.clone())
                 .with_folders(files.folders().to_vec())?
                 .with_metadata(files.metadata().clone());
-            let budget = Budget::new(&plan, &options, encoder_count())?;
+            let budget = Budget::new(&plan, &options, worker_count())?;
             Ok((plan, budget))
         };
         // Long blocks take memory for their decoding plans; the encoders of all shorter blocks may fit in

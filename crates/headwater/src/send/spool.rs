@@ -27,7 +27,7 @@ use super::options::SendOptions;
 use super::repair_store::{free_bytes, store_file};
 use super::source::FileSource;
 use crate::system::files::wait_to_read;
-use crate::threads::{StopHandle, encoder_count, yield_to_session};
+use crate::threads::{StopHandle, worker_count, yield_to_session};
 
 /// Default bytes that are kept for late receivers: a compressed image of a small system.
 const KEEP_DEFAULT: u64 = 4 << 30;
@@ -305,7 +305,7 @@ impl PartReader {
         }
         self.digests.push(file_digest(digests.iter().flatten()));
         let used = self.memory.load(Ordering::Relaxed);
-        let budget = Budget::of_part(&plan, &self.config.coding, encoder_count(), used).map_err(failed)?;
+        let budget = Budget::of_part(&plan, &self.config.coding, worker_count(), used).map_err(failed)?;
         let (store, in_memory) = match &budget.place {
             RepairPlace::Disk { bytes, folder } => (Some(store_file(folder, *bytes).map_err(failed)?), 0),
             RepairPlace::Memory { bytes } => (None, *bytes),
