@@ -20,6 +20,12 @@ const BUSY: f64 = 0.002;
 const BUSY_GAPS: f64 = 2.0;
 /// Maximum time between the departures, in mean gaps.
 const PAIR_GAPS: f64 = 8.0;
+/// Growth of the bound in a second without a packet that waits, from [`UNSEEN`] seconds on, and at most. A
+/// rate just above the bottleneck's makes no queue that shows, and no queue that is missed if the bottleneck
+/// carries more by now.
+const GROWTH: f64 = 0.004;
+const GROWTH_MAX: f64 = 0.1;
+const UNSEEN: f64 = 5.0;
 /// Upper limits of others' part and of the remaining deviation for a bottleneck of the session's own. Blurred
 /// clocks lower the slope, and raise the deviation.
 const ALONE: Limits = Limits { others: 0.1, deviation: 0.5 };
@@ -55,6 +61,8 @@ pub(super) struct Bottleneck {
     last: Option<(Instant, Instant, f64)>,
     /// Time of the last renewal.
     renewed: Instant,
+    /// Time of the last packet that waited.
+    busy: Instant,
     pairs: u32,
     /// Arrival gaps over departure gaps, in seconds.
     line: WeightedLine,
@@ -73,6 +81,9 @@ impl Bottleneck {
         let Some((earlier, came, waited)) = self.last.replace((left, now, wait)) else { return };
         let g = left.since(earlier).as_secs_f64();
         let is_busy = wait.min(waited) > BUSY.max(BUSY_GAPS / rate);
+        if is_busy {
+            self.busy = now;
+        }
         if is_busy && earlier < left && g * rate < PAIR_GAPS {
             self.pairs = self.pairs.saturating_add(1);
             let age = now.since(self.renewed);
@@ -111,9 +122,11 @@ impl Bottleneck {
             .map(|found| found.rate)
     }
 
-    /// Returns the rate of the bottleneck, if other traffic has a small part.
-    pub(super) fn bound(&self, chance: f64) -> Option<f64> {
-        self.estimate.filter(|found| found.is_within(chance, &BOUNDED)).map(|found| found.rate)
+    /// Returns the rate of the bottleneck for joins at `now`, if other traffic has a small part.
+    pub(super) fn bound(&self, now: Instant, chance: f64) -> Option<f64> {
+        let found = self.estimate.filter(|found| found.is_within(chance, &BOUNDED))?;
+        let unseen = now.since(self.busy).as_secs_f64() - UNSEEN;
+        Some(found.rate * (1.0 + (GROWTH * unseen).clamp(0.0, GROWTH_MAX)))
     }
 
     /// Whether others have so small a part that a loss at a long queue may be chance.
@@ -142,5 +155,27 @@ impl Estimate {
 
     fn is_within(&self, chance: f64, limits: &Limits) -> bool {
         self.others(chance) < limits.others && self.deviation < limits.deviation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_grows_while_no_packet_waits() {
+        let (mut bottleneck, mu) = (Bottleneck::default(), 100.0);
+        let at = |seconds: f64| Instant::ZERO + Duration::from_secs_f64(seconds);
+        // Packets leave 2 to 14 ms apart, and arrive 10 ms apart from a queue.
+        let mut left = 0.0;
+        for packet in 0..400_u32 {
+            left += 0.002 + 0.003 * f64::from(packet % 5);
+            bottleneck.record(at(1.0 + f64::from(packet) / mu), at(left), 0.05, 100.0);
+        }
+        let bound = |seconds: f64| bottleneck.bound(at(1.0 + 399.0 / mu + seconds), 0.0).unwrap();
+        assert!((bound(0.0) - mu).abs() < 1.0, "{}", bound(0.0));
+        assert!((bound(UNSEEN) - bound(0.0)).abs() < 1e-6);
+        assert!((bound(UNSEEN + 10.0) / bound(0.0) - 1.04).abs() < 1e-6);
+        assert!((bound(UNSEEN + 100.0) / bound(0.0) - 1.1).abs() < 1e-6);
     }
 }

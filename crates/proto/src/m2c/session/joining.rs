@@ -217,7 +217,7 @@ impl Session {
             Mode::CongestionAvoidance if self.own_rate().is_some() => f64::INFINITY,
             Mode::CongestionAvoidance => self.lead(now) * self.sustained(rtt),
         };
-        let bound = self.bottleneck_bound().filter(|_| self.mode != Mode::FastStart);
+        let bound = self.bottleneck_bound(now).filter(|_| self.mode != Mode::FastStart);
         let allowed = allowed.min(bound.unwrap_or(f64::INFINITY));
         let is_allowed = |next: u16| {
             let rate = self.rate_of(next, now);

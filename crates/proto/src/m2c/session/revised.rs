@@ -174,9 +174,9 @@ impl Session {
 
     /// Rule 4: returns the maximum rate to join, if the bottleneck's rate is known. A level at (1 + o) mu
     /// makes a queue of o^2 / 2 r seconds until it has decayed.
-    pub(super) fn bottleneck_bound(&self) -> Option<f64> {
+    pub(super) fn bottleneck_bound(&self, now: Instant) -> Option<f64> {
         let revised = self.revised.as_ref()?;
-        let rate = revised.bottleneck.bound(revised.chance.part())?;
+        let rate = revised.bottleneck.bound(now, revised.chance.part())?;
         Some(rate * (1.0 + libm::sqrt(2.0 * self.clock.channels.decay() * Self::target_queue(revised))))
     }
 
