@@ -266,9 +266,8 @@ pub trait SenderControl {
     /// the call.
     fn reported(&mut self, _now: Instant, _report: &ReceptionReport) {}
 
-    /// Learns at each timeout whether the session's roster has few receivers, and no receiver needs packets.
-    /// Default: ignored.
-    fn served(&mut self, _now: Instant, _is_served: bool) {}
+    /// Sets at each timeout whether a receiver may need packets, by the session's roster. Default: ignored.
+    fn set_packets_needed(&mut self, _now: Instant, _are_needed: bool) {}
 
     /// Returns the overload while the driver cannot keep up with the configured rate; `None` otherwise.
     fn overload(&self) -> Option<Overload> {
@@ -341,7 +340,7 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         fn on_full_link(packets_per_second: f64);
         fn feedback(now: Instant, datagram: &Datagram<'_>);
         fn reported(now: Instant, report: &ReceptionReport);
-        fn served(now: Instant, is_served: bool);
+        fn set_packets_needed(now: Instant, are_needed: bool);
         fn poll_transmit(now: Instant, buffer: &mut [u8]) -> Option<Transmit>;
         fn timeout(now: Instant);
     }

@@ -136,7 +136,7 @@ pub(crate) struct Retry {
     hold: Duration,
     /// Time of the last probe.
     tried: Option<Instant>,
-    /// Whether a reduction took the last probe back.
+    /// Whether the rate was reduced soon after the last probe.
     has_failed: bool,
     /// Successful probes in a row.
     tries: u8,

@@ -672,7 +672,7 @@ impl<C: SenderControl, S: Source> Machine for DeliverySender<C, S> {
             Input::Timeout => {
                 if let Some(roster) = &mut self.roster {
                     roster.sender.on_timeout(now);
-                    self.control.served(time, roster.sender.is_served());
+                    self.control.set_packets_needed(time, roster.sender.needs_packets());
                 }
                 self.control.timeout(time);
             }

@@ -127,10 +127,10 @@ impl Ceiling {
         }
     }
 
-    /// Learns whether no receiver of the roster needs packets: [`Demand::served`].
-    pub fn served(&mut self, now: Instant, is_served: bool) {
+    /// Sets whether a receiver may need packets, by the roster: [`Demand::set_packets_needed`].
+    pub fn set_packets_needed(&mut self, now: Instant, are_needed: bool) {
         if let Some(demand) = &mut self.demand {
-            demand.served(now, is_served);
+            demand.set_packets_needed(now, are_needed);
         }
     }
 

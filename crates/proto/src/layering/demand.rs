@@ -7,7 +7,7 @@
 //!
 //! A round lasts [`ROUND`]. Reports of the last two rounds count, so that a level stops 10 to 20 s after its
 //! last receiver has left, and a lost report costs nothing. The levels above the idle level stop at once if
-//! the roster knows that no receiver needs packets ([`Demand::served`]).
+//! the roster knows that no receiver needs packets ([`Demand::set_packets_needed`]).
 //!
 //! Receivers that lose most packets do not obey the overload rule, or the sender's own link is too slow.
 //! Their reports count apart: if such receivers alone hold the highest levels for two rounds, the sender
@@ -29,9 +29,9 @@ const OPEN_TO_MANY: Duration = Duration::from_secs(8);
 const STEP_TIME: Duration = Duration::from_millis(500);
 /// Time after a report of a starting receiver in which the roster may not know the receiver yet.
 const HELLO_TIME: Duration = Duration::from_secs(5);
-/// Time after the end of the demand in which a report of a level held is of a receiver that the roster does
-/// not know.
-const UNKNOWN_TIME: Duration = Duration::from_secs(2);
+/// Time after the end of the demand in which a report of a held level comes from a receiver missing from the
+/// roster.
+const UNLISTED_TIME: Duration = Duration::from_secs(2);
 /// Number of reports of starting receivers within [`CROWD_TIME`] from which many receivers start. A report of
 /// a higher level than those before does not count.
 const CROWD: u32 = 5;
@@ -110,9 +110,8 @@ pub struct Demand {
     last_start: Instant,
     /// Time at which the roster ended the demand; `None` after a report of a starting receiver.
     ended: Option<Instant>,
-    /// Whether a receiver that the roster did not know has reported since the roster last knew of a receiver
-    /// that needs packets.
-    has_unknown: bool,
+    /// Whether a receiver missing from the roster has reported a level.
+    has_unlisted: bool,
     /// Highest level reported, and the time of the last such report.
     known: (u16, Instant),
     /// Number of rounds in a row in which the highest levels had lossy receivers only.
@@ -143,7 +142,7 @@ impl Demand {
             burst: (0, Instant::ZERO),
             last_start: Instant::ZERO,
             ended: None,
-            has_unknown: false,
+            has_unlisted: false,
             known: (0, Instant::ZERO),
             lossy_rounds: 0,
             limit: None,
@@ -168,8 +167,8 @@ impl Demand {
             self.start(now, level);
             return;
         }
-        if level > self.idle && self.ended.is_some_and(|at| now < at + UNKNOWN_TIME) {
-            self.has_unknown = true;
+        if level > self.idle && self.ended.is_some_and(|at| now < at + UNLISTED_TIME) {
+            self.has_unlisted = true;
         }
         let reported = Reported { level, loss: report.loss };
         // Under a bound, a receiver that keeps levels above does not lose most packets, but does not obey.
@@ -210,13 +209,15 @@ impl Demand {
         }
     }
 
-    /// Learns whether no receiver of the roster needs packets: the demand then ends. A receiver that holds
-    /// more than is then sent, and that the roster does not know yet, reports within a moment; from then on
-    /// the demand goes on until the roster knows of a receiver that needs packets.
-    pub fn served(&mut self, now: Instant, is_served: bool) {
-        if !is_served {
-            self.has_unknown = false;
-        } else if !self.has_unknown && !self.has_no_receivers() && now >= self.last_start + HELLO_TIME {
+    /// Sets whether a receiver may need packets, by the roster; if not, the demand ends.
+    ///
+    /// A receiver that holds more than the idle level, and that is not in the roster yet, then reports its
+    /// level within a second. From that report on the demand continues until the roster has a receiver that
+    /// needs packets.
+    pub fn set_packets_needed(&mut self, now: Instant, are_needed: bool) {
+        if are_needed {
+            self.has_unlisted = false;
+        } else if !self.has_unlisted && !self.has_no_receivers() && now >= self.last_start + HELLO_TIME {
             (self.this, self.last, self.starts) = (Reports::default(), Reports::default(), None);
             (self.ended, self.is_changed) = (Some(now), true);
             // Receivers report again.

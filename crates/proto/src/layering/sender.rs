@@ -379,8 +379,8 @@ impl SenderControl for DynamicSender {
         self.ceiling.on_full_link(packets_per_second);
     }
 
-    fn served(&mut self, now: Instant, is_served: bool) {
-        self.ceiling.served(now, is_served);
+    fn set_packets_needed(&mut self, now: Instant, are_needed: bool) {
+        self.ceiling.set_packets_needed(now, are_needed);
     }
 
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {

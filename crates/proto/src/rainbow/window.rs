@@ -343,7 +343,7 @@ impl RainbowWindow {
     }
 
     fn grow(&mut self, now: Instant) {
-        // Beyond a round trip of requests, a longer queue of requests brings nothing.
+        // If more than a round trip of requests waits for the rate, a larger window makes more requests wait.
         let is_spaced =
             self.spacing > Duration::ZERO && self.last_ask > now + self.srtt().unwrap_or(self.spacing);
         if self.size < self.config.labels_max && !is_spaced {

@@ -201,9 +201,9 @@ impl RosterReporter {
         true
     }
 
-    /// Reports progress at once to a sender of few receivers, which may then send less. The reports of many
-    /// would come together.
-    pub fn hasten(&mut self, now: Instant) {
+    /// Reports progress at once, if the interval of reports is the shortest. Receivers of a crowd keep their
+    /// times: their reports would come together.
+    pub fn report_now(&mut self, now: Instant) {
         if self.cookie != 0 && self.exponent == 0 && self.end.is_none() {
             self.set_fixed(now, Duration::ZERO);
         }

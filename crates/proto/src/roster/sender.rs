@@ -25,8 +25,8 @@ const ALL_ANSWERED_MAX: usize = 128;
 const ANNOUNCED: Duration = Duration::from_millis(50);
 /// Time between two counts of the rows.
 const REVIEW: Duration = Duration::from_millis(500);
-/// Least time between two looks at whether any receiver needs packets.
-const LOOK: Duration = Duration::from_millis(50);
+/// Time from a report that no packets are needed until the rows are searched for a receiver that needs some.
+const NEED_CHECK: Duration = Duration::from_millis(50);
 
 /// Configuration of a [`RosterSender`].
 #[derive(Clone, Copy, Debug)]
@@ -117,10 +117,10 @@ pub struct RosterSender {
     counts: RosterCounts,
     counters: RosterCounters,
     last: Option<Instant>,
-    /// Whether no receiver needs packets.
-    is_served: bool,
-    /// Time of the next look, after a report of a receiver that needs nothing.
-    look_due: Option<Instant>,
+    /// Whether a receiver may need packets.
+    needs_packets: bool,
+    /// Time of the next search of the rows for a receiver that needs packets.
+    need_check_due: Option<Instant>,
 }
 
 impl RosterSender {
@@ -138,8 +138,8 @@ impl RosterSender {
             counts: RosterCounts::default(),
             counters: RosterCounters::default(),
             last: None,
-            is_served: false,
-            look_due: None,
+            needs_packets: true,
+            need_check_due: None,
             keys: Vec::new(),
             config,
         }
@@ -159,7 +159,7 @@ impl RosterSender {
     /// Sets the content that is sent; `None` while unknown. A receiver counts as done with this content
     /// alone.
     pub fn set_content(&mut self, content: Option<u32>) {
-        self.is_served &= content == self.content;
+        self.needs_packets |= content != self.content;
         self.content = content;
     }
 
@@ -188,10 +188,10 @@ impl RosterSender {
             return None;
         };
         self.counters.reports += 1;
-        if !row.needs_nothing(self.content) {
-            (self.is_served, self.look_due) = (false, None);
-        } else if !self.is_served {
-            self.look_due.get_or_insert(now + LOOK);
+        if row.needs_packets(self.content) {
+            (self.needs_packets, self.need_check_due) = (true, None);
+        } else if self.needs_packets {
+            self.need_check_due.get_or_insert(now + NEED_CHECK);
         }
         // A receiver that serves the content is no sign of receivers under way.
         let is_serving = header.kind == ReportKind::Done && state.repair_port.is_some();
@@ -251,10 +251,10 @@ impl RosterSender {
 
     /// Counts the rows and adapts the interval, twice a second at most. Called before packets leave.
     pub fn on_timeout(&mut self, now: Instant) {
-        if self.look_due.is_some_and(|at| at <= now) {
-            self.look_due = None;
-            // A crowd reports too seldom for a sender to know all.
-            self.is_served = self.pace.exponent() == 0 && self.table.is_served(self.content);
+        if self.need_check_due.is_some_and(|at| at <= now) {
+            self.need_check_due = None;
+            // Receivers of a crowd say hello late.
+            self.needs_packets = self.pace.exponent() > 0 || self.table.needs_packets(self.content);
         }
         if now < self.review_due {
             return;
@@ -267,9 +267,10 @@ impl RosterSender {
         self.pace.estimate(now, receivers);
     }
 
-    /// Whether there are few receivers, each has a row, and none needs packets.
-    pub const fn is_served(&self) -> bool {
-        self.is_served
+    /// Whether a receiver may need packets. False only if the interval of reports is the shortest, each
+    /// receiver has a row, and each row is of a receiver that has ended or needs no more packets.
+    pub const fn needs_packets(&self) -> bool {
+        self.needs_packets
     }
 
     /// Returns the announcement for a packet of the base channel, if one is due. `time` never goes back, and

@@ -104,12 +104,12 @@ impl RosterRow {
         }
     }
 
-    /// Whether the receiver has ended, or has enough symbols of `content` and only decodes.
-    pub(super) fn needs_nothing(&self, content: Option<u32>) -> bool {
+    /// Whether the receiver has not ended, and lacks symbols of `content`.
+    pub(super) fn needs_packets(&self, content: Option<u32>) -> bool {
         match self.kind {
-            ReportKind::Done | ReportKind::Leaving => true,
-            ReportKind::Progress => self.state.done_ppm == DONE_PPM && content == Some(self.state.content),
-            ReportKind::Hello => false,
+            ReportKind::Done | ReportKind::Leaving => false,
+            ReportKind::Progress => self.state.done_ppm < DONE_PPM || content != Some(self.state.content),
+            ReportKind::Hello => true,
         }
     }
 
@@ -201,10 +201,10 @@ impl Table {
         self.rows_of_host = u16::MAX;
     }
 
-    /// Whether each receiver has a row of its own, and needs nothing more.
-    pub(super) fn is_served(&self, content: Option<u32>) -> bool {
-        let mut rows = self.rows();
-        self.bound.is_none() && rows.all(|row| !row.is_shared && row.needs_nothing(content))
+    /// Whether a receiver needs packets, or may need packets because several receivers share a row or have no
+    /// row.
+    pub(super) fn needs_packets(&self, content: Option<u32>) -> bool {
+        self.bound.is_some() || self.rows().any(|row| row.is_shared || row.needs_packets(content))
     }
 
     pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = &RosterRow> {

@@ -127,39 +127,39 @@ fn receivers_beyond_the_table_are_no_news_each_time() {
 }
 
 #[test]
-fn all_are_served_if_each_row_is_of_one_receiver_that_needs_nothing() {
+fn no_packets_are_needed_if_each_row_is_of_one_receiver_that_needs_none() {
     let mut rows = Rows::new();
-    let is_served = |rows: &Rows| rows.0.is_served(Some(CONTENT));
+    let needs_packets = |rows: &Rows| rows.0.needs_packets(Some(CONTENT));
     let progress = |rows: &mut Rows, ms: u64, content: u32, done_ppm: u32| {
         let state = ReceiverState { content, done_ppm, ..ReceiverState::default() };
         rows.stated(at(ms), ipv4(3), 3, ReportKind::Progress, (None, state));
     };
     rows.report(at(0), ipv4(1), 1, ReportKind::Done);
     rows.report(at(0), ipv4(2), 2, ReportKind::Leaving);
-    assert!(is_served(&rows));
+    assert!(!needs_packets(&rows));
     progress(&mut rows, 1_000, CONTENT, 999_999);
-    assert!(!is_served(&rows), "one symbol is missing");
+    assert!(needs_packets(&rows), "one symbol is missing");
     progress(&mut rows, 2_000, CONTENT, 1_000_000);
-    assert!(is_served(&rows), "about to decode");
-    assert!(!rows.0.is_served(Some(8)) && !rows.0.is_served(None), "of the content before");
+    assert!(!needs_packets(&rows), "about to decode");
+    assert!(rows.0.needs_packets(Some(8)) && rows.0.needs_packets(None), "of the content before");
     progress(&mut rows, 3_000, CONTENT, 500_000);
     rows.0.prune(at(60_000), Some(CONTENT), INTERVAL_MIN);
-    assert!(!is_served(&rows), "a silent receiver may receive");
+    assert!(needs_packets(&rows), "a silent receiver may receive");
     rows.report(at(61_000), ipv4(3), 3, ReportKind::Done);
     for receiver in 10..27 {
         rows.report(at(61_000), ipv4(9), receiver, ReportKind::Done);
     }
-    assert!(!is_served(&rows), "some of those behind an address");
+    assert!(needs_packets(&rows), "some of those behind an address");
 }
 
 #[test]
-fn a_sample_is_never_served() {
+fn a_sample_always_needs_packets() {
     let mut rows = Rows::new();
     for receiver in 0..=u32::try_from(ROWS_MAX).expect("small") {
-        assert!(rows.0.is_served(Some(CONTENT)));
+        assert!(!rows.0.needs_packets(Some(CONTENT)));
         rows.report(at(receiver.into()), ipv4(receiver), receiver.into(), ReportKind::Done);
     }
-    assert!(!rows.0.is_served(Some(CONTENT)));
+    assert!(rows.0.needs_packets(Some(CONTENT)));
 }
 
 #[test]

@@ -110,9 +110,9 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
         }
     }
 
-    /// Tells the sender soon whether this receiver needs packets.
+    /// Reports at once whether this receiver needs packets.
     pub(super) fn report_need(&mut self, now: Instant) {
-        self.reporter.iter_mut().for_each(|session| session.reporter.hasten(now));
+        self.reporter.iter_mut().for_each(|session| session.reporter.report_now(now));
     }
 
     /// Returns when a report is due.

@@ -206,7 +206,7 @@ struct OwnOrder {
     last: u64,
     /// Number of packets in which a request may still say where the order begins.
     open: u32,
-    /// Whether a request has said so.
+    /// Whether a request has chosen the place of the order.
     is_placed: bool,
 }
 

@@ -42,40 +42,40 @@ fn a_level_is_sent_while_reported_and_10_to_20_s_more() {
 }
 
 #[test]
-fn levels_stop_at_once_when_nobody_needs_them() {
+fn levels_stop_at_once_when_no_receiver_needs_packets() {
     let mut demand = demand(2);
     demand.report(at(0), starts(7), rate);
     demand.report(at(1_000), holds(7), rate);
     let round = demand.echo(0).round;
-    let served = |demand: &mut Demand, ms| {
-        demand.served(at(ms), true);
+    let level_without_need = |demand: &mut Demand, ms| {
+        demand.set_packets_needed(at(ms), false);
         demand.level(at(ms), rate)
     };
-    assert_eq!(served(&mut demand, 4_900), 8, "the roster may not know a receiver that starts");
-    assert_eq!(served(&mut demand, 5_000), 2);
+    assert_eq!(level_without_need(&mut demand, 4_900), 8, "the roster may not know a receiver that starts");
+    assert_eq!(level_without_need(&mut demand, 5_000), 2);
     assert_ne!(demand.echo(0).round, round, "receivers report again");
     // The next receiver.
     demand.report(at(5_100), starts(5), rate);
     demand.report(at(6_000), holds(5), rate);
-    assert_eq!(served(&mut demand, 10_000), 6);
-    assert_eq!(served(&mut demand, 10_200), 2);
+    assert_eq!(level_without_need(&mut demand, 10_000), 6);
+    assert_eq!(level_without_need(&mut demand, 10_200), 2);
 }
 
 #[test]
-fn a_receiver_that_the_roster_does_not_know_loses_its_levels_once() {
+fn a_receiver_missing_from_the_roster_loses_its_levels_once() {
     let mut demand = demand(2);
     demand.report(at(0), holds(7), rate);
-    demand.served(at(6_000), true);
+    demand.set_packets_needed(at(6_000), false);
     assert_eq!(demand.level(at(6_000), rate), 2);
     demand.report(at(6_300), holds(6), rate);
     for second in 7..600 {
         demand.report(at(1_000 * second), holds(6), rate);
-        demand.served(at(1_000 * second), true);
+        demand.set_packets_needed(at(1_000 * second), false);
         assert_eq!(demand.level(at(1_000 * second), rate), 7, "{second}");
     }
     // The roster learns of the receiver.
-    demand.served(at(600_000), false);
-    demand.served(at(601_000), true);
+    demand.set_packets_needed(at(600_000), true);
+    demand.set_packets_needed(at(601_000), false);
     assert_eq!(demand.level(at(601_000), rate), 2);
 }
 

@@ -20,9 +20,9 @@ const BUSY: f64 = 0.002;
 const BUSY_GAPS: f64 = 2.0;
 /// Maximum time between the departures, in mean gaps.
 const PAIR_GAPS: f64 = 8.0;
-/// Growth of the bound in a second without a packet that waits, from [`UNSEEN`] seconds on, and at most. A
-/// rate just above the bottleneck's makes no queue that shows, and no queue that is missed if the bottleneck
-/// carries more by now.
+/// Growth of the bound per second in which no packet waits, maximum growth, and seconds without growth (a
+/// slot). A rate just above the estimate makes no queue that shows. If the bottleneck carries more than
+/// estimated, such a rate does not reveal that either.
 const GROWTH: f64 = 0.004;
 const GROWTH_MAX: f64 = 0.1;
 const UNSEEN: f64 = 5.0;
@@ -61,7 +61,7 @@ pub(super) struct Bottleneck {
     last: Option<(Instant, Instant, f64)>,
     /// Time of the last renewal.
     renewed: Instant,
-    /// Time of the last packet that waited.
+    /// Arrival of the last packet that waited in the queue.
     busy: Instant,
     pairs: u32,
     /// Arrival gaps over departure gaps, in seconds.
@@ -122,7 +122,8 @@ impl Bottleneck {
             .map(|found| found.rate)
     }
 
-    /// Returns the rate of the bottleneck for joins at `now`, if other traffic has a small part.
+    /// Returns the rate of the bottleneck in packets per second that bounds joins at `now`, by the clock of
+    /// arrivals, if other traffic has a small part.
     pub(super) fn bound(&self, now: Instant, chance: f64) -> Option<f64> {
         let found = self.estimate.filter(|found| found.is_within(chance, &BOUNDED))?;
         let unseen = now.since(self.busy).as_secs_f64() - UNSEEN;

@@ -176,7 +176,7 @@ impl Session {
     /// makes a queue of o^2 / 2 r seconds until it has decayed.
     pub(super) fn bottleneck_bound(&self, now: Instant) -> Option<f64> {
         let revised = self.revised.as_ref()?;
-        let rate = revised.bottleneck.bound(now, revised.chance.part())?;
+        let rate = revised.bottleneck.bound(self.time.real(now), revised.chance.part())?;
         Some(rate * (1.0 + libm::sqrt(2.0 * self.clock.channels.decay() * Self::target_queue(revised))))
     }
 

@@ -3,6 +3,7 @@
 use super::{asks, at};
 use crate::rainbow::WindowConfig;
 use crate::rainbow::window::{Mode, RainbowWindow};
+use crate::time::Duration;
 
 fn begun() -> RainbowWindow {
     let mut window = RainbowWindow::new(WindowConfig::new());
@@ -49,4 +50,23 @@ fn the_highest_level_is_the_last() {
         level = asks(&mut window).iter().map(|(_, level)| *level).max().unwrap_or(level);
     }
     assert_eq!(level, u16::MAX);
+}
+
+/// On a group, replies to faster receivers come for requests that still wait for this receiver's rate.
+#[test]
+fn replies_to_other_receivers_neither_add_nor_answer_requests_that_wait() {
+    let mut window = RainbowWindow::new(WindowConfig::new());
+    window.set_spacing(Duration::from_secs(1));
+    window.start(at(1_000));
+    assert!(window.poll_ask(at(1_000)).is_some());
+    assert!(window.reply(at(1_010), 1, 1));
+    let (outstanding, due) = (window.outstanding(), window.poll_timeout());
+    assert_eq!(due, Some(at(2_000)));
+    for step in 1..500 {
+        window.reply(at(1_010 + step), 1, 1);
+        window.reply(at(1_010 + step), 2, 1);
+    }
+    assert_eq!((window.outstanding(), window.poll_timeout()), (outstanding, due));
+    let asked = (0..5).filter_map(|second| window.poll_ask(at(2_000 + 1_000 * second))).count();
+    assert_eq!(asked, outstanding, "each once");
 }
