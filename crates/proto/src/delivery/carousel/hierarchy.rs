@@ -38,8 +38,8 @@ const LONG_BLOCK: u32 = 1_000;
 
 /// Number of source symbols among which a stand-in is chosen.
 const STAND_INS: usize = 8;
-/// A stand-in is behind the place by the way to the next place, divided by this number.
-const BEHIND: u64 = 5;
+/// Distance of a stand-in behind the place, in tenths of the way to the next place.
+const TENTHS_BEHIND: u64 = 3;
 
 /// Symbols of a session in hierarchical buffers.
 ///
@@ -286,9 +286,9 @@ impl Hierarchy {
     /// Returns the source symbol that is sent in place of a repair symbol of the block that is not ready yet.
     ///
     /// Each place goes round the ring until the start of the next place is reached. The symbol that is sent
-    /// is behind the place by a fifth of that way: the place before gets there after four fifths, when most
-    /// receivers of all levels are whole. For receivers of fewer levels the places are further apart, and
-    /// more than four fifths are left. For a code that is sent in a random order (LDPC), any source symbol
+    /// is behind the place by three tenths of that way: the place before gets there after seven tenths, when
+    /// most receivers of all levels are whole. For receivers of fewer levels the places are further apart,
+    /// and more than seven tenths are left. For a code that is sent in a random order (LDPC), any source symbol
     /// is as good.
     pub(in crate::delivery) fn stand_in(&self, block: u32, esi: u32) -> u32 {
         let k = self.blocks[block as usize].symbols;
@@ -300,13 +300,14 @@ impl Hierarchy {
             return esi % k;
         }
         let least = u64::from(esi - esi % k);
+        let wanted = positions / 10 * TENTHS_BEHIND;
         let off = |symbols: &u64| {
             let part = |distance: u64| distance.saturating_mul(places) % positions;
             let [one, other] = self.ring.distances(least + symbols);
-            part(one).abs_diff(positions / BEHIND).max(part(other).abs_diff(positions / BEHIND))
+            part(one).abs_diff(wanted).max(part(other).abs_diff(wanted))
         };
         let units = self.live.len() as u64;
-        let first = (way / BEHIND).saturating_sub(units) / units;
+        let first = (way * TENTHS_BEHIND / 10).saturating_sub(units) / units;
         let behind = (first..).take(STAND_INS).min_by_key(off).unwrap_or(0) % u64::from(k);
         u32::try_from((u64::from(esi) + u64::from(k) - behind) % u64::from(k)).expect("below k, a u32")
     }
