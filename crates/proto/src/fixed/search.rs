@@ -4,8 +4,9 @@
 //!
 //! The rate rises by factors of [`STEP_FIRST`] until receivers or the driver miss packets. Then the rate
 //! falls to [`SETTLED`] of the rate that arrives, which is the rate of the bottleneck. Later the search
-//! probes by [`STEP_PROBE`], and by the square of each step that succeeds, so that capacity that comes back
-//! is found within seconds. A failed probe doubles the time until the next one.
+//! probes by [`STEP_PROBE`], then just above the rate that arrived, and then by the square of each step that
+//! succeeds, so that capacity that comes back is found within seconds. A failed probe doubles the time until
+//! the next one.
 //!
 //! A receiver's report counts the packets since the receiver's report before. Only intervals that begin after
 //! a change of the rate has taken effect are judged. A share of losses that a fall of the rate does not cure
@@ -35,6 +36,8 @@ const SETTLED: f64 = 0.95;
 const MARGIN: f64 = 0.02;
 /// Standard deviations of a share of losses that chance explains, of thousands of shares.
 const DEVIATIONS: f64 = 4.0;
+/// Share of losses to show, in units of the least share that differs from none by [`DEVIATIONS`].
+const SHOWN: f64 = 1.25;
 /// Largest part of losses that counts as chance.
 const CHANCE_MAX: f64 = 0.1;
 /// Weight of a new share of losses in the share by chance.
@@ -205,6 +208,14 @@ fn patience(interval: Duration) -> Duration {
     interval.saturating_mul(SILENT_INTERVALS) + SILENT_MARGIN
 }
 
+/// Returns the rate above `carried` whose losses show within a second: a higher one would lose more, and tell
+/// no more.
+fn shown_above(carried: Rate) -> Rate {
+    #[expect(clippy::cast_precision_loss, reason = "a rate")]
+    let packets = carried.as_bits() as f64 / (8 * PACKET_BYTES) as f64;
+    scaled(carried, STEP_PROBE.max(1.0 + SHOWN * DEVIATIONS * DEVIATIONS / packets))
+}
+
 /// Search for the rate of a session. Memory: [`ROWS_MAX`] receivers of a hundred bytes.
 #[derive(Clone, Debug)]
 pub(super) struct RateSearch {
@@ -223,6 +234,8 @@ pub(super) struct RateSearch {
     steps: u32,
     /// Time from the last fall to the probe after the fall; `None` before the first fall.
     wait: Option<Duration>,
+    /// Rate that the slowest path or the driver carried at the last fall.
+    carried: Option<Rate>,
     /// Time of the next step at the earliest; `None` before the first report.
     step_due: Option<Instant>,
     reductions: u64,
@@ -245,6 +258,7 @@ impl RateSearch {
             step: STEP_FIRST,
             steps: 0,
             wait: None,
+            carried: None,
             step_due: None,
             reductions: 0,
         }
@@ -362,8 +376,12 @@ impl RateSearch {
     }
 
     fn rise(&mut self, now: Instant, most: Rate) {
-        self.rate = scaled(self.rate, self.step).min(most);
-        self.step = (self.step * self.step).min(STEP_FIRST);
+        let next = scaled(self.rate, self.step);
+        let probe = self.carried.filter(|carried| self.rate < *carried).map(shown_above);
+        if probe.is_none_or(|probe| next <= probe) {
+            self.step = (self.step * self.step).min(STEP_FIRST);
+        }
+        self.rate = probe.map_or(next, |probe| next.min(probe)).min(most);
         self.steps += 1;
         self.settle(now, false);
     }
@@ -374,7 +392,9 @@ impl RateSearch {
             receiver.before = receiver.carried().and(receiver.judged).map(Losses::share);
         }
         self.late = None;
-        self.rate = scaled(self.rate, SETTLED * carried).max(self.config.least);
+        let carried = scaled(self.rate, carried);
+        self.carried = Some(carried);
+        self.rate = scaled(carried, SETTLED).max(self.config.least);
         let wait = match (self.wait, self.steps) {
             (Some(wait), 0) => wait,
             (Some(wait), steps) if steps < PROVEN => wait.saturating_mul(2).min(WAIT_MAX),

@@ -8,11 +8,13 @@ fn search(most: Rate) -> RateSearch {
     RateSearch::new(RateSearchConfig { start: START, least: Rate::from_kilobits(1_000), most })
 }
 
-/// Paths of receivers that report each half second, without delay.
+/// Paths of receivers that report, without delay.
 struct Bed {
     search: RateSearch,
     random: Stream,
     now: Instant,
+    /// Time between two reports.
+    interval: Duration,
     /// Capacity of each path in bit/s, and the part lost by chance.
     paths: Vec<(f64, f64)>,
     counts: Vec<(f64, f64)>,
@@ -42,6 +44,7 @@ impl Bed {
             search: search(most),
             random: Seed(1).stream("losses", 0),
             now: Instant::ZERO,
+            interval: Duration::from_millis(500),
             paths: paths.to_vec(),
             counts: none,
             sent: 0.0,
@@ -50,12 +53,12 @@ impl Bed {
     }
 
     fn run(&mut self, seconds: u64) {
-        const INTERVAL: Duration = Duration::from_millis(500);
-        for _ in 0..2 * seconds {
-            self.now += INTERVAL;
+        let end = self.now + Duration::from_secs(seconds);
+        while self.now + self.interval <= end {
+            self.now += self.interval;
             #[expect(clippy::cast_precision_loss, reason = "a rate")]
             let rate = self.search.rate().as_bits() as f64;
-            let packets = 0.5 * rate / 11_520.0;
+            let packets = self.interval.as_secs_f64() * rate / 11_520.0;
             self.sent += packets;
             for (index, (capacity, chance)) in self.paths.iter().enumerate() {
                 let carried = packets * (capacity / rate).min(1.0);
@@ -96,6 +99,21 @@ fn the_slowest_path_is_filled_within_seconds_and_little_is_lost() {
         assert!(least > 0.9, "{least} of {capacity}");
         let part = (bed.lost[0] - lost) / (bed.sent - sent);
         assert!(part < 0.02, "{part} lost of {capacity}");
+    }
+}
+
+/// Probes by the square of the step before sent 1.07 of what the path carries, and lost 1.7 %.
+#[test]
+fn the_probes_of_the_first_half_minute_lose_little() {
+    for interval in [500, 1_000].map(Duration::from_millis) {
+        for capacity in [3e6, 10e6, 50e6, 200e6] {
+            let mut bed = Bed { interval, ..Bed::new(MOST, &[(capacity, 0.0)]) };
+            bed.run(10);
+            let (sent, lost) = (bed.sent, bed.lost[0]);
+            bed.run(16);
+            let part = (bed.lost[0] - lost) / (bed.sent - sent);
+            assert!(part < 0.0125, "{part} lost of {capacity}, reports each {interval:?}");
+        }
     }
 }
 

@@ -288,8 +288,8 @@ impl Hierarchy {
     /// Each place goes round the ring until the start of the next place is reached. The symbol that is sent
     /// is behind the place by three tenths of that way: the place before gets there after seven tenths, when
     /// most receivers of all levels are whole. For receivers of fewer levels the places are further apart,
-    /// and more than seven tenths are left. For a code that is sent in a random order (LDPC), any source symbol
-    /// is as good.
+    /// and more than seven tenths are left. For a code that is sent in a random order (LDPC), any source
+    /// symbol is as good.
     pub(in crate::delivery) fn stand_in(&self, block: u32, esi: u32) -> u32 {
         let k = self.blocks[block as usize].symbols;
         let positions = self.ring.positions();
