@@ -36,7 +36,8 @@ const SETTLED: f64 = 0.95;
 const MARGIN: f64 = 0.02;
 /// Standard deviations of a share of losses that chance explains, of thousands of shares.
 const DEVIATIONS: f64 = 4.0;
-/// Share of losses to show, in units of the least share that differs from none by [`DEVIATIONS`].
+/// Share of losses that a probe above the bottleneck is to show, over the least share that chance does not
+/// explain.
 const SHOWN: f64 = 1.25;
 /// Largest part of losses that counts as chance.
 const CHANCE_MAX: f64 = 0.1;
@@ -208,12 +209,12 @@ fn patience(interval: Duration) -> Duration {
     interval.saturating_mul(SILENT_INTERVALS) + SILENT_MARGIN
 }
 
-/// Returns the rate above `carried` whose losses show within a second: a higher one would lose more, and tell
-/// no more.
-fn shown_above(carried: Rate) -> Rate {
+/// Returns the rate above the bottleneck's whose losses show within a second: a higher rate would lose more,
+/// and show no more.
+fn shown_above(bottleneck: Rate) -> Rate {
     #[expect(clippy::cast_precision_loss, reason = "a rate")]
-    let packets = carried.as_bits() as f64 / (8 * PACKET_BYTES) as f64;
-    scaled(carried, STEP_PROBE.max(1.0 + SHOWN * DEVIATIONS * DEVIATIONS / packets))
+    let packets = bottleneck.as_bits() as f64 / (8 * PACKET_BYTES) as f64;
+    scaled(bottleneck, STEP_PROBE.max(1.0 + SHOWN * DEVIATIONS * DEVIATIONS / packets))
 }
 
 /// Search for the rate of a session. Memory: [`ROWS_MAX`] receivers of a hundred bytes.
@@ -234,8 +235,8 @@ pub(super) struct RateSearch {
     steps: u32,
     /// Time from the last fall to the probe after the fall; `None` before the first fall.
     wait: Option<Duration>,
-    /// Rate that the slowest path or the driver carried at the last fall.
-    carried: Option<Rate>,
+    /// Rate of the bottleneck, the slowest path or the driver, measured at the last fall.
+    bottleneck: Option<Rate>,
     /// Time of the next step at the earliest; `None` before the first report.
     step_due: Option<Instant>,
     reductions: u64,
@@ -258,7 +259,7 @@ impl RateSearch {
             step: STEP_FIRST,
             steps: 0,
             wait: None,
-            carried: None,
+            bottleneck: None,
             step_due: None,
             reductions: 0,
         }
@@ -377,7 +378,7 @@ impl RateSearch {
 
     fn rise(&mut self, now: Instant, most: Rate) {
         let next = scaled(self.rate, self.step);
-        let probe = self.carried.filter(|carried| self.rate < *carried).map(shown_above);
+        let probe = self.bottleneck.filter(|bottleneck| self.rate < *bottleneck).map(shown_above);
         if probe.is_none_or(|probe| next <= probe) {
             self.step = (self.step * self.step).min(STEP_FIRST);
         }
@@ -392,9 +393,9 @@ impl RateSearch {
             receiver.before = receiver.carried().and(receiver.judged).map(Losses::share);
         }
         self.late = None;
-        let carried = scaled(self.rate, carried);
-        self.carried = Some(carried);
-        self.rate = scaled(carried, SETTLED).max(self.config.least);
+        let bottleneck = scaled(self.rate, carried);
+        self.bottleneck = Some(bottleneck);
+        self.rate = scaled(bottleneck, SETTLED).max(self.config.least);
         let wait = match (self.wait, self.steps) {
             (Some(wait), 0) => wait,
             (Some(wait), steps) if steps < PROVEN => wait.saturating_mul(2).min(WAIT_MAX),

@@ -300,7 +300,7 @@ impl Hierarchy {
             return esi % k;
         }
         let least = u64::from(esi - esi % k);
-        let wanted = positions / 10 * TENTHS_BEHIND;
+        let wanted = positions * TENTHS_BEHIND / 10;
         let off = |symbols: &u64| {
             let part = |distance: u64| distance.saturating_mul(places) % positions;
             let [one, other] = self.ring.distances(least + symbols);
