@@ -169,6 +169,11 @@ pub trait Layering {
     /// Returns the rate of levels 0..=`level` from an instant on, in packets per second.
     fn cumulative_rate(&self, level: u16, at: Instant) -> f64;
 
+    /// Returns the rate of all levels at time 0, sent or not, in packets per second.
+    fn highest_rate(&self) -> f64 {
+        self.cumulative_rate(self.levels() - 1, Instant::ZERO)
+    }
+
     /// Returns the number of the epoch that contains an instant, if receivers join by the first base packet
     /// of each epoch.
     fn epoch(&self, _at: Instant) -> Option<u64> {

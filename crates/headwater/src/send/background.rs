@@ -40,11 +40,17 @@ enum Job<T> {
 }
 
 impl<T: Clone + Send + 'static> Background<T> {
-    /// Starts `threads` threads for `jobs` jobs. Each thread runs jobs with a closure from `worker`.
+    /// Starts `threads` threads for `jobs` jobs, which begin after `pause`, or once one is wanted. Each
+    /// thread runs jobs with a closure from `worker`.
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub(super) fn start<W>(jobs: usize, threads: usize, worker: impl Fn() -> W) -> Result<Self, SourceError>
+    pub(super) fn start<W>(
+        jobs: usize,
+        threads: usize,
+        pause: Duration,
+        worker: impl Fn() -> W,
+    ) -> Result<Self, SourceError>
     where
         W: FnMut(usize) -> Result<T, SourceError> + Send + 'static,
     {
@@ -57,7 +63,7 @@ impl<T: Clone + Send + 'static> Background<T> {
             let thread = thread::Builder::new().name("headwater-encode".into());
             let cannot =
                 |error| SourceError::Session(format!("cannot start a thread to encode blocks: {error}"));
-            background.workers.push(thread.spawn(move || shared.work(work)).map_err(cannot)?);
+            background.workers.push(thread.spawn(move || shared.work(pause, work)).map_err(cannot)?);
         }
         Ok(background)
     }
@@ -69,7 +75,7 @@ impl<T: Clone + Send + 'static> Background<T> {
     pub(super) fn result(&self, job: usize) -> Result<T, SourceError> {
         let mut state = self.shared.lock();
         loop {
-            if let Some(result) = state.want(job)? {
+            if let Some(result) = self.shared.want(&mut state, job)? {
                 return Ok(result);
             }
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +90,7 @@ impl<T: Clone + Send + 'static> Background<T> {
         let until = Instant::now() + patience;
         let mut state = self.shared.lock();
         loop {
-            let result = state.want(job)?;
+            let result = self.shared.want(&mut state, job)?;
             let left = until.saturating_duration_since(Instant::now());
             if result.is_some() || left.is_zero() {
                 return Ok(result);
@@ -117,9 +123,16 @@ impl<T> Shared<T> {
         self.lock().begin()
     }
 
-    fn work(&self, mut work: impl FnMut(usize) -> Result<T, SourceError>) {
+    /// Waits for so long, or until a job is wanted or the end.
+    fn pause(&self, pause: Duration) {
+        let is_idle = |state: &mut State<T>| state.wanted.is_none() && !state.ended;
+        drop(self.changed.wait_timeout_while(self.lock(), pause, is_idle));
+    }
+
+    fn work(&self, pause: Duration, mut work: impl FnMut(usize) -> Result<T, SourceError>) {
         let guard = FailOnPanic(self);
         yield_to_session();
+        self.pause(pause);
         while let Some(job) = self.begin() {
             let result = work(job);
             let mut state = self.lock();
@@ -134,6 +147,18 @@ impl<T> Shared<T> {
             self.changed.notify_all();
         }
         drop(guard);
+    }
+}
+
+impl<T: Clone> Shared<T> {
+    /// Returns the result of a job: [`State::want`]. The first wanted job ends the threads' pause.
+    fn want(&self, state: &mut State<T>, job: usize) -> Result<Option<T>, SourceError> {
+        let is_first = state.wanted.is_none();
+        let result = state.want(job)?;
+        if is_first && state.wanted.is_some() {
+            self.changed.notify_all();
+        }
+        Ok(result)
     }
 }
 
@@ -207,7 +232,7 @@ mod tests {
         let (gate, gated) = mpsc::channel();
         let (done, order) = mpsc::channel();
         let gated = Mutex::new(Some(gated));
-        let background = Background::start(5, 1, || {
+        let background = Background::start(5, 1, Duration::ZERO, || {
             let (gated, done) = (gated.lock().unwrap().take().unwrap(), done.clone());
             move |job| {
                 gated.recv_timeout(PATIENCE).unwrap();
@@ -230,9 +255,28 @@ mod tests {
     }
 
     #[test]
+    fn a_wanted_job_ends_the_pause() {
+        let (done, order) = mpsc::channel();
+        let background = Background::start(3, 2, PATIENCE, || {
+            let done = done.clone();
+            move |job| {
+                done.send(job).unwrap();
+                Ok(job)
+            }
+        })
+        .unwrap();
+        assert!(order.recv_timeout(Duration::from_millis(50)).is_err());
+        assert_eq!((background.result(2), background.result(0)), (Ok(2), Ok(0)));
+        let paused = Background::<usize>::start(3, 2, PATIENCE, || Ok).unwrap();
+        let began = Instant::now();
+        drop(paused);
+        assert!(began.elapsed() < PATIENCE);
+    }
+
+    #[test]
     fn a_failure_or_a_panic_ends_the_wait_for_any_job() {
         let no = SourceError::Session("no".into());
-        let failing = Background::start(3, 1, || {
+        let failing = Background::start(3, 1, Duration::ZERO, || {
             let no = no.clone();
             move |job| if job == 0 { Err(no.clone()) } else { Ok(()) }
         })
@@ -240,7 +284,8 @@ mod tests {
         // Asked for first: what is waited for goes first.
         assert_eq!(failing.result(0), Err(no.clone()));
         assert_eq!(failing.result(2), Err(no.clone()));
-        let panicking = Background::<()>::start(3, 1, || |_| panic!("a test's own panic")).unwrap();
+        let panicking =
+            Background::<()>::start(3, 1, Duration::ZERO, || |_| panic!("a test's own panic")).unwrap();
         assert!(panicking.result(2).is_err());
     }
 
@@ -248,7 +293,7 @@ mod tests {
     fn a_file_that_is_lost_fails_its_own_jobs_alone() {
         let why = headwater_proto::delivery::Withdrawal::Changed;
         let lost = SourceError::File { file: 0, why, message: "changed".into() };
-        let background = Background::start(3, 1, || {
+        let background = Background::start(3, 1, Duration::ZERO, || {
             let lost = lost.clone();
             move |job| if job == 1 { Err(lost.clone()) } else { Ok(job) }
         })
@@ -260,7 +305,7 @@ mod tests {
     #[test]
     fn what_is_not_begun_is_dropped_with_it() {
         let (begun, jobs) = mpsc::channel();
-        let background = Background::start(1_000_000, 2, || {
+        let background = Background::start(1_000_000, 2, Duration::ZERO, || {
             let begun = begun.clone();
             move |job| begun.send(job).map_err(|_| SourceError::Session("nobody listens".into()))
         })

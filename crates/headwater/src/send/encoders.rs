@@ -59,7 +59,7 @@ impl Encoders {
                 content.encoder(object, sbn, &mut Vec::new()).map(Arc::from)
             }
         };
-        let encoders = Background::start(blocks.len(), threads, worker)?;
+        let encoders = Background::start(blocks.len(), threads, Duration::ZERO, worker)?;
         Ok(Self { order, encoders, first: content.first_blocks() })
     }
 

@@ -101,8 +101,8 @@ enum JobState {
 }
 
 impl RepairStore {
-    /// Starts to write `layout`, which must be the layout of the content, to `file`. On reading, `turns`
-    /// blocks take turns.
+    /// Starts to write `layout`, which must be the layout of the content, to `file`, after `pause` or once a
+    /// symbol is wanted. On reading, `turns` blocks take turns.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -112,6 +112,7 @@ impl RepairStore {
         file: File,
         turns: usize,
         threads: usize,
+        pause: Duration,
     ) -> Result<Self, SourceError> {
         let (file, layout) = (Arc::new(file), Arc::new(layout));
         let blocks: Arc<[(usize, u32)]> = content.blocks().collect();
@@ -127,7 +128,7 @@ impl RepairStore {
             move |job| writer.write(job)
         };
         let jobs = layout.jobs();
-        let writing = Background::start(jobs, threads, worker)?;
+        let writing = Background::start(jobs, threads, pause, worker)?;
         let known = vec![JobState::Nothing; jobs];
         let ahead = ReadAhead::new(layout.symbol_bytes(), turns, READ_AHEAD_BYTES);
         let (content, first) = (Arc::clone(content), content.first_blocks());
@@ -373,7 +374,7 @@ mod tests {
         let (plan, content, contents) = session(folder.path());
         let layout = store_layout(&plan, 3);
         let file = store_file(folder.path(), layout.bytes()).unwrap();
-        let mut store = RepairStore::start(&content, layout, file, 3, 2).unwrap();
+        let mut store = RepairStore::start(&content, layout, file, 3, 2, Duration::ZERO).unwrap();
         for (index, object) in plan.objects().iter().enumerate() {
             for sbn in 0..object.partition.blocks() {
                 while !store.is_ready(index, sbn).unwrap() {}
@@ -403,7 +404,7 @@ mod tests {
         std::fs::write(folder.path().join("file1"), [7; 6_400]).unwrap();
         let layout = store_layout(&plan, 3);
         let file = store_file(folder.path(), layout.bytes()).unwrap();
-        let mut store = RepairStore::start(&content, layout, file, 3, 2).unwrap();
+        let mut store = RepairStore::start(&content, layout, file, 3, 2, Duration::ZERO).unwrap();
         let error = loop {
             match store.is_ready(1, 0) {
                 Ok(is_ready) => assert!(!is_ready),

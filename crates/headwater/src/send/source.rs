@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_fec::Order;
 use headwater_proto::delivery::{SessionPlan, Source, SourceError};
@@ -16,6 +17,8 @@ use super::repair_store::{ReadAhead, RepairStore};
 const WINDOW_BLOCKS: usize = 256 + 1;
 /// Maximum memory for source symbols that are read before their turn.
 const READ_AHEAD_BYTES: usize = 16 << 20;
+/// Maximum pause before a layered session encodes.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Reads source symbols from the files, and takes repair symbols from blocks encoded in the background.
 #[derive(Debug)]
@@ -56,7 +59,8 @@ impl FileSource {
             Some(file) => {
                 let layout = store_layout(plan, budget.gather);
                 let turns = blocks_in_turn(plan);
-                Repair::Store(RepairStore::start(&content, layout, file, turns, budget.threads)?)
+                let pause = if layered { pause(plan) } else { Duration::ZERO };
+                Repair::Store(RepairStore::start(&content, layout, file, turns, budget.threads, pause)?)
             }
             None if budget.threads > 0 => {
                 Repair::Encoders(Encoders::start(&content, plan.order(), budget.threads)?)
@@ -134,4 +138,11 @@ impl Source for FileSource {
             _ => Ok(true),
         }
     }
+}
+
+/// Returns the pause in which the levels of a new session may rise before encoders take the processors: a
+/// quarter of the content's time at 1 Gbit/s. The source symbols are sent first.
+fn pause(plan: &SessionPlan) -> Duration {
+    let symbol_bytes = plan.objects().first().map_or(0, |object| object.partition.symbol_size());
+    Duration::from_nanos(2 * plan.symbols() * u64::from(symbol_bytes)).min(PAUSE_MAX)
 }

@@ -595,7 +595,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         let index = object as usize;
         let esi = self.orders.esi(visit.block, visit.esi);
         let is_ready = self.source.is_ready(index, sbn, esi)?;
-        let esi = if is_ready { esi } else { self.content.stand_in(visit.block, esi) };
+        let esi = if is_ready { esi } else { esi % self.content.block(visit.block).symbols };
         let header = self.objects[index];
         let payload_id = PayloadId { sbn, esi };
         let start = Header::new(session, Some(header.toi), header.codepoint, departure)

@@ -77,6 +77,10 @@ impl Layering for SentLevels<'_> {
         self.layering.cumulative_rate(level, at)
     }
 
+    fn highest_rate(&self) -> f64 {
+        self.layering.highest_rate()
+    }
+
     fn epoch(&self, at: Instant) -> Option<u64> {
         self.layering.epoch(at)
     }

@@ -7,6 +7,10 @@
 //! receiver of the first L places goes round the ring at L points at once, as far apart as possible, and no
 //! symbol is left out. A change of rate adds or removes the last points.
 //!
+//! Long blocks with repair symbols: the ring is divided at the points of a receiver of the highest rate. From
+//! each point to the next, source symbols come first. No repair symbol is needed before half of that way,
+//! while repair symbols are being made, and receivers of high rates decode little.
+//!
 //! A rateless code never repeats a symbol: the ring only determines the next block. If all blocks are long
 //! and of the same size, each channel cycles through the blocks independently. With places, the number of
 //! places that a receiver gets would vary by one from buffer to buffer, some blocks would get slightly more
@@ -36,11 +40,6 @@ const PLACES_MAX: usize = 1 << 17;
 /// blocks are whole.
 const LONG_BLOCK: u32 = 1_000;
 
-/// Number of source symbols among which a stand-in is chosen.
-const STAND_INS: usize = 8;
-/// Distance of a stand-in behind the place, in tenths of the way to the next place.
-const TENTHS_BEHIND: u64 = 3;
-
 /// Symbols of a session in hierarchical buffers.
 ///
 /// Memory: 24 bytes a block and the memory of the ring; 8 bytes a channel, or, if packets go by places, 32
@@ -56,6 +55,8 @@ pub struct Hierarchy {
     offsets: Offsets,
     /// Position of place 0 of buffer 0 on the ring.
     first: u64,
+    /// Number of places of a receiver of the highest rate, once the rates are known.
+    places: Option<u64>,
     /// Time since the first buffer of a session that never ended, at the start of this session.
     clock: Option<Duration>,
     /// Next fresh symbol of each rateless block.
@@ -109,6 +110,7 @@ impl Hierarchy {
             ring: Ring::new(&[]),
             offsets: Offsets::new(1),
             first: 0,
+            places: None,
             clock: start.clock(),
             sent: None,
             fresh: start.first_symbols(&blocks, None),
@@ -159,10 +161,15 @@ impl Hierarchy {
         let blocks: Vec<_> = self.live.iter().map(|block| self.blocks[*block as usize]).collect();
         self.ring = Ring::new(&blocks);
         self.without_content.clear();
-        let is_long = |block: &CarouselBlock| block.rateless && block.symbols >= LONG_BLOCK;
-        self.sent = (self.ring.is_of_blocks() && blocks.iter().all(is_long)).then(Vec::new);
+        let is_long = |block: &CarouselBlock| block.symbols >= LONG_BLOCK;
+        let are_long = self.ring.is_of_blocks() && blocks.iter().all(is_long);
+        let are_rateless = blocks.iter().all(|block| block.rateless);
+        self.sent = (are_long && are_rateless).then(Vec::new);
+        if let Some(places) = self.places.filter(|_| are_long) {
+            self.ring.divide(places);
+        }
         // Channels begin at the same offsets on the ring as places.
-        let places = if self.sent.is_some() { blocks.len() as u64 } else { self.ring.positions() };
+        let places = if self.sent.is_some() { blocks.len() as u64 } else { self.ring.points() };
         self.offsets = Offsets::new(places.max(1));
         self.pass_symbols = blocks.iter().map(|block| u64::from(block.symbols)).sum();
     }
@@ -214,6 +221,8 @@ impl Hierarchy {
         let (time, start) = match self.time {
             None => {
                 let time = buffer_time(layering, at);
+                self.places = Some(most_places(layering, time));
+                self.lay_ring();
                 if let Some(clock) = self.clock {
                     let past = clock.as_nanos().saturating_add(at.as_nanos()) / time.as_nanos();
                     self.first = past.checked_rem(self.ring.positions()).unwrap_or(0);
@@ -265,7 +274,7 @@ impl Hierarchy {
         // The packet of this place counts as one without content until the place is visited.
         let without_content = self.without_content.get(index).map_or(0, |count| count.saturating_sub(1));
         let round = place.buffer.saturating_sub(without_content).checked_rem(positions)?;
-        let position = self.first + round + self.offsets.get(index);
+        let position = self.first + round + self.ring.point(self.offsets.get(index));
         let (live, number) = self.ring.at(position % positions);
         Some((self.live[live], number))
     }
@@ -281,35 +290,6 @@ impl Hierarchy {
         let CarouselBlock { symbols, rateless, .. } = self.blocks[block as usize];
         let had = u128::from(self.fresh[block as usize]) * u128::from(self.pass_symbols);
         !rateless || symbols > 1 || had > self.fresh_sent.into()
-    }
-
-    /// Returns the source symbol that is sent in place of a repair symbol of the block that is not ready yet.
-    ///
-    /// Each place goes round the ring until the start of the next place is reached. The symbol that is sent
-    /// is behind the place by three tenths of that way: the place before gets there after seven tenths, when
-    /// most receivers of all levels are whole. For receivers of fewer levels the places are further apart,
-    /// and more than seven tenths are left. For a code that is sent in a random order (LDPC), any source
-    /// symbol is as good.
-    pub(in crate::delivery) fn stand_in(&self, block: u32, esi: u32) -> u32 {
-        let k = self.blocks[block as usize].symbols;
-        let positions = self.ring.positions();
-        // Most neighbours are a power of two to the ring.
-        let places = (2 * self.arrangement.packets() / 3).max(1).next_power_of_two();
-        let way = positions / places;
-        if !self.ring.is_of_blocks() || way < 2 {
-            return esi % k;
-        }
-        let least = u64::from(esi - esi % k);
-        let wanted = positions * TENTHS_BEHIND / 10;
-        let off = |symbols: &u64| {
-            let part = |distance: u64| distance.saturating_mul(places) % positions;
-            let [one, other] = self.ring.distances(least + symbols);
-            part(one).abs_diff(wanted).max(part(other).abs_diff(wanted))
-        };
-        let units = self.live.len() as u64;
-        let first = (way * TENTHS_BEHIND / 10).saturating_sub(units) / units;
-        let behind = (first..).take(STAND_INS).min_by_key(off).unwrap_or(0) % u64::from(k);
-        u32::try_from((u64::from(esi) + u64::from(k) - behind) % u64::from(k)).expect("below k, a u32")
     }
 
     /// Returns the next symbol of a rateless block.
@@ -331,6 +311,14 @@ fn ring_place(place: Place) -> usize {
 fn first_position(ring: &Ring, start: Start) -> u64 {
     let drawn = start.draw().filter(|_| ring.positions() > 0);
     drawn.map_or(0, |mut draw| draw.random_range(0..ring.positions()))
+}
+
+/// Returns the maximum number of places of a receiver of the highest rate: in one buffer each level may send
+/// a packet more than in another.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^17, and positive")]
+fn most_places(layering: &dyn Layering, time: Duration) -> u64 {
+    let packets = layering.highest_rate() * time.as_secs_f64() + f64::from(layering.levels());
+    packets.min(PLACES_MAX as f64) as u64
 }
 
 /// Returns the time in which the base channel sends one packet, within the bounds of a buffer.

@@ -8,6 +8,8 @@
 //! turns. Many points that pass in a short time are therefore as evenly distributed as one point that passes
 //! in a long time.
 
+use std::ops::Range;
+
 use super::CarouselBlock;
 
 /// Blocks count as equal in size if the longest exceeds the shortest by at most a hundredth.
@@ -28,6 +30,10 @@ pub(super) struct Ring {
     /// Otherwise the number of places in a unit, times the ratio of encoding symbols to source symbols of the
     /// longest block.
     rounds: u64,
+    /// Turns of each unit with source symbols, if a unit is a block.
+    source_rounds: u64,
+    /// Points at which the ring is divided.
+    points: u64,
     /// `None` if a unit is a block.
     line: Option<Line>,
 }
@@ -55,12 +61,14 @@ impl Ring {
             // same.
             let turns = blocks.iter().map(turns).min().unwrap_or(1);
             let turns = (turns - turns % 2).max(most);
-            return Self { units: blocks.len() as u64, rounds: turns.into(), line: None };
+            let (units, rounds, source_rounds) = (blocks.len() as u64, turns.into(), most.into());
+            return Self { units, rounds, source_rounds, points: units * rounds, line: None };
         }
         let line = Line::new(blocks);
         let longest = blocks.iter().max_by_key(|block| block.symbols);
         let laps = u64::from(longest.map_or(1, |block| turns(block) / block.symbols));
-        Self { units: line.units(), rounds: line.places * laps, line: Some(line) }
+        let (units, rounds) = (line.units(), line.places * laps);
+        Self { units, rounds, source_rounds: rounds, points: units * rounds, line: Some(line) }
     }
 
     /// Whether the ring has blocks, all of the same size.
@@ -73,26 +81,54 @@ impl Ring {
         self.units * self.rounds
     }
 
-    /// Returns the two possible distances between a symbol of a block and the symbol so many before; the
-    /// block decides. Only if a unit is a block.
-    pub(super) fn distances(&self, symbols: u64) -> [u64; 2] {
-        let ahead = symbols * self.units / self.rounds.max(1) % self.units.max(1);
-        let most = symbols * self.units + self.units - ahead;
-        [most, most - self.units]
+    /// Divides the ring at `points` evenly spaced points, which sends the source symbols between two points
+    /// before the repair symbols between them. Only if a unit is a block.
+    pub(super) fn divide(&mut self, points: u64) {
+        self.points = points.clamp(1, self.positions().max(1));
+    }
+
+    /// Number of points, evenly spaced on the ring: all positions unless the ring is divided.
+    pub(super) fn points(&self) -> u64 {
+        self.points
+    }
+
+    /// Returns the position of a point.
+    pub(super) fn point(&self, point: u64) -> u64 {
+        point * self.positions() / self.points
     }
 
     /// Returns the block at a position, and a number among the block's symbols that counts on through the
     /// laps.
     pub(super) fn at(&self, position: u64) -> (usize, u64) {
-        let round = position / self.units;
+        let (position, rounds) = self.part(position);
+        let (round, units, part) = (position / self.units, u128::from(self.units), rounds.end - rounds.start);
         // A position half a ring ahead is also half the units ahead, and likewise for any fraction: so the
         // places of a buffer, which lie such fractions apart, serve different blocks at the same time.
-        let ahead = u128::from(round) * u128::from(self.units) / u128::from(self.rounds);
-        let unit = (u128::from(position % self.units) + ahead) % u128::from(self.units);
+        let ahead = u128::from(round) * units / u128::from(part);
+        let unit = (u128::from(position % self.units) + ahead) % units;
         let unit = u64::try_from(unit).expect("below the number of units");
         match &self.line {
-            None => (usize::try_from(unit).expect("below the number of blocks"), round),
+            None => (usize::try_from(unit).expect("below the number of blocks"), rounds.start + round),
             Some(line) => line.at(unit, round),
+        }
+    }
+
+    /// Returns a position's place among the source symbols or among the repair symbols of a divided ring, and
+    /// the rounds of these symbols.
+    fn part(&self, position: u64) -> (u64, Range<u64>) {
+        let positions = self.positions();
+        if self.points == positions {
+            return (position, 0..self.rounds);
+        }
+        let source = self.units * self.source_rounds;
+        let point = ((position + 1) * self.points).div_ceil(positions) - 1;
+        let (start, end) = (self.point(point), self.point(point + 1));
+        let [first, next] = [start, end].map(|position| position * source / positions);
+        let (ahead, length) = (position - start, next - first);
+        if ahead < length {
+            (first + ahead, 0..self.source_rounds)
+        } else {
+            (start - first + ahead - length, self.source_rounds..self.rounds)
         }
     }
 }
@@ -147,6 +183,8 @@ fn turns(block: &CarouselBlock) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -176,27 +214,29 @@ mod tests {
     }
 
     #[test]
-    fn symbols_of_a_block_are_one_of_two_distances_apart() {
-        let ring = Ring::new(&[stored(9, 18); 7]);
-        let mut position_of = vec![vec![0; 18]; 7];
-        for position in 0..ring.positions() {
-            let (block, number) = ring.at(position);
-            position_of[block][usize::try_from(number).unwrap()] = position;
-        }
-        for positions in &position_of {
-            for (number, position) in positions.iter().enumerate() {
-                for (symbols, before) in (1..).zip(positions[..number].iter().rev()) {
-                    let distances = ring.distances(symbols);
-                    assert!(
-                        distances.iter().any(|distance| distance.abs_diff(position - before) <= 1),
-                        "{distances:?}"
-                    );
-                }
-            }
+    fn between_points_source_symbols_come_first() {
+        let mut ring = Ring::new(&[stored(20, 40); 3]);
+        ring.divide(5);
+        let number = |position| ring.at(position).1;
+        for start in [0, 24, 48, 72, 96] {
+            assert!((start..start + 12).all(|position| number(position) < 20), "from {start}");
+            assert!((start + 12..start + 24).all(|position| number(position) >= 20), "from {start}");
         }
     }
 
     proptest! {
+        #[test]
+        fn a_divided_ring_has_every_symbol(
+            (k, blocks, points) in (1_u32..40, 1_usize..5, 1_u64..30),
+            repair in 0_u32..40,
+        ) {
+            let mut ring = Ring::new(&vec![stored(k, k + repair); blocks]);
+            let all = |ring: &Ring| (0..ring.positions()).map(|position| ring.at(position)).collect::<BTreeSet<_>>();
+            let undivided = all(&ring);
+            ring.divide(points);
+            prop_assert_eq!(all(&ring), undivided);
+        }
+
         #[test]
         fn every_symbol_has_one_position(sizes in prop::collection::vec(1_u32..40, 1..12), twice in any::<bool>()) {
             let blocks: Vec<_> = sizes.iter().map(|k| stored(*k, k * (1 + u32::from(twice)))).collect();

@@ -349,14 +349,6 @@ impl Content {
         }
     }
 
-    /// Returns the source symbol that is sent in place of a repair symbol that is not ready yet.
-    pub(super) fn stand_in(&self, block: u32, esi: u32) -> u32 {
-        match self {
-            Self::Layered(hierarchy) => hierarchy.stand_in(block, esi),
-            Self::Flat(_) | Self::Requested(_) => esi % self.block(block).symbols,
-        }
-    }
-
     /// Returns the place of a departure in the buffer, also for a departure without content: the schedule
     /// counts every packet.
     pub(super) fn turn(&mut self, layering: Option<&dyn Layering>, departure: &Departure) -> Option<Place> {

@@ -197,15 +197,11 @@ fn channels() -> DynamicChannels {
 
 /// Sends until every listener has what it wants.
 fn listen(blocks: &[CarouselBlock], listeners: &mut [Listener]) {
-    listen_to(blocks, listeners, |_, visit, _| visit.esi);
+    listen_to(blocks, listeners, |visit, _| visit.esi);
 }
 
 /// Sends until every listener is content; of each visit, the symbol that `chosen` says.
-fn listen_to(
-    blocks: &[CarouselBlock],
-    listeners: &mut [Listener],
-    chosen: impl Fn(&Hierarchy, Visit, Instant) -> u32,
-) {
+fn listen_to(blocks: &[CarouselBlock], listeners: &mut [Listener], chosen: impl Fn(Visit, Instant) -> u32) {
     let layers = channels();
     let mut hierarchy = Hierarchy::new(blocks.to_vec());
     let mut sender = DynamicSender::new(layers);
@@ -216,7 +212,7 @@ fn listen_to(
         sender.departed(at, 1_440);
         let place = hierarchy.place(&layers, departure.level, departure.at);
         let visit = hierarchy.visit(place).unwrap();
-        let visit = Visit { esi: chosen(&hierarchy, visit, departure.at), ..visit };
+        let visit = Visit { esi: chosen(visit, departure.at), ..visit };
         let slot_began = layers.slot_at(departure.at) > slot;
         slot = layers.slot_at(departure.at);
         for listener in &mut *listeners {
@@ -349,33 +345,33 @@ fn a_code_of_twice_the_symbols_brings_few_twice() {
     }
 }
 
-/// Repair symbols of block after block are ready, over the first 30 or 60 s of 90 that the fastest receivers
-/// take. Source symbols half a ring back, sent meanwhile, cost the fastest receiver 15 or 37 % more packets.
+/// Repair symbols of block after block are ready, over so many of the 90 s that the fastest receivers take, and
+/// the same source symbols come meanwhile. Points that went on from source to repair symbols wherever they
+/// are cost the fastest receiver 15 % more packets after 30 s and 37 % more after 60 s.
 #[test]
-fn source_symbols_that_stand_in_for_repair_symbols_seldom_come_twice() {
+fn repair_symbols_that_are_ready_late_cost_little() {
     let blocks = vec![stored(1_000, 2_000); 30];
     let top = channels().cumulative_rate(channels().levels() - 1, Instant::ZERO);
-    let beyond = |stand_in: &dyn Fn(&Hierarchy, Visit, Instant) -> u32| {
+    let hear = |seconds| {
         let listener = |part: f64| Listener {
             joins_at: Instant::ZERO,
             ..Listener::new(&blocks, 100, part * top, Duration::ZERO, 0.0, 1)
         };
         let mut all = [1.0, 0.8, 0.6, 0.4, 0.2].map(listener);
-        listen_to(&blocks, &mut all, stand_in);
-        all.map(|listener| (listener.received as f64 / 30_000.0 - 1.0) * 100.0)
-    };
-    let ready = beyond(&|_, visit, _| visit.esi);
-    let excess = |percents: [f64; 5]| mean(&percents) - mean(&ready);
-    for seconds in [30, 60] {
-        let is_ready = |visit: Visit, at: Instant| {
+        listen_to(&blocks, &mut all, |visit, at| {
             let ready = Duration::from_millis(u64::from(visit.block) * seconds * 1_000 / 30);
-            visit.esi < 1_000 || at >= Instant::ZERO + ready
-        };
-        let with = beyond(&|hierarchy, visit, at| {
-            if is_ready(visit, at) { visit.esi } else { hierarchy.stand_in(visit.block, visit.esi) }
+            if at >= Instant::ZERO + ready { visit.esi } else { visit.esi % 1_000 }
         });
-        let before = beyond(&|_, visit, at| if is_ready(visit, at) { visit.esi } else { visit.esi % 1_000 });
-        assert!(excess(with) < 0.25 * excess(before), "{seconds} s: {with:.1?}, {before:.1?}, {ready:.1?}");
+        all
+    };
+    let beyond = |all: &[Listener; 5]| -> Vec<f64> {
+        all.iter().map(|listener| (listener.received as f64 / 30_000.0 - 1.0) * 100.0).collect()
+    };
+    let ready = beyond(&hear(0));
+    for (seconds, of_mean, of_one) in [(30, 0.5, 1.0), (60, 3.0, 6.0)] {
+        let with = beyond(&hear(seconds));
+        let excess: Vec<_> = with.iter().zip(&ready).map(|(with, ready)| with - ready).collect();
+        assert!(mean(&excess) < of_mean && most(&excess) < of_one, "{seconds} s: {with:.1?} of {ready:.1?}");
     }
 }
 
