@@ -15,6 +15,7 @@ import itertools
 import os
 import random
 import re
+import shutil
 import signal
 import statistics
 import sys
@@ -75,6 +76,10 @@ class Bed(Network):
         self.run("switch", "sh", "-c", "echo 1 > /sys/class/net/receiver/brport/multicast_fast_leave")
         self.run("switch", "sh", "-c", "echo 1 > /sys/class/net/bridge/bridge/multicast_querier")
         time.sleep(1)
+
+    def __exit__(self, *arguments):
+        super().__exit__(*arguments)
+        shutil.rmtree(self.folder)
 
     def send(self, *options):
         """A sender of an endless session of 600 MB: no receiver here is whole within 80 s."""
