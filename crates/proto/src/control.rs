@@ -169,9 +169,11 @@ pub trait Layering {
     /// Returns the rate of levels 0..=`level` from an instant on, in packets per second.
     fn cumulative_rate(&self, level: u16, at: Instant) -> f64;
 
-    /// Returns the rate of all levels at time 0, sent or not, in packets per second.
-    fn highest_rate(&self) -> f64 {
-        self.cumulative_rate(self.levels() - 1, Instant::ZERO)
+    /// Returns the maximum number of packets of all levels, sent or not, in an interval; `None` without a
+    /// highest rate. Rates are highest at time 0, and each level may send a packet more than in the mean.
+    fn most_packets(&self, interval: Duration) -> Option<f64> {
+        let rate = self.cumulative_rate(self.levels() - 1, Instant::ZERO);
+        Some(rate * interval.as_secs_f64() + f64::from(self.levels()))
     }
 
     /// Returns the number of the epoch that contains an instant, if receivers join by the first base packet

@@ -266,10 +266,10 @@ mod tests {
         })
         .unwrap();
         assert!(order.recv_timeout(Duration::from_millis(50)).is_err());
-        assert_eq!((background.result(2), background.result(0)), (Ok(2), Ok(0)));
-        let paused = Background::<usize>::start(3, 2, PATIENCE, || Ok).unwrap();
         let began = Instant::now();
-        drop(paused);
+        assert_eq!((background.result(2), background.result(0)), (Ok(2), Ok(0)));
+        assert!(began.elapsed() < PATIENCE);
+        drop(Background::<usize>::start(3, 2, PATIENCE, || Ok).unwrap());
         assert!(began.elapsed() < PATIENCE);
     }
 

@@ -77,8 +77,8 @@ impl Layering for SentLevels<'_> {
         self.layering.cumulative_rate(level, at)
     }
 
-    fn highest_rate(&self) -> f64 {
-        self.layering.highest_rate()
+    fn most_packets(&self, interval: Duration) -> Option<f64> {
+        self.layering.most_packets(interval)
     }
 
     fn epoch(&self, at: Instant) -> Option<u64> {

@@ -326,6 +326,10 @@ impl Layering for SimSender {
     fn cumulative_rate_before(&self, level: u16, _at: Instant) -> f64 {
         self.packets_per_second(level)
     }
+
+    fn most_packets(&self, _interval: Duration) -> Option<f64> {
+        None
+    }
 }
 
 /// Returns a group's own rate; `None` below 1 bit/s.

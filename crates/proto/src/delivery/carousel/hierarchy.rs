@@ -9,7 +9,8 @@
 //!
 //! Long blocks with repair symbols: the ring is divided at the points of a receiver of the highest rate. From
 //! each point to the next, source symbols come first. No repair symbol is needed before half of that way,
-//! while repair symbols are being made, and receivers of high rates decode little.
+//! while repair symbols are being made, and receivers of high rates decode little. LDPC, whose order within a
+//! block is random, gains nothing.
 //!
 //! A rateless code never repeats a symbol: the ring only determines the next block. If all blocks are long
 //! and of the same size, each channel cycles through the blocks independently. With places, the number of
@@ -55,7 +56,7 @@ pub struct Hierarchy {
     offsets: Offsets,
     /// Position of place 0 of buffer 0 on the ring.
     first: u64,
-    /// Number of places of a receiver of the highest rate, once the rates are known.
+    /// Number of places of a receiver of the highest rate, once known.
     places: Option<u64>,
     /// Time since the first buffer of a session that never ended, at the start of this session.
     clock: Option<Duration>,
@@ -221,7 +222,7 @@ impl Hierarchy {
         let (time, start) = match self.time {
             None => {
                 let time = buffer_time(layering, at);
-                self.places = Some(most_places(layering, time));
+                self.places = layering.most_packets(time).map(places);
                 self.lay_ring();
                 if let Some(clock) = self.clock {
                     let past = clock.as_nanos().saturating_add(at.as_nanos()) / time.as_nanos();
@@ -307,18 +308,16 @@ fn ring_place(place: Place) -> usize {
     usize::try_from(place.index).unwrap_or(usize::MAX) % PLACES_MAX
 }
 
+/// Returns the number of places with separate offsets for so many packets in a buffer.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^17, and positive")]
+fn places(packets: f64) -> u64 {
+    packets.min(PLACES_MAX as f64) as u64
+}
+
 /// Draws the position on the ring at which a session begins.
 fn first_position(ring: &Ring, start: Start) -> u64 {
     let drawn = start.draw().filter(|_| ring.positions() > 0);
     drawn.map_or(0, |mut draw| draw.random_range(0..ring.positions()))
-}
-
-/// Returns the maximum number of places of a receiver of the highest rate: in one buffer each level may send
-/// a packet more than in another.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^17, and positive")]
-fn most_places(layering: &dyn Layering, time: Duration) -> u64 {
-    let packets = layering.highest_rate() * time.as_secs_f64() + f64::from(layering.levels());
-    packets.min(PLACES_MAX as f64) as u64
 }
 
 /// Returns the time in which the base channel sends one packet, within the bounds of a buffer.

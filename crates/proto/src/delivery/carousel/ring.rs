@@ -30,7 +30,7 @@ pub(super) struct Ring {
     /// Otherwise the number of places in a unit, times the ratio of encoding symbols to source symbols of the
     /// longest block.
     rounds: u64,
-    /// Turns of each unit with source symbols, if a unit is a block.
+    /// Turns of each unit with a source symbol of every block, if a unit is a block.
     source_rounds: u64,
     /// Points at which the ring is divided.
     points: u64,
@@ -61,7 +61,7 @@ impl Ring {
             // same.
             let turns = blocks.iter().map(turns).min().unwrap_or(1);
             let turns = (turns - turns % 2).max(most);
-            let (units, rounds, source_rounds) = (blocks.len() as u64, turns.into(), most.into());
+            let (units, rounds, source_rounds) = (blocks.len() as u64, turns.into(), least.into());
             return Self { units, rounds, source_rounds, points: units * rounds, line: None };
         }
         let line = Line::new(blocks);
@@ -94,7 +94,7 @@ impl Ring {
 
     /// Returns the position of a point.
     pub(super) fn point(&self, point: u64) -> u64 {
-        point * self.positions() / self.points
+        scaled(point, self.positions(), self.points)
     }
 
     /// Returns the block at a position, and a number among the block's symbols that counts on through the
@@ -123,7 +123,7 @@ impl Ring {
         let source = self.units * self.source_rounds;
         let point = ((position + 1) * self.points).div_ceil(positions) - 1;
         let (start, end) = (self.point(point), self.point(point + 1));
-        let [first, next] = [start, end].map(|position| position * source / positions);
+        let [first, next] = [start, end].map(|position| scaled(position, source, positions));
         let (ahead, length) = (position - start, next - first);
         if ahead < length {
             (first + ahead, 0..self.source_rounds)
@@ -131,6 +131,12 @@ impl Ring {
             (start - first + ahead - length, self.source_rounds..self.rounds)
         }
     }
+}
+
+/// Returns `number * to / from`, rounded down. Rings of terabytes have more than 2^32 positions.
+fn scaled(number: u64, to: u64, from: u64) -> u64 {
+    let scaled = u128::from(number) * u128::from(to) / u128::from(from);
+    u64::try_from(scaled).expect("at most the ring's length")
 }
 
 impl Line {
@@ -224,13 +230,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn terabytes_have_a_ring() {
+        let (blocks, n) = (400_000, 20_000);
+        let mut ring = Ring::new(&vec![stored(n / 2, n); blocks]);
+        let last = ring.positions() - 1;
+        assert!(last > 1 << 32 && ring.point(last) == last);
+        ring.divide(9_000);
+        let [start, end] = [0, 1].map(|way| ring.point(8_999 + way));
+        assert_eq!(end, ring.positions());
+        let numbers = [start, start + (end - start) / 2 - 1, end - 1].map(|position| ring.at(position).1);
+        assert!(numbers[1] < 10_000 && numbers[1] > numbers[0] && numbers[2] == 19_999, "{numbers:?}");
+    }
+
     proptest! {
         #[test]
         fn a_divided_ring_has_every_symbol(
-            (k, blocks, points) in (1_u32..40, 1_usize..5, 1_u64..30),
-            repair in 0_u32..40,
+            (k, blocks, points) in (1_u32..120, 1_usize..5, 1_u64..30),
+            (repair, longer) in (0_u32..120, 0_u32..2),
         ) {
-            let mut ring = Ring::new(&vec![stored(k, k + repair); blocks]);
+            let mut blocks = vec![stored(k, k + repair); blocks];
+            blocks.push(stored(k + longer, k + longer + repair));
+            let mut ring = Ring::new(&blocks);
+            prop_assume!(ring.is_of_blocks());
             let all = |ring: &Ring| (0..ring.positions()).map(|position| ring.at(position)).collect::<BTreeSet<_>>();
             let undivided = all(&ring);
             ring.divide(points);
