@@ -101,12 +101,11 @@ impl Ring {
     /// laps.
     pub(super) fn at(&self, position: u64) -> (usize, u64) {
         let (position, rounds) = self.part(position);
-        let (round, units, part) = (position / self.units, u128::from(self.units), rounds.end - rounds.start);
+        let round = position / self.units;
         // A position half a ring ahead is also half the units ahead, and likewise for any fraction: so the
         // places of a buffer, which lie such fractions apart, serve different blocks at the same time.
-        let ahead = u128::from(round) * units / u128::from(part);
-        let unit = (u128::from(position % self.units) + ahead) % units;
-        let unit = u64::try_from(unit).expect("below the number of units");
+        let ahead = scaled(round, self.units, rounds.end - rounds.start);
+        let unit = (position % self.units + ahead) % self.units;
         match &self.line {
             None => (usize::try_from(unit).expect("below the number of blocks"), rounds.start + round),
             Some(line) => line.at(unit, round),
@@ -133,8 +132,17 @@ impl Ring {
     }
 }
 
-/// Returns `number * to / from`, rounded down. Rings of terabytes have more than 2^32 positions.
+/// Returns `number * to / from`, rounded down.
 fn scaled(number: u64, to: u64, from: u64) -> u64 {
+    match number.checked_mul(to) {
+        Some(product) => product / from,
+        None => scaled_beyond(number, to, from),
+    }
+}
+
+/// As [`scaled`]: rings of terabytes have more than 2^32 positions.
+#[cold]
+fn scaled_beyond(number: u64, to: u64, from: u64) -> u64 {
     let scaled = u128::from(number) * u128::from(to) / u128::from(from);
     u64::try_from(scaled).expect("at most the ring's length")
 }
