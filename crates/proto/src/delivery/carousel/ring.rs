@@ -157,7 +157,7 @@ impl Line {
         let mut weights = 0;
         let starts = core::iter::once(0).chain(blocks.iter().map(|block| {
             weights += weight(block);
-            u64::try_from(u128::from(weights) * u128::from(end) / u128::from(line)).expect("on the line")
+            scaled(weights, end, line)
         }));
         /// 2^64 divided by the golden ratio.
         const GOLDEN: u128 = 0x9E37_79B9_7F4A_7C15;
