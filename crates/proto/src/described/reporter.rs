@@ -6,6 +6,7 @@
 //! whatever the number of receivers (Nonnenmacher and Biersack 1999). A receiver that has reported its start
 //! does not wait during the rest of the start, unless the base channel shows that many receivers start. Nor
 //! does a receiver wait whose own report is the highest of the round: few receivers have reported that level.
+//! In the next round such a receiver reports early, and so has time to repeat reports that are lost.
 
 use core::net::SocketAddr;
 
@@ -25,15 +26,20 @@ const AMONG_MANY: Duration = Duration::from_secs(2);
 const KEEP: Duration = Duration::from_secs(6);
 /// Shortest time between two reports: a step of a start takes as long.
 const SPACING: Duration = Duration::from_millis(20);
-/// Times after a report without an echo until the next one. The last time repeats.
-const RETRIES: [Duration; 4] =
-    [Duration::from_millis(1_250), Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(30)];
+/// Times after a report without an echo until the next one: after the first report, after each of the next,
+/// and after [`RETRIED_MAX`] reports. A level stops after a whole round without a report: if 30 % of the
+/// reports are lost, so are all of a round once in ten thousand rounds.
+const RETRY_FIRST: Duration = Duration::from_millis(1_250);
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_LAST: Duration = Duration::from_secs(30);
+/// Number of reports in a row without an echo in so short an interval: those of a round.
+const RETRIED_MAX: usize = 8;
 /// The first time during a start.
 const START_RETRY: Duration = Duration::from_millis(600);
 /// Longest time during a start, which lasts some seconds.
 const START_RETRY_MAX: Duration = Duration::from_secs(2);
 /// Number of reports in a row without an echo after which the sender counts as out of reach.
-const UNHEARD: usize = 3;
+const UNHEARD: usize = 5;
 /// Fewest packets of a round whose loss is told.
 const LOSS_PACKETS: u64 = 50;
 
@@ -98,6 +104,8 @@ pub(super) struct Reporter {
     leads: bool,
     /// Round and level of this receiver's last report.
     told: (u8, u16),
+    /// Whether that was the highest level of the round before: few receivers have reported that level.
+    has_led: bool,
     /// Whether the sender knows the level held, and does not send it.
     is_bounded: bool,
     /// Longest wait, and time, of the next report.
@@ -122,6 +130,7 @@ impl Reporter {
             echoed: Echoed::default(),
             leads: false,
             told: (0, 0),
+            has_led: false,
             is_bounded: false,
             due: None,
             sent: None,
@@ -146,7 +155,7 @@ impl Reporter {
             // What another sender has echoed, and the loss of its packets, tell nothing of this one.
             self.reset();
             (self.echoed, self.leads, self.is_bounded) = (Echoed::default(), false, false);
-            self.told = (0, 0);
+            (self.told, self.has_led) = ((0, 0), false);
             (self.before, self.loss) = (reception, LossClass::default());
         }
         self.need = need;
@@ -156,6 +165,7 @@ impl Reporter {
         };
         if echo.round != self.echoed.round {
             self.judge_loss(reception);
+            self.has_led = self.is_highest();
         }
         self.echoed.record(echo);
         self.ceiling = levels.ceiling;
@@ -170,8 +180,9 @@ impl Reporter {
         let sent = self.sent.filter(|sent| sent.round == echo.round);
         let is_same = |sent: Sent| sent.need == need || (self.unheard > 1 && !sent.rises_to(need));
         let is_waiting = sent.is_some_and(|sent| now < sent.until && is_same(sent));
-        // A report of this round without effect is lost.
-        let longest = if sent.is_some() { longest.min(SOON) } else { longest };
+        // A report without effect, also of the round before, is lost.
+        let is_lost = sent.is_some() || (1..RETRIED_MAX).contains(&self.unheard);
+        let longest = if is_lost { longest.min(SOON) } else { longest };
         if !is_waiting && self.due.is_none_or(|(due, _)| longest != due) {
             let wait = longest.as_secs_f64() * crowd_part(&mut self.stream);
             self.due = Some((longest, (now + Duration::from_secs_f64(wait)).max(self.earliest)));
@@ -188,8 +199,7 @@ impl Reporter {
         let LevelNeed { level, next, is_starting } = self.need;
         self.leads &= !is_open;
         let exceeds = next > ceiling.into();
-        let is_highest = self.told.1 > 0 && self.told == (self.echoed.round, self.echoed.sound.into());
-        let urgent = match (self.leads || (is_highest && !is_open), is_open) {
+        let urgent = match (self.leads || (self.is_highest() && !is_open), is_open) {
             (true, _) => Duration::ZERO,
             (false, true) => AMONG_MANY,
             (false, false) => SOON,
@@ -206,7 +216,16 @@ impl Reporter {
         }
         // The room for a start ends with a report of the level at which the start ended.
         let is_urgent = self.leads || (exceeds && !self.loss.is_heavy() && !self.is_bounded);
-        Some(if is_urgent { urgent } else { KEEP })
+        Some(match is_urgent {
+            true => urgent,
+            false if self.has_led => SOON,
+            false => KEEP,
+        })
+    }
+
+    /// Whether the last report is the highest of the round.
+    fn is_highest(&self) -> bool {
+        self.told.1 > 0 && self.told == (self.echoed.round, self.echoed.sound.into())
     }
 
     /// Computes the loss of the round that has ended.
@@ -242,11 +261,12 @@ impl Reporter {
         if self.sent.is_some_and(|sent| sent.rises_to(self.need)) {
             self.unheard = 0;
         }
-        let retry = RETRIES[self.unheard.min(RETRIES.len() - 1)];
         let retry = match (is_starting, self.unheard) {
             (true, 0) => START_RETRY,
-            (true, _) => retry.min(START_RETRY_MAX),
-            (false, _) => retry,
+            (false, 0) => RETRY_FIRST,
+            (_, 1..RETRIED_MAX) => RETRY,
+            (true, _) => START_RETRY_MAX,
+            (false, _) => RETRY_LAST,
         };
         self.unheard += 1;
         self.earliest = now + SPACING;
