@@ -14,6 +14,7 @@ use headwater_wire::extensions::{DemandEcho, Levels};
 use headwater_wire::rtt::{Demand, LossClass, Message};
 
 use crate::control::{LevelNeed, Reception};
+use crate::layering::demand::ROUND;
 use crate::machine::{Destination, Ecn, Transmit};
 use crate::rng::{Seed, Stream, crowd_part};
 use crate::time::{Duration, Instant};
@@ -26,20 +27,19 @@ const AMONG_MANY: Duration = Duration::from_secs(2);
 const KEEP: Duration = Duration::from_secs(6);
 /// Shortest time between two reports: a step of a start takes as long.
 const SPACING: Duration = Duration::from_millis(20);
-/// Times after a report without an echo until the next one: after the first report, after each of the next,
-/// and after [`RETRIED_MAX`] reports. A level stops after a whole round without a report: if 30 % of the
-/// reports are lost, so are all of a round once in ten thousand rounds.
+/// Times after a report without an echo until the next one: after the first report, and after each later one
+/// up to [`TRIES`], behind which a round has one report. A level stops after a whole round without a report:
+/// if 30 % of the reports are lost, so are all of a round once in ten thousand rounds.
 const RETRY_FIRST: Duration = Duration::from_millis(1_250);
 const RETRY: Duration = Duration::from_secs(1);
-const RETRY_LAST: Duration = Duration::from_secs(30);
-/// Number of reports in a row without an echo in so short an interval: those of a round.
-const RETRIED_MAX: usize = 8;
+/// Number of reports in a row without an echo after which the sender counts as out of reach: those of a round
+/// if the sender has echoed any report, else fewer, as perhaps all receivers repeat theirs.
+const TRIES: usize = 8;
+const TRIES_UNKNOWN: usize = 3;
 /// The first time during a start.
 const START_RETRY: Duration = Duration::from_millis(600);
 /// Longest time during a start, which lasts some seconds.
 const START_RETRY_MAX: Duration = Duration::from_secs(2);
-/// Number of reports in a row without an echo after which the sender counts as out of reach.
-const UNHEARD: usize = 5;
 /// Fewest packets of a round whose loss is told.
 const LOSS_PACKETS: u64 = 50;
 
@@ -104,8 +104,10 @@ pub(super) struct Reporter {
     leads: bool,
     /// Round and level of this receiver's last report.
     told: (u8, u16),
-    /// Whether that was the highest level of the round before: few receivers have reported that level.
+    /// Whether the last report was the highest of the round before: few receivers have reported that level.
     has_led: bool,
+    /// Whether the sender has echoed a report.
+    is_reached: bool,
     /// Whether the sender knows the level held, and does not send it.
     is_bounded: bool,
     /// Longest wait, and time, of the next report.
@@ -131,6 +133,7 @@ impl Reporter {
             leads: false,
             told: (0, 0),
             has_led: false,
+            is_reached: false,
             is_bounded: false,
             due: None,
             sent: None,
@@ -155,7 +158,7 @@ impl Reporter {
             // What another sender has echoed, and the loss of its packets, tell nothing of this one.
             self.reset();
             (self.echoed, self.leads, self.is_bounded) = (Echoed::default(), false, false);
-            (self.told, self.has_led) = ((0, 0), false);
+            (self.told, self.has_led, self.is_reached) = ((0, 0), false, false);
             (self.before, self.loss) = (reception, LossClass::default());
         }
         self.need = need;
@@ -166,8 +169,11 @@ impl Reporter {
         if echo.round != self.echoed.round {
             self.judge_loss(reception);
             self.has_led = self.is_highest();
+            // The numbers of rounds repeat.
+            self.told = (0, 0);
         }
         self.echoed.record(echo);
+        self.is_reached |= echo.level > 0;
         self.ceiling = levels.ceiling;
         if self.sent.is_some_and(|sent| levels.ceiling > sent.ceiling) {
             // The sender makes room, though not yet enough.
@@ -181,7 +187,7 @@ impl Reporter {
         let is_same = |sent: Sent| sent.need == need || (self.unheard > 1 && !sent.rises_to(need));
         let is_waiting = sent.is_some_and(|sent| now < sent.until && is_same(sent));
         // A report without effect, also of the round before, is lost.
-        let is_lost = sent.is_some() || (1..RETRIED_MAX).contains(&self.unheard);
+        let is_lost = sent.is_some() || (1..self.tries()).contains(&self.unheard);
         let longest = if is_lost { longest.min(SOON) } else { longest };
         if !is_waiting && self.due.is_none_or(|(due, _)| longest != due) {
             let wait = longest.as_secs_f64() * crowd_part(&mut self.stream);
@@ -223,6 +229,11 @@ impl Reporter {
         })
     }
 
+    /// Returns the number of reports in a row without an echo that are repeated soon.
+    const fn tries(&self) -> usize {
+        if self.is_reached { TRIES } else { TRIES_UNKNOWN }
+    }
+
     /// Whether the last report is the highest of the round.
     fn is_highest(&self) -> bool {
         self.told.1 > 0 && self.told == (self.echoed.round, self.echoed.sound.into())
@@ -246,7 +257,7 @@ impl Reporter {
 
     /// Returns the sender if the sender does not react to reports.
     pub(super) fn unheard(&self) -> Option<SocketAddr> {
-        self.sender.filter(|_| self.unheard > UNHEARD)
+        self.sender.filter(|_| self.unheard > self.tries())
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -264,9 +275,9 @@ impl Reporter {
         let retry = match (is_starting, self.unheard) {
             (true, 0) => START_RETRY,
             (false, 0) => RETRY_FIRST,
-            (_, 1..RETRIED_MAX) => RETRY,
+            (_, tried) if tried + 1 < self.tries() => RETRY,
             (true, _) => START_RETRY_MAX,
-            (false, _) => RETRY_LAST,
+            (false, _) => ROUND,
         };
         self.unheard += 1;
         self.earliest = now + SPACING;
