@@ -54,6 +54,19 @@ pub struct Request {
     pub follows_another: bool,
     /// Place in a cycle of symbols that the receiver asks for, as a part of 2^32.
     pub place: Option<NonZeroU32>,
+    /// Block of which the receiver asks for a symbol; `None` for any.
+    pub block: Option<BlockName>,
+}
+
+/// Name of a source block in a request, or of a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockName {
+    /// Transport object identifier of the block's object.
+    pub toi: NonZeroU32,
+    /// Source block number.
+    pub sbn: u32,
+    /// Encoding symbol id, for a block without repair symbols; `None` for the next symbol.
+    pub esi: Option<u32>,
 }
 
 /// Envelope of a sender: the header of another protocol in front of each packet of the session.
@@ -515,6 +528,9 @@ pub trait Requester {
     /// Asks the sender to continue the content at this part of 2^32 of a cycle, if the sender does not know
     /// the receiver's place.
     fn continue_at(&mut self, place: NonZeroU32);
+
+    /// Names the block of which the next request asks for a symbol; `None` for any block.
+    fn name_block(&mut self, block: Option<BlockName>);
 }
 
 /// A control that follows the session's description of its congestion control.

@@ -25,6 +25,10 @@ f.ipv4 = ProtoField.ipv4("hwbcfs.source.ipv4", "Source address")
 f.ipv6 = ProtoField.ipv6("hwbcfs.source.ipv6", "Source address")
 f.body = ProtoField.bytes("hwbcfs.body", "Body")
 f.word = ProtoField.bytes("hwbcfs.word", "Word of the last packet (CCI)")
+f.place = ProtoField.uint32("hwbcfs.place", "Place in a cycle, of 2^32", base.DEC)
+f.toi = ProtoField.uint32("hwbcfs.toi", "Transport object identifier asked for", base.DEC)
+f.sbn = ProtoField.uint32("hwbcfs.sbn", "Source block number asked for", base.DEC)
+f.esi = ProtoField.uint32("hwbcfs.esi", "Encoding symbol ID asked for", base.DEC)
 
 local short = ProtoExpert.new("hwbcfs.short", "Shorter than its header", expert.group.MALFORMED, expert.severity.ERROR)
 local strange = ProtoExpert.new("hwbcfs.family.unknown", "Unknown address family", expert.group.MALFORMED, expert.severity.ERROR)
@@ -72,7 +76,15 @@ function bcfs.dissector(buffer, packet, tree)
         branch:add(f.body, body)
         if kind == 1 and body:len() ~= 16 then branch:add_proto_expert_info(full) end
         if kind ~= 2 and body:len() >= 8 then branch:add(f.challenge, body(0, 8)) end
-        if kind == 0 and body:len() == 16 then branch:add(f.word, body(8, 4)) end
+        if kind == 0 and body:len() >= 16 then
+            branch:add(f.word, body(8, 4))
+            branch:add(f.place, body(12, 4))
+        end
+        if kind == 0 and body:len() >= 28 and body(16, 4):uint() > 0 then
+            branch:add(f.toi, body(16, 4))
+            branch:add(f.sbn, body(20, 4))
+            if body(24, 4):uint() > 0 then branch:add(f.esi, body(24, 4), body(24, 4):uint() - 1) end
+        end
         -- LCT's version: a packet of a session of files.
         if kind == 2 and body:len() >= 8 and body(0, 1):bitfield(0, 4) == 1 then
             Dissector.get("alc"):call(body:tvb(), packet, tree)

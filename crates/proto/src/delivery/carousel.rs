@@ -267,6 +267,21 @@ impl Carousel {
             Sequence::Window(windows) => windows.next(&self.blocks),
         }
     }
+
+    /// Returns a symbol of a block out of turn: `esi` if the block has source symbols only, else the next.
+    /// `None` if the block is not sent, or in window order.
+    pub(super) fn visit_of(&mut self, block: u32, esi: Option<u32>) -> Option<Visit> {
+        let Sequence::Spread(spread) = &mut self.order else { return None };
+        let CarouselBlock { symbols, encoding_symbols, .. } = *self.blocks.get(block as usize)?;
+        if !spread.has_turns(&self.blocks, block) {
+            return None;
+        }
+        // A receiver that comes back goes on behind named symbols.
+        if let Some(esi) = esi.filter(|esi| encoding_symbols == symbols && *esi < symbols) {
+            spread.continue_at(block, esi);
+        }
+        Some(spread.visit(&self.blocks, block))
+    }
 }
 
 impl Sequence {

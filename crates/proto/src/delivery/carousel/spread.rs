@@ -27,7 +27,7 @@ const NEAR_DIVISOR: i64 = 32;
 pub(super) struct Spread {
     /// Next symbol of each block.
     next: Vec<u32>,
-    /// Block indices grouped by class, in the given order within a class.
+    /// Block indices grouped by class, by ascending size and index.
     order: Vec<u32>,
     /// Classes, with the earliest due turn first.
     turns: BinaryHeap<Reverse<Turn>>,
@@ -156,7 +156,10 @@ impl Spread {
         let mut sent = 0;
         let mut order = Vec::with_capacity(self.order.len());
         let passes = self.mix.as_ref().map(|mix| (self.taken() + mix.left) / mix.pass.max(1));
-        let turns = core::mem::take(&mut self.turns).into_iter().filter_map(|Reverse(turn)| {
+        // `order` stays sorted by size.
+        let mut turns = core::mem::take(&mut self.turns).into_vec();
+        turns.sort_unstable_by_key(|Reverse(turn)| turn.class.first);
+        let turns = turns.into_iter().filter_map(|Reverse(turn)| {
             let Turn { class, taken } = turn;
             let (rounds, ahead) = (taken / class.count, taken % class.count);
             let (first, mut kept_ahead) = (order.len(), 0);
@@ -223,10 +226,26 @@ impl Spread {
                 block?
             }
         };
+        Some(self.visit(blocks, block))
+    }
+
+    /// Whether a block has turns.
+    pub(super) fn has_turns(&self, blocks: &[CarouselBlock], block: u32) -> bool {
+        let key = |block: u32| (blocks[block as usize].symbols, block);
+        self.order.binary_search_by_key(&key(block), |other| key(*other)).is_ok()
+    }
+
+    /// Continues a block at a symbol.
+    pub(super) fn continue_at(&mut self, block: u32, esi: u32) {
+        self.next[block as usize] = esi;
+    }
+
+    /// Returns the next symbol of a block.
+    pub(super) fn visit(&mut self, blocks: &[CarouselBlock], block: u32) -> Visit {
         let next = &mut self.next[block as usize];
         let esi = *next;
         *next = (esi + 1) % blocks[block as usize].encoding_symbols;
-        Some(Visit { block, esi })
+        Visit { block, esi }
     }
 
     fn next_mixed(&mut self, mix: &mut Mix) -> Option<u32> {

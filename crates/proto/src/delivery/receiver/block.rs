@@ -163,6 +163,12 @@ impl BlockState {
         self.repaired_by.filter(|_| self.has_repaired() && !self.is_resumed)
     }
 
+    /// Returns the first source symbol from `from` on that is not held; without one the first of all.
+    pub fn next_missing_source(&self, from: u32) -> Option<u32> {
+        let mut missing = (from..self.symbols).chain(0..from.min(self.symbols));
+        missing.find(|esi| !self.holds(*esi))
+    }
+
     /// Returns the source symbols that are not held, in ascending order.
     pub fn missing_source(&self) -> Vec<u32> {
         (0..self.symbols).filter(|esi| !self.holds(*esi)).collect()

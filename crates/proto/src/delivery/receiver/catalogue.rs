@@ -38,6 +38,8 @@ const FTI_BYTES_MAX: usize = 32;
 pub struct Catalogue {
     pub files: Vec<FileState>,
     pub objects: Vec<ObjectState>,
+    /// Number of blocks of all objects.
+    pub blocks: u64,
     by_toi: BTreeMap<u128, Announced>,
     /// Files of several objects, by the values common to all segments.
     segmented: BTreeMap<SegmentKey, FileIndex>,
@@ -343,6 +345,7 @@ impl Catalogue {
         // `left` counted the object itself; now `left` counts the object's blocks.
         state.left = state.left - 1 + blocks;
         state.symbols += partition.symbols();
+        self.blocks += blocks;
         let identity = identity(&state.spec, segment.offset, fti);
         self.objects.push(ObjectState {
             toi: entry.toi,
@@ -476,6 +479,7 @@ impl Catalogue {
     pub fn forget(&mut self, object: ObjectIndex, room: &mut Room) {
         let object = &mut self.objects[object.0];
         room.give_back(object.blocks.len() * BLOCK_BYTES);
+        self.blocks -= object.blocks.len() as u64;
         object.blocks = Vec::new();
         object.promised = Vec::new();
         object.digests = Vec::new();

@@ -5,6 +5,7 @@ mod block;
 mod catalogue;
 mod finishing;
 mod map;
+mod names;
 mod pending;
 mod place;
 mod repair;
@@ -18,6 +19,7 @@ use std::collections::{BTreeSet, VecDeque};
 use headwater_wire::fdt::ControlAttributes;
 
 use self::catalogue::{Catalogue, FileOutcome};
+use self::names::BlockNames;
 use self::pending::Pending;
 use self::pending::{BlockId, Room};
 use self::roster::SessionReporter;
@@ -74,8 +76,9 @@ impl DeliveryReceiverConfig {
 /// Memory, without the store: [`BLOCK_STATE_BYTES`] for blocks. Each block takes 64 bytes and, in progress,
 /// some 100 more, a bit per source symbol, and 40 bytes for each 256 repair symbols sent (beyond that,
 /// symbols are dropped until blocks are whole). In addition 12 bytes per block that waits for the store, 24
-/// per block that waits for a digest; some 500 and the name per object (at most [`super::OBJECTS_MAX`], all
-/// names at most [`super::FDT_BYTES_MAX`]), [`PENDING_BYTES`], and two FDTs in reassembly.
+/// per block that waits for a digest, 32 per block if packets are requested; some 500 and the name per object
+/// (at most [`super::OBJECTS_MAX`], all names at most [`super::FDT_BYTES_MAX`]), [`PENDING_BYTES`], and two
+/// FDTs in reassembly.
 #[derive(Debug)]
 pub struct DeliveryReceiver<C, S> {
     front: Front<C, ReceiverEvent>,
@@ -100,6 +103,7 @@ pub struct DeliveryReceiver<C, S> {
     described: BTreeSet<FileIndex>,
     /// Number of blocks of files in progress that need symbols.
     open_blocks: u64,
+    names: BlockNames,
     /// Number of files in progress.
     open_files: usize,
     refused: usize,
@@ -145,6 +149,7 @@ impl<C: ReceiverControl, S: Store> DeliveryReceiver<C, S> {
             to_compare: VecDeque::new(),
             described: BTreeSet::new(),
             open_blocks: 0,
+            names: BlockNames::default(),
             open_files: 0,
             refused: 0,
             has_folders: false,
@@ -361,6 +366,9 @@ impl<C: ReceiverControl, S: Store> Machine for DeliveryReceiver<C, S> {
 
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<ReceiverEvent>> {
         let output = self.front.poll_output(now, buffer);
+        if matches!(output, Some(Output::Transmit(_))) {
+            self.name_block();
+        }
         output.or_else(|| self.poll_report(now, buffer).map(Output::Transmit))
     }
 

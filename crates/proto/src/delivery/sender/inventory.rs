@@ -211,16 +211,24 @@ struct OwnOrder {
 }
 
 impl OwnOrder {
-    /// Returns the next symbol. A new order begins at `place`. A relay's receivers share an order, so later
-    /// requests do not move the order.
-    fn next(&mut self, place: Option<NonZeroU32>) -> Option<Visit> {
+    /// Returns the next symbol, or that of a name. A new order begins at `place`. A relay's receivers share
+    /// an order, so later requests do not move the order.
+    fn next(&mut self, place: Option<NonZeroU32>, name: Name) -> Option<Visit> {
         if let Some(place) = place.filter(|_| self.open > 0) {
             self.carousel.go_to(place.get());
             (self.open, self.is_placed) = (0, true);
         }
         self.open = self.open.saturating_sub(1);
-        self.carousel.next_visit()
+        next_of(&mut self.carousel, name)
     }
+}
+
+/// Number of a named block among all blocks, and the named symbol if the block has source symbols only.
+type Name = Option<(u32, Option<u32>)>;
+
+/// Returns the named symbol, or the next symbol if that block is not sent.
+fn next_of(carousel: &mut Carousel, name: Name) -> Option<Visit> {
+    name.and_then(|(block, esi)| carousel.visit_of(block, esi)).or_else(|| carousel.next_visit())
 }
 
 /// Whether two receivers are on one host.
@@ -232,15 +240,16 @@ fn is_of_host(one: Destination, other: Destination) -> bool {
 }
 
 impl Requested {
-    fn next(&mut self, request: &Request) -> Option<Visit> {
-        let (receiver, visit) = (request.destination, self.common.next_visit());
+    fn next(&mut self, request: &Request, name: Name) -> Option<Visit> {
         if self.is_rateless {
-            return visit;
+            return next_of(&mut self.common, name);
         }
+        // Names of one receiver do not move the order of all.
+        let (receiver, visit) = (request.destination, self.common.next_visit());
         self.packets += 1;
         if let Some(own) = self.own.iter_mut().find(|own| own.receiver == receiver) {
             own.last = self.packets;
-            return own.next(request.place);
+            return own.next(request.place, name);
         }
         let of_host = self.own.iter().filter(|own| is_of_host(own.receiver, receiver));
         let before = of_host.max_by_key(|own| own.last).map(|own| own.carousel.clone());
@@ -249,11 +258,11 @@ impl Requested {
             self.own.swap_remove(oldest);
         }
         // The common order has had this turn.
-        let has_had_turn = before.is_none() && request.place.is_none();
+        let has_had_turn = before.is_none() && request.place.is_none() && name.is_none();
         let carousel = before.unwrap_or_else(|| self.common.clone());
         let mut own =
             OwnOrder { receiver, carousel, last: self.packets, open: PLACED_WITHIN, is_placed: false };
-        let visit = if has_had_turn { visit } else { own.next(request.place) };
+        let visit = if has_had_turn { visit } else { own.next(request.place, name) };
         self.own.push(own);
         visit
     }
@@ -369,9 +378,9 @@ impl Content {
     }
 
     /// Returns the content of the answer to a request; `None` if there is no content.
-    pub(super) fn answer(&mut self, request: &Request) -> Option<Visit> {
+    pub(super) fn answer(&mut self, request: &Request, name: Name) -> Option<Visit> {
         match self {
-            Self::Requested(requested) => requested.next(request),
+            Self::Requested(requested) => requested.next(request, name),
             Self::Flat(_) | Self::Layered(_) => self.next(None),
         }
     }
@@ -406,11 +415,11 @@ mod tests {
     }
 
     fn request(destination: Destination) -> Request {
-        Request { destination, description: None, follows_another: false, place: None }
+        Request { destination, description: None, follows_another: false, place: None, block: None }
     }
 
     fn symbol(content: &mut Content, port: u16) -> (u32, u32) {
-        let visit = content.answer(&request(receiver(port))).unwrap();
+        let visit = content.answer(&request(receiver(port)), None).unwrap();
         (visit.block, visit.esi)
     }
 
@@ -443,7 +452,7 @@ mod tests {
         let mut received: BTreeSet<_> = (0..120).map(|_| symbol(&mut content, 0)).collect();
         let other = Destination::Unicast(SocketAddr::from(([192, 0, 2, 2], 0)));
         for _ in 0..77 {
-            content.answer(&request(other)).unwrap();
+            content.answer(&request(other), None).unwrap();
         }
         received.extend((120..SYMBOLS).map(|_| symbol(&mut content, 1)));
         assert_eq!(received.len(), SYMBOLS);
@@ -454,7 +463,7 @@ mod tests {
         let mut content = requested(200);
         let place = NonZeroU32::new(1 << 30);
         let next = |content: &mut Content, place| {
-            content.answer(&Request { place, ..request(receiver(0)) }).unwrap().esi
+            content.answer(&Request { place, ..request(receiver(0)) }, None).unwrap().esi
         };
         let first = next(&mut content, place);
         content.skip();
@@ -491,6 +500,36 @@ mod tests {
         assert!((0..900).all(|turn| symbol(&mut content, turn % 3).0 != 1));
     }
 
+    #[test]
+    fn a_name_brings_a_symbol_of_its_block_also_after_a_withdrawal() {
+        let block = |symbols| CarouselBlock { symbols, encoding_symbols: 2 * symbols, rateless: false };
+        let mut content = Content::requested(
+            [7, 90, 7, 30, 90].map(block).to_vec(),
+            Seed(1).stream("turns", 0),
+            Start::First,
+        );
+        let named = |content: &mut Content, block, esi| {
+            content.answer(&request(receiver(0)), Some((block, esi))).unwrap()
+        };
+        content.retain(|block| block != 1);
+        for block in [0, 2, 3, 4] {
+            let esis: BTreeSet<_> = (0..5)
+                .map(|_| named(&mut content, block, None))
+                .map(|visit| {
+                    assert_eq!(visit.block, block);
+                    visit.esi
+                })
+                .collect();
+            assert_eq!(esis.len(), 5, "each symbol once");
+        }
+        assert_ne!(named(&mut content, 1, None).block, 1, "withdrawn: the next symbol of another");
+        assert_ne!(
+            named(&mut content, 4, Some(3)).esi,
+            3,
+            "a block with repair symbols has no named symbols"
+        );
+    }
+
     /// The first requests of a receiver say where its order begins; later ones change nothing.
     #[test]
     fn a_new_order_begins_where_the_receiver_asks() {
@@ -498,7 +537,7 @@ mod tests {
         let at = |content: &mut Content, host: u8, port, place: u32| {
             let destination = Destination::Unicast(SocketAddr::from(([192, 0, 2, host], port)));
             let place = NonZeroU32::new(place);
-            content.answer(&Request { place, ..request(destination) }).unwrap().esi
+            content.answer(&Request { place, ..request(destination) }, None).unwrap().esi
         };
         let half = 1 << 31;
         assert_eq!(at(&mut content, 1, 1, 0), 0, "the common place");
@@ -527,7 +566,7 @@ mod tests {
             (0..missed).for_each(|_| _ = symbol(&mut content, 0));
             let place = place(f64::from(120 - missed) / 3.0 / f64::from(encoding_symbols));
             for _ in 120 - missed..300 {
-                let visit = content.answer(&Request { place, ..request(receiver(1)) }).unwrap();
+                let visit = content.answer(&Request { place, ..request(receiver(1)) }, None).unwrap();
                 received.insert((visit.block, visit.esi));
             }
             assert_eq!(received.len(), SYMBOLS);

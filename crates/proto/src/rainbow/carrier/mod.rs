@@ -42,31 +42,52 @@ pub use sender::{RainbowCarrierSender, RainbowCarrierSenderConfig, RequestCounte
 
 use crate::admission::Limit;
 use crate::bcfs::{HashKey, address_words, hash};
+use crate::control::BlockName;
 use crate::time::{Duration, Instant};
 
 /// Name of Rainbow over BCFS in a session's FDT.
 pub const NAME: &str = "rainbow";
 /// First label for symbols of the FDT; the offset is the symbol's number.
 const DESCRIPTIONS: u32 = 1 << 31;
+/// First label for symbols of a named block; the offset is a hash of the name, and the window's label.
+const BLOCKS: u32 = 1 << 30;
+/// Bits of the window's label in such a label: a window has at most 4096.
+const WINDOW_BITS: u32 = 13;
+
+/// Bytes of a request's body: a token, a place in a cycle, and a symbol (`docs/reference/wire/bcfs.md`).
+const BODY_BYTES_MAX: usize = 20;
 
 /// Content that a label requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     /// Next symbol of content.
     Content,
+    /// Symbol of a named block, by hash.
+    Block(u32),
     /// Symbol of the FDT, by number.
     Description(u32),
 }
 
 impl Wanted {
     fn of(label: Label) -> Self {
-        label.0.checked_sub(DESCRIPTIONS).map_or(Self::Content, Self::Description)
+        match label.0 {
+            DESCRIPTIONS.. => Self::Description(label.0 - DESCRIPTIONS),
+            BLOCKS.. => Self::Block((label.0 - BLOCKS) >> WINDOW_BITS),
+            _ => Self::Content,
+        }
+    }
+
+    /// Returns the content of a block. Relays do not merge requests for different blocks.
+    fn block(BlockName { toi, sbn, .. }: BlockName) -> Self {
+        let mixed = (toi.get() ^ sbn.rotate_left(16)).wrapping_mul(0x9e37_79b1);
+        Self::Block(mixed >> (2 + WINDOW_BITS))
     }
 
     /// Returns the label of a request; `window_label` is the window's label, used for content.
     fn label(self, window_label: u16) -> Label {
         match self {
             Self::Content => Label(window_label.into()),
+            Self::Block(hash) => Label(BLOCKS | hash << WINDOW_BITS | u32::from(window_label)),
             Self::Description(number) => Label(DESCRIPTIONS | number),
         }
     }

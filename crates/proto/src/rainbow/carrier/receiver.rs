@@ -4,11 +4,11 @@ use core::num::NonZeroU32;
 use headwater_wire::bcfs::{Label, Level, mark_any};
 use headwater_wire::{PayloadId, alc, fdt};
 
-use super::{NAME, Wanted};
+use super::{BLOCKS, BODY_BYTES_MAX, NAME, WINDOW_BITS, Wanted};
 use crate::bcfs::Client;
 use crate::control::{
-    Arrival, DescribedControl, EnvelopeContent, Membership, ReceiverControl, ReceiverEnvelope, Reception,
-    Requester, Status, Wishes,
+    Arrival, BlockName, DescribedControl, EnvelopeContent, Membership, ReceiverControl, ReceiverEnvelope,
+    Reception, Requester, Status, Wishes,
 };
 use crate::machine::{ChannelId, Datagram, Transmit};
 use crate::rainbow::WindowConfig;
@@ -107,6 +107,8 @@ pub struct RainbowCarrierReceiver {
     word: Option<[u8; 4]>,
     /// Place in the cycle of the content, and the number of requests that bring the place.
     place: Option<(NonZeroU32, u8)>,
+    /// Block of which the next request for content asks for a symbol.
+    block: Option<BlockName>,
     /// Reception counters; the losses are those of earlier windows.
     reception: Reception,
     /// Mean bytes of a packet, for the maximum rate.
@@ -162,6 +164,7 @@ impl RainbowCarrierReceiver {
             reply: None,
             word: None,
             place: None,
+            block: None,
             reception: Reception::default(),
         }
     }
@@ -211,16 +214,27 @@ impl RainbowCarrierReceiver {
         Some(self.client.request(Label(1), Level::ZERO, None, buffer))
     }
 
-    /// Writes the source's token, and the place in a cycle in the first requests for content. Returns the
-    /// number of bytes.
-    fn write_body(&mut self, wanted: Wanted, body: &mut [u8; 8]) -> usize {
+    /// Writes the source's token into a body of zeros. Requests for content also name a block, the first ones
+    /// a place in a cycle. Returns the number of bytes.
+    fn write_body(&mut self, wanted: Wanted, body: &mut [u8; BODY_BYTES_MAX]) -> usize {
         let Some(word) = self.word else { return 0 };
         body[..4].copy_from_slice(&word);
-        let place = self.place.as_mut().filter(|(_, left)| wanted == Wanted::Content && *left > 0);
-        let Some((place, left)) = place else { return 4 };
-        *left -= 1;
-        body[4..].copy_from_slice(&place.get().to_be_bytes());
-        8
+        let mut bytes = 4;
+        if matches!(wanted, Wanted::Description(_)) {
+            return bytes;
+        }
+        if let Some((place, left)) = self.place.as_mut().filter(|(_, left)| *left > 0) {
+            *left -= 1;
+            body[4..8].copy_from_slice(&place.get().to_be_bytes());
+            bytes = 8;
+        }
+        if let Some(BlockName { toi, sbn, esi }) = self.block {
+            body[8..12].copy_from_slice(&toi.get().to_be_bytes());
+            body[12..16].copy_from_slice(&sbn.to_be_bytes());
+            body[16..].copy_from_slice(&esi.map_or(0, |esi| esi + 1).to_be_bytes());
+            bytes = BODY_BYTES_MAX;
+        }
+        bytes
     }
 
     fn hold(&mut self, is_held: bool) {
@@ -266,8 +280,9 @@ impl Description {
     /// Returns the label of the window whose request a reply answers.
     fn window_label(&self, label: Label) -> Option<u16> {
         let place = match Wanted::of(label) {
-            Wanted::Content => {
-                let place = usize::try_from(label.0.checked_sub(1)?).ok()?;
+            Wanted::Content | Wanted::Block(_) => {
+                let label = label.0 & !(u32::MAX << WINDOW_BITS | BLOCKS);
+                let place = usize::try_from(label.checked_sub(1)?).ok()?;
                 self.asked.get(place).is_some_and(Option::is_none).then_some(place)
             }
             Wanted::Description(number) => self.asked.iter().position(|asked| *asked == Some(number)),
@@ -338,8 +353,11 @@ impl ReceiverControl for RainbowCarrierReceiver {
             return Some(transmit);
         }
         let ask = self.window.poll_ask(now)?;
-        let wanted = self.description.wanted(now, ask);
-        let mut body = [0; 8];
+        let wanted = match (self.description.wanted(now, ask), self.block) {
+            (Wanted::Content, Some(block)) => Wanted::block(block),
+            (wanted, _) => wanted,
+        };
+        let mut body = [0; BODY_BYTES_MAX];
         let bytes = self.write_body(wanted, &mut body);
         let (label, level) = (wanted.label(ask.label), Level(ask.level));
         let request = self.client.request(label, level, Some(&body[..bytes]), buffer);
@@ -407,6 +425,10 @@ impl Requester for RainbowCarrierReceiver {
 
     fn continue_at(&mut self, place: NonZeroU32) {
         self.place = Some((place, PLACES));
+    }
+
+    fn name_block(&mut self, block: Option<BlockName>) {
+        self.block = block;
     }
 }
 

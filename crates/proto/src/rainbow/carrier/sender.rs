@@ -9,7 +9,9 @@ use super::{Peers, Refusal, UNPROVEN_PER_SECOND, Word};
 use crate::admission::AdmissionKey;
 use crate::bcfs::relay::REQUESTS_PER_SECOND;
 use crate::bcfs::{self, HashKey, ReplyTo, ReturnPath};
-use crate::control::{Departure, Overload, Request, Responder, SenderControl, SenderEnvelope, Value};
+use crate::control::{
+    BlockName, Departure, Overload, Request, Responder, SenderControl, SenderEnvelope, Value,
+};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::pacing::{BURST, Pacer, RateCap};
 use crate::rate::Rate;
@@ -126,16 +128,26 @@ struct Pending {
     label: Label,
     level: Level,
     follows_another: bool,
-    place: Option<NonZeroU32>,
+    selection: Selection,
     /// Arrival time of the request.
     asked: Instant,
 }
 
-/// Returns the token and the place in the body of a request. Zeros fill the rest of a body.
-fn parse_body(body: &[u8]) -> (Option<Word>, Option<NonZeroU32>) {
+/// Part of the content that a request asks for.
+#[derive(Clone, Copy, Debug)]
+struct Selection {
+    place: Option<NonZeroU32>,
+    block: Option<BlockName>,
+}
+
+/// Returns the token and the selection in the body of a request. Zeros fill the rest of a body.
+fn parse_body(body: &[u8]) -> (Option<Word>, Selection) {
     let token = body.first_chunk().copied().filter(|token| *token != Word::default());
-    let place = body.get(4..).and_then(|rest| rest.first_chunk().copied());
-    (token, place.and_then(|place| NonZeroU32::new(u32::from_be_bytes(place))))
+    let number = |at: usize| body.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
+    let nonzero = |at| number(at).and_then(NonZeroU32::new);
+    let esi = number(16).and_then(|number| number.checked_sub(1));
+    let block = nonzero(8).zip(number(12)).map(|(toi, sbn)| BlockName { toi, sbn, esi });
+    (token, Selection { place: nonzero(4), block })
 }
 
 impl RainbowCarrierSender {
@@ -248,12 +260,12 @@ impl SenderControl for RainbowCarrierSender {
             counters.forgotten += 1;
             return;
         }
-        let (peer, (token, place)) = (asked.path.peer, parse_body(asked.body));
+        let (peer, (token, selection)) = (asked.path.peer, parse_body(asked.body));
         match self.peers.admits(now, peer, token, self.has_challenges) {
             Ok(()) => {
                 let follows_another = self.peers.brings_another(peer, token);
                 let (path, label, level) = (asked.path, asked.label, asked.level);
-                let pending = Pending { path, label, level, follows_another, place, asked: now };
+                let pending = Pending { path, label, level, follows_another, selection, asked: now };
                 self.pending.push_back(pending);
             }
             Err(Refusal::Unproven) => self.counters.unproven += 1,
@@ -298,11 +310,11 @@ impl Responder for RainbowCarrierSender {
     fn request(&self) -> Option<Request> {
         let pending = self.pending.front()?;
         let description = match Wanted::of(pending.label) {
-            Wanted::Content => None,
+            Wanted::Content | Wanted::Block(_) => None,
             Wanted::Description(number) => Some(number.into()),
         };
         let destination = self.bcfs.destination(&pending.path);
-        let Pending { follows_another, place, .. } = *pending;
-        Some(Request { destination, description, follows_another, place })
+        let Pending { follows_another, selection: Selection { place, block }, .. } = *pending;
+        Some(Request { destination, description, follows_another, place, block })
     }
 }
