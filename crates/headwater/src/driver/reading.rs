@@ -26,10 +26,10 @@ impl ReadPace {
     /// 2 MB of the receive buffer.
     pub(super) const DATA: Self =
         Self { pause: Duration::from_micros(500), batches_max: 8, is_bounded: false };
-    /// Pace of a sender: at most 64 000 datagrams a second, so that a flood of reports takes a bounded part
+    /// Pace of a sender: at most 51 200 datagrams a second, so that a flood of reports takes a bounded part
     /// of the processor.
     pub(super) const REPORTS: Self =
-        Self { pause: Duration::from_millis(1), batches_max: 2, is_bounded: true };
+        Self { pause: Duration::from_micros(1_250), batches_max: 2, is_bounded: true };
 }
 
 /// Lateness of a turn from which the thread was away after the wait.
