@@ -25,11 +25,10 @@ use self::roster::SessionRoster;
 use super::carousel::{Place, Start, Visit};
 use super::fdt::FdtTooLarge;
 use super::object::Digest;
-use super::plan::Orders;
-use super::plan::SessionPlan;
+use super::plan::{Orders, SessionPlan};
 use super::store::{Source, SourceError};
 use crate::auth::{AuthPacket, MANIFEST_BYTES_MAX, PublicKey, Signing, SigningLine};
-use crate::control::{BlockName, Departure, Request, Responder, SenderControl};
+use crate::control::{Departure, Request, Responder, SenderControl};
 use crate::crypt::Encryption;
 use crate::layering::{Layering, SentLevels};
 use crate::machine::{ChannelId, Input, Machine, Output};
@@ -520,18 +519,8 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
             // Receivers request the FDT instance announced first; a new instance is sent without a request.
             None if self.fdt.has_news() => Next::Fdt,
             // A session without content sends only the FDT.
-            None => {
-                let name = request.block.and_then(|name| Some((self.number_of(name)?, name.esi)));
-                self.content.answer(request, name).map_or(Next::Description(0), Next::Symbol)
-            }
+            None => self.content_for(request),
         }
-    }
-
-    /// Returns the number of a block among all blocks, if the session has the block.
-    fn number_of(&self, name: BlockName) -> Option<u32> {
-        // The TOIs count objects from 1.
-        let place = self.blocks.binary_search(&(name.toi.get() - 1, name.sbn));
-        place.ok().and_then(|place| u32::try_from(place).ok())
     }
 
     /// Writes the packet. Returns `None` if the content could not be read.

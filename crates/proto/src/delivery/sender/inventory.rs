@@ -224,7 +224,7 @@ impl OwnOrder {
 }
 
 /// Number of a named block among all blocks, and the named symbol if the block has source symbols only.
-type Name = Option<(u32, Option<u32>)>;
+pub(super) type Name = Option<(u32, Option<u32>)>;
 
 /// Returns the named symbol, or the next symbol if that block is not sent.
 fn next_of(carousel: &mut Carousel, name: Name) -> Option<Visit> {

@@ -10,8 +10,9 @@ use std::collections::VecDeque;
 
 use headwater_fec::BlockCodec;
 
-use super::{DeliverySender, End, ObjectHeader};
-use crate::control::SenderControl;
+use super::inventory::Name;
+use super::{DeliverySender, End, Next, ObjectHeader};
+use crate::control::{BlockName, Request, SenderControl};
 use crate::delivery::carousel::CarouselBlock;
 use crate::delivery::fdt::FdtTooLarge;
 use crate::delivery::object::Digest;
@@ -198,6 +199,20 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
             }
         }
         new
+    }
+
+    /// Returns the content that answers a request; without content, the FDT's first symbol.
+    pub(super) fn content_for(&mut self, request: &Request) -> Next {
+        let name = self.name_of(request);
+        self.content.answer(request, name).map_or(Next::Description(0), Next::Symbol)
+    }
+
+    /// Returns the block that a request names, if the session has the block.
+    fn name_of(&self, request: &Request) -> Name {
+        let BlockName { toi, sbn, esi } = request.block?;
+        // The TOIs count objects from 1.
+        let number = self.blocks.binary_search(&(toi.get() - 1, sbn)).ok()?;
+        Some((u32::try_from(number).ok()?, esi))
     }
 
     fn extend_parts(&mut self, parts: &mut StreamParts, plan: &SessionPlan, first_block: usize) {

@@ -4,7 +4,7 @@ use core::num::NonZeroU32;
 use headwater_wire::bcfs::{Label, Level, mark_any};
 use headwater_wire::{PayloadId, alc, fdt};
 
-use super::{BLOCKS, BODY_BYTES_MAX, NAME, WINDOW_BITS, Wanted};
+use super::{BODY_BYTES_MAX, NAME, WINDOW_BITS, Wanted};
 use crate::bcfs::Client;
 use crate::control::{
     Arrival, BlockName, DescribedControl, EnvelopeContent, Membership, ReceiverControl, ReceiverEnvelope,
@@ -281,7 +281,7 @@ impl Description {
     fn window_label(&self, label: Label) -> Option<u16> {
         let place = match Wanted::of(label) {
             Wanted::Content | Wanted::Block(_) => {
-                let label = label.0 & !(u32::MAX << WINDOW_BITS | BLOCKS);
+                let label = label.0 % (1 << WINDOW_BITS);
                 let place = usize::try_from(label.checked_sub(1)?).ok()?;
                 self.asked.get(place).is_some_and(Option::is_none).then_some(place)
             }
