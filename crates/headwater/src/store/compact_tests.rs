@@ -193,6 +193,17 @@ pub(super) fn synced_bytes(folder: &Path) -> u64 {
     u64::from_le_bytes(length)
 }
 
+/// Writes all, and waits for the end of the sync that is due then, if any.
+pub(super) fn wait_for_sync(session: &mut Session) {
+    session.store.write_all();
+    session.store.writer.wait();
+    while session.store.writer.disk().log_mut().is_syncing {
+        while session.store.poll_report().is_some() {}
+        session.store.writer.wait();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn content_is_synced_by_amount_and_time_also_while_nothing_arrives() {
     let folder = tempfile::tempdir().unwrap();
@@ -200,17 +211,10 @@ fn content_is_synced_by_amount_and_time_also_while_nothing_arrives() {
     announce(&mut session);
     let synced = || synced_bytes(folder.path());
     let opened = synced();
-    let wait = |session: &mut Session| {
-        session.store.write_all();
-        session.store.writer.wait();
-        while !session.store.workers.is_idle() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
     let long_ago = Instant::now().checked_sub(SYNC_TIME).unwrap();
     session.store.writer.disk().log_mut().synced_at = long_ago;
     receive(&mut session, 0);
-    wait(&mut session);
+    wait_for_sync(&mut session);
     assert_eq!(synced(), opened, "a sync of little content is not worth its cost");
     {
         let mut disk = session.store.writer.disk();
@@ -218,10 +222,10 @@ fn content_is_synced_by_amount_and_time_also_while_nothing_arrives() {
         (log.synced_at, log.unsynced_bytes) = (Instant::now() + SYNC_TIME, UNSYNCED_BYTES_MIN);
     }
     receive(&mut session, 2);
-    wait(&mut session);
+    wait_for_sync(&mut session);
     assert_eq!(synced(), opened, "the last sync ended just now");
     session.store.writer.disk().log_mut().synced_at = long_ago;
-    wait(&mut session);
+    wait_for_sync(&mut session);
     assert_eq!(synced(), session.store.writer.disk().log_mut().journal_bytes());
 }
 

@@ -189,7 +189,7 @@ fn finish_block(
     let mut stored = object.stored_symbols(&block, &places.read_slot_numbers(object, &block, slots)?);
     // Slots of an earlier session may hold symbols that the receiver has forgotten.
     let is_held = |esi: &u32| *esi < block.symbols && job.missing.binary_search(esi).is_err();
-    let source = stored.iter().filter(|(_, esi)| is_held(esi)).count();
+    let mut unwritten: Vec<u32> = stored.iter().map(|(_, esi)| *esi).filter(is_held).collect();
     // Slots of an earlier session may hold more; memory is reserved for these.
     let mut repairs_left = job.repairs;
     stored.retain(|(_, esi)| {
@@ -197,17 +197,15 @@ fn finish_block(
         repairs_left -= u32::from(is_taken && *esi >= block.symbols);
         is_taken
     });
-    if source + job.missing.len() < block.symbols as usize {
+    if unwritten.len() + job.missing.len() < block.symbols as usize {
         places.read(&object.file, object.offset(&block), &mut content[..bytes])?;
     }
     if let Err(more) = decode(places, object, job, &block, &stored, &mut content)? {
         return Ok(StoreReport::BlockNeedsMore { object: job.object, sbn: job.sbn, more });
     }
-    if source > 0 {
-        places.write(&object.file, object.offset(&block), &content[..bytes])?;
-    } else {
-        write_missing(places, object, job, &content[..bytes])?;
-    }
+    unwritten.extend(&job.missing);
+    unwritten.sort_unstable();
+    write_symbols(places, object, job.sbn, &unwritten, &content[..bytes])?;
     Ok(report(block_digest(&content[..bytes])))
 }
 
@@ -266,16 +264,18 @@ fn read_stored(
     Ok(())
 }
 
-/// Writes the decoded symbols, adjacent symbols together. `content` is the block without padding.
-fn write_missing(
+/// Writes symbols of a block to their places, adjacent symbols together. `content` is the block without
+/// padding.
+fn write_symbols(
     places: &Places,
     object: &ObjectPlace,
-    job: &BlockJob,
+    sbn: u32,
+    esis: &[u32],
     content: &[u8],
 ) -> Result<(), StoreError> {
     let size = object.symbol_bytes();
-    let start = object.offset(&object.block(job.sbn));
-    for run in job.missing.chunk_by(|one, next| one + 1 == *next) {
+    let start = object.offset(&object.block(sbn));
+    for run in esis.chunk_by(|one, next| one + 1 == *next) {
         let from = run[0] as usize * size;
         let to = (from + run.len() * size).min(content.len());
         places.write(&object.file, start + from as u64, &content[from..to])?;

@@ -1,8 +1,9 @@
 //! Symbols on the way to disk, gathered by block, so that one write contains many symbols.
 //!
-//! In a session of several levels, symbols of a block arrive far apart from each other: 1 GB would be 700 000
-//! writes of 1 to 2 symbols to their places, each to a page of its own. Such source symbols go to the block's
-//! slots instead, behind the repair symbols, until the block is decoded and written whole.
+//! In a session of several levels, symbols of a block arrive out of order: at the highest rate those of
+//! 0.1 s are a run with gaps, at a low rate they lie far apart. Gathered symbols are sorted. Those far apart
+//! would be 700 000 writes of 1 to 2 symbols for 1 GB, each to a page of its own: they go to the slots of the
+//! block instead, behind the repair symbols, until the block is decoded.
 //!
 //! Digests of blocks are computed from the bytes of a write while the bytes are in the processor's cache.
 //! Without losses, a block's source symbols are written in order, and the last symbol completes the digest:
@@ -14,18 +15,19 @@ use std::time::Duration;
 use headwater_fec::Block;
 use headwater_proto::delivery::{BlockHasher, Digest, FileIndex, StoredRepair};
 
-/// Bytes of a block that are gathered before a write.
-const BLOCK_BYTES: usize = 64 << 10;
+/// Bytes of a block that are gathered before a write: more than 0.1 s of 1 Gbit/s bring to each of 53 blocks.
+const BLOCK_BYTES: usize = 256 << 10;
 /// Minimum and maximum of gathered bytes in total; a share of the content in between.
 ///
-/// Gathered symbols are lost if the process is killed: 0.07 s of 1 Gbit/s at most, less than
-/// [`GATHER_TIME`]. With many blocks in turn, the writes are shorter: the oldest block is
-/// written first, so that a write has twice the mean of the gathered symbols of a block.
+/// Gathered symbols are lost if the process is killed: those of [`GATHER_TIME`] at 1 Gbit/s. With many blocks
+/// in turn, the writes are shorter: the oldest block is written first, so that a write has twice the mean of
+/// the gathered symbols of a block.
 const BYTES_MIN: u64 = 3 << 19;
-const BYTES_MAX: u64 = 8 << 20;
+const BYTES_MAX: u64 = 14 << 20;
 const SHARE: u64 = 128;
-/// Symbols of a run, on average, from which source symbols are written to their places one by one.
-const RUN_SYMBOLS_MIN: usize = 4;
+/// Symbols of a run, on average, from which source symbols are written to their places. At the highest rate a
+/// write begins and ends amid two turns of the sender, of which it has every other symbol.
+const RUN_SYMBOLS_MIN: usize = 2;
 /// Longest time for which symbols are gathered before a write.
 pub(super) const GATHER_TIME: Duration = Duration::from_millis(100);
 /// Time after which a few symbols are written: short writes cost little at a low rate, where a receiver that
@@ -85,7 +87,7 @@ impl Gather {
     /// Sets the limit of gathered bytes for content of this length.
     pub(super) fn set_content(&mut self, bytes: u64) {
         let share = (BYTES_MIN + bytes / SHARE).min(BYTES_MAX);
-        self.bytes_max = usize::try_from(share).expect("at most 8 MiB");
+        self.bytes_max = usize::try_from(share).expect("at most 14 MiB");
     }
 
     /// Returns the maximum bytes of memory of gathered symbols that wait to be written: at most twice the
@@ -178,6 +180,28 @@ impl SymbolRun {
             rest = later;
             (run[0], u32::try_from(run.len()).expect("ESIs have 24 bits"), bytes)
         })
+    }
+
+    /// Sorts the source symbols by ESI. Exchanges the buffer for `spare`, which is empty.
+    pub(super) fn sort_source(&mut self, block: Block, symbol_size: u16, spare: &mut Vec<u8>) {
+        if self.source_esis.is_sorted() {
+            return;
+        }
+        let mut at = 0;
+        let place = |esi: &u32| {
+            let length = usize::from(block.symbol_bytes(*esi, symbol_size));
+            at += length;
+            (*esi, at - length..at)
+        };
+        let mut symbols: Vec<_> = self.source_esis.iter().map(place).collect();
+        symbols.sort_unstable_by_key(|(esi, _)| *esi);
+        self.source_esis.clear();
+        for (esi, place) in symbols {
+            self.source_esis.push(esi);
+            spare.extend_from_slice(&self.source[place]);
+        }
+        std::mem::swap(&mut self.source, spare);
+        spare.clear();
     }
 
     /// Whether the source symbols are short runs: several, or one of a block that has symbols in `slots`.

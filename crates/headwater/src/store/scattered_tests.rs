@@ -3,12 +3,11 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
 
 use headwater_fec::{LdpcParameters, Parameters, Partition, Scheme, codec};
 use headwater_proto::delivery::block_digest;
 
-use super::compact_tests::synced_bytes;
+use super::compact_tests::{synced_bytes, wait_for_sync};
 use super::tests::{FILE, OBJECT, Session, T, open, report};
 use super::write_log::{SYNC_TIME, UNSYNCED_BYTES_MIN};
 use super::*;
@@ -132,6 +131,29 @@ fn scattered_symbols_wait_in_slots_and_the_block_is_written_whole() {
 }
 
 #[test]
+fn runs_out_of_order_go_to_their_places_and_the_rest_is_written_once_decoded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut session, _) = open_store(folder.path());
+    for sbn in [0, 1] {
+        let runs = [4, 2, 0, 1, 3, 6, 5, 13, 11, 12, 9, 10, 8, 7];
+        receive(&mut session, sbn, runs, 0);
+        assert_eq!(slots(&session, sbn), 0);
+        // With the short last symbol of the second block.
+        let scattered = strided(0, K).filter(|esi| *esi == K - 1 || (*esi >= 20 && *esi % 3 > 0));
+        let received = sorted(runs.into_iter().chain(scattered.clone()));
+        let repairs = u32::try_from(missing(&received).len()).unwrap() + 2;
+        receive(&mut session, sbn, scattered.chain(K..K + repairs), 0);
+        let in_slots = K - 14 + 2;
+        assert_eq!(slots(&session, sbn), in_slots);
+        assert_eq!(finish(&mut session, sbn, &received, repairs), done(sbn));
+        session.store.judge_block(OBJECT, sbn, BlockVerdict::Right).unwrap();
+    }
+    session.store.finish_file(FILE);
+    assert_eq!(report(&mut session), StoreReport::FileDone(FILE));
+    assert_eq!(fs::read(folder.path().join("file")).unwrap(), content());
+}
+
+#[test]
 fn a_block_of_scattered_source_symbols_alone_needs_no_decoder() {
     let folder = tempfile::tempdir().unwrap();
     let (mut session, _) = open_store(folder.path());
@@ -208,13 +230,7 @@ fn sync(session: &mut Session) {
         log.unsynced_bytes = UNSYNCED_BYTES_MIN;
         log.synced_at = Instant::now().checked_sub(SYNC_TIME).unwrap();
     }
-    session.store.write_all();
-    session.store.writer.wait();
-    while !session.store.workers.is_idle() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    while session.store.poll_report().is_some() {}
-    session.store.writer.wait();
+    wait_for_sync(session);
 }
 
 /// A copy of what a loss of power leaves: of the content nothing, of the journal what was synced.

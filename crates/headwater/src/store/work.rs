@@ -117,7 +117,7 @@ impl JobQueue {
 }
 
 impl Workers {
-    /// Whether all jobs are done, reported or not.
+    /// Whether all jobs that take memory are done, reported or not.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         let queue = self.jobs.0.lock();

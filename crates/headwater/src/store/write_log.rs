@@ -83,7 +83,7 @@ pub(super) struct WriteLog {
     pub(super) unsynced_bytes: u64,
     /// Files written to since the last sync, by index: at most the files of the session.
     dirty: BTreeMap<usize, Arc<FilePlace>>,
-    is_syncing: bool,
+    pub(super) is_syncing: bool,
     /// End of the last sync.
     pub(super) synced_at: Instant,
     /// Files of the sync under way.

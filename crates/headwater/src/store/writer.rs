@@ -110,6 +110,8 @@ pub(super) struct Disk {
     jobs: JobQueue,
     log: WriteLog,
     hashing: BlockDigests,
+    /// Empty buffer to sort symbols into.
+    sorting: Vec<u8>,
     /// Whether a write failed. No further write is done, since the journal would record missing content.
     has_failed: bool,
 }
@@ -135,7 +137,14 @@ impl Writer {
             queue: Mutex::new(queue),
             news: Condvar::new(),
             room: Condvar::new(),
-            disk: Mutex::new(Disk { places, jobs, log, hashing: BlockDigests::default(), has_failed: false }),
+            disk: Mutex::new(Disk {
+                places,
+                jobs,
+                log,
+                hashing: BlockDigests::default(),
+                sorting: Vec::new(),
+                has_failed: false,
+            }),
         });
         let own = Arc::clone(&shared);
         let thread = thread::Builder::new().name("headwater-write".into()).spawn(move || own.run());
@@ -408,6 +417,7 @@ impl Disk {
             return Ok(());
         }
         let block = place.block(sbn);
+        gathered.sort_source(block, place.spec.partition.symbol_size(), &mut self.sorting);
         if place.slots(sbn).is_some_and(|slots| gathered.is_scattered(slots)) {
             gathered.move_source_to_slots(block, place.spec.partition.symbol_size());
         }

@@ -9,8 +9,10 @@
 //!
 //! Long blocks with repair symbols: the ring is divided at the points of a receiver of the highest rate. From
 //! each point to the next, source symbols come first. No repair symbol is needed before half of that way,
-//! while repair symbols are being made, and receivers of high rates decode little. LDPC, whose order within a
-//! block is random, gains nothing.
+//! while repair symbols are being made, and receivers of high rates decode little. All places together send
+//! the symbols of each block in order, so that a receiver of any rate writes runs. To stay together, places
+//! do not wait for packets without content (f = 0): a repair symbol replaces what is left out. LDPC, whose
+//! order within a block is random, gains nothing.
 //!
 //! A rateless code never repeats a symbol: the ring only determines the next block. If all blocks are long
 //! and of the same size, each channel cycles through the blocks independently. With places, the number of
@@ -57,7 +59,7 @@ pub struct Hierarchy {
     /// Position of place 0 of buffer 0 on the ring.
     first: u64,
     /// Number of places of a receiver of the highest rate, once known.
-    places: Option<u64>,
+    places: Option<u32>,
     /// Time since the first buffer of a session that never ended, at the start of this session.
     clock: Option<Duration>,
     /// Next fresh symbol of each rateless block.
@@ -70,7 +72,8 @@ pub struct Hierarchy {
     arrangement: Arrangement,
     /// Length of a buffer, once the base channel's rate is known.
     time: Option<Duration>,
-    /// f: packets without content at each place. A symbol left out would come only with another place.
+    /// f: packets without content at each place, if there are no repair symbols. A symbol left out would come
+    /// only with another place.
     without_content: Vec<u64>,
     /// b: number of buffers begun, minus 1.
     buffer: u64,
@@ -211,6 +214,9 @@ impl Hierarchy {
 
     /// Counts a packet as one without content, until its place is visited.
     fn take(&mut self, place: Place) {
+        if self.ring.has_repair() {
+            return;
+        }
         let index = ring_place(place);
         if self.without_content.len() <= index {
             self.without_content.resize(index + 1, 0);
@@ -310,8 +316,8 @@ fn ring_place(place: Place) -> usize {
 
 /// Returns the number of places with separate offsets for so many packets in a buffer.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^17, and positive")]
-fn places(packets: f64) -> u64 {
-    packets.min(PLACES_MAX as f64) as u64
+fn places(packets: f64) -> u32 {
+    packets.min(PLACES_MAX as f64) as u32
 }
 
 /// Draws the position on the ring at which a session begins.

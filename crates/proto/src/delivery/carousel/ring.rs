@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use super::CarouselBlock;
+use super::{CarouselBlock, Offsets};
 
 /// Blocks count as equal in size if the longest exceeds the shortest by at most a hundredth.
 const SAME_SIZE: u32 = 100;
@@ -22,7 +22,8 @@ const PLACES_MAX: u64 = 1 << 13;
 
 /// Ring of a session.
 ///
-/// Memory: 8 bytes a block. Time per position: O(1), or O(log blocks) if the block sizes differ.
+/// Memory: 8 bytes a block, and 4 bytes a point of a divided ring. Time per position: O(1), or O(log blocks)
+/// if the block sizes differ.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     units: u64,
@@ -32,10 +33,31 @@ pub(super) struct Ring {
     rounds: u64,
     /// Turns of each unit with a source symbol of every block, if a unit is a block.
     source_rounds: u64,
-    /// Points at which the ring is divided.
-    points: u64,
+    division: Option<Division>,
     /// `None` if a unit is a block.
     line: Option<Line>,
+}
+
+/// Ways from point to point of a divided ring, each with its share of the symbols of either kind.
+///
+/// Each turn of all ways takes the next symbols of their kind, in the order in which receivers take up the
+/// points: a receiver of all points gets the symbols of each block in order, any other a part of each turn.
+#[derive(Clone, Debug)]
+struct Division {
+    /// Place of each point among the points that receivers take up.
+    ranks: Vec<u32>,
+    source: Kind,
+    repair: Kind,
+}
+
+/// All symbols of a kind.
+#[derive(Clone, Debug)]
+struct Kind {
+    symbols: u64,
+    /// Numbers of the symbols in each block.
+    rounds: Range<u64>,
+    /// Turns of every way; some ways have one more.
+    turns: u64,
 }
 
 /// Line of blocks of different sizes, side by side.
@@ -62,13 +84,13 @@ impl Ring {
             let turns = blocks.iter().map(turns).min().unwrap_or(1);
             let turns = (turns - turns % 2).max(most);
             let (units, rounds, source_rounds) = (blocks.len() as u64, turns.into(), least.into());
-            return Self { units, rounds, source_rounds, points: units * rounds, line: None };
+            return Self { units, rounds, source_rounds, division: None, line: None };
         }
         let line = Line::new(blocks);
         let longest = blocks.iter().max_by_key(|block| block.symbols);
         let laps = u64::from(longest.map_or(1, |block| turns(block) / block.symbols));
         let (units, rounds) = (line.units(), line.places * laps);
-        Self { units, rounds, source_rounds: rounds, points: units * rounds, line: Some(line) }
+        Self { units, rounds, source_rounds: rounds, division: None, line: Some(line) }
     }
 
     /// Whether the ring has blocks, all of the same size.
@@ -82,25 +104,45 @@ impl Ring {
     }
 
     /// Divides the ring at `points` evenly spaced points, which sends the source symbols between two points
-    /// before the repair symbols between them. Only if a unit is a block.
-    pub(super) fn divide(&mut self, points: u64) {
-        self.points = points.clamp(1, self.positions().max(1));
+    /// before the repair symbols between them. Receivers take up the points in the order of [`Offsets`]. Only
+    /// if a unit is a block.
+    pub(super) fn divide(&mut self, points: u32) {
+        let points = u64::from(points).clamp(1, self.positions().max(1));
+        let kind = |rounds: Range<u64>| {
+            let symbols = (rounds.end - rounds.start) * self.units;
+            Kind { symbols, rounds, turns: symbols / points }
+        };
+        let (source, repair) = (kind(0..self.source_rounds), kind(self.source_rounds..self.rounds));
+        let mut offsets = Offsets::new(points);
+        let mut ranks = vec![0; usize::try_from(points).expect("a u32")];
+        for (rank, place) in (0..).zip(0..ranks.len()) {
+            ranks[usize::try_from(offsets.get(place)).expect("a point")] = rank;
+        }
+        self.division = Some(Division { ranks, source, repair });
+    }
+
+    /// Whether the ring has repair symbols, of which any replaces a symbol that is left out.
+    pub(super) fn has_repair(&self) -> bool {
+        self.division.as_ref().is_some_and(|division| division.repair.symbols > 0)
     }
 
     /// Number of points, evenly spaced on the ring: all positions unless the ring is divided.
     pub(super) fn points(&self) -> u64 {
-        self.points
+        self.division.as_ref().map_or(self.positions(), Division::points)
     }
 
     /// Returns the position of a point.
     pub(super) fn point(&self, point: u64) -> u64 {
-        scaled(point, self.positions(), self.points)
+        self.division.as_ref().map_or(point, |division| division.start(point))
     }
 
     /// Returns the block at a position, and a number among the block's symbols that counts on through the
     /// laps.
     pub(super) fn at(&self, position: u64) -> (usize, u64) {
-        let (position, rounds) = self.part(position);
+        let (position, rounds) = match &self.division {
+            None => (position, 0..self.rounds),
+            Some(division) => division.symbol(position, self.positions()),
+        };
         let round = position / self.units;
         // A position half a ring ahead is also half the units ahead, and likewise for any fraction: so the
         // places of a buffer, which lie such fractions apart, serve different blocks at the same time.
@@ -111,24 +153,43 @@ impl Ring {
             Some(line) => line.at(unit, round),
         }
     }
+}
 
-    /// Returns a position's place among the source symbols or among the repair symbols of a divided ring, and
-    /// the rounds of these symbols.
-    fn part(&self, position: u64) -> (u64, Range<u64>) {
-        let positions = self.positions();
-        if self.points == positions {
-            return (position, 0..self.rounds);
+impl Division {
+    fn points(&self) -> u64 {
+        self.ranks.len() as u64
+    }
+
+    /// Returns the position of a point.
+    fn start(&self, point: u64) -> u64 {
+        self.source.before(point, self.points()) + self.repair.before(point, self.points())
+    }
+
+    /// Returns a position's place among the symbols of its kind, and their numbers in each block.
+    fn symbol(&self, position: u64, positions: u64) -> (u64, Range<u64>) {
+        let points = self.points();
+        // The sum of two numbers rounded down is at most the rounded sum, and at least that less 1.
+        let mut way = scaled(position, points, positions);
+        while self.start(way + 1) <= position {
+            way += 1;
         }
-        let source = self.units * self.source_rounds;
-        let point = ((position + 1) * self.points).div_ceil(positions) - 1;
-        let (start, end) = (self.point(point), self.point(point + 1));
-        let [first, next] = [start, end].map(|position| scaled(position, source, positions));
-        let (ahead, length) = (position - start, next - first);
-        if ahead < length {
-            (first + ahead, 0..self.source_rounds)
+        let turn = position - self.start(way);
+        let source_turns = self.source.before(way + 1, points) - self.source.before(way, points);
+        let (kind, turn) =
+            if turn < source_turns { (&self.source, turn) } else { (&self.repair, turn - source_turns) };
+        let rank = if turn < kind.turns {
+            self.ranks[usize::try_from(way).expect("a point")].into()
         } else {
-            (start - first + ahead - length, self.source_rounds..self.rounds)
-        }
+            kind.before(way, points) - way * kind.turns
+        };
+        (turn * points + rank, kind.rounds.clone())
+    }
+}
+
+impl Kind {
+    /// Number of symbols of the ways before a point.
+    fn before(&self, point: u64, points: u64) -> u64 {
+        scaled(point, self.symbols, points)
     }
 }
 
@@ -254,7 +315,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_divided_ring_has_every_symbol(
-            (k, blocks, points) in (1_u32..120, 1_usize..5, 1_u64..30),
+            (k, blocks, points) in (1_u32..120, 1_usize..5, 1_u32..30),
             (repair, longer) in (0_u32..120, 0_u32..2),
         ) {
             let mut blocks = vec![stored(k, k + repair); blocks];

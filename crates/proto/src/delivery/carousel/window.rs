@@ -14,7 +14,7 @@
 use super::{CarouselBlock, Visit};
 
 /// Maximum number of source symbols in a window: 256 blocks of 1002 symbols. The last block may exceed the
-/// maximum. A receiver gathers 8 MiB of symbols by block before writing: with more blocks the runs are short,
+/// maximum. A receiver gathers 14 MiB of symbols by block before a write: with more blocks runs are short,
 /// pages are written twice, and a disk that is slower than the session becomes the bottleneck
 /// (lab/notebook/speed.md).
 const WINDOW_SYMBOLS_MAX: u64 = 256 * 1_002;

@@ -453,3 +453,50 @@ fn silence_is_not_made_up_for_and_uncounted_packets_are_worth_least() {
     assert_eq!(later.buffer, 1);
     assert_eq!(Hierarchy::new(Vec::new()).visit(later), None);
 }
+
+/// Source symbols by block of the first `turns` buffers, to a receiver of the first `heard` of `places` places:
+/// one packet in 23 has no content.
+fn symbols_heard(blocks: &[CarouselBlock], places: u32, heard: u64, turns: u64) -> Vec<Vec<u32>> {
+    let mut hierarchy = Hierarchy::new(blocks.to_vec());
+    hierarchy.places = Some(places);
+    hierarchy.lay_ring();
+    let mut chance = Seed(1).stream("fdt", 0);
+    let mut symbols = vec![Vec::new(); blocks.len()];
+    for buffer in 0..turns {
+        let mut turn = vec![Vec::new(); blocks.len()];
+        for index in 0..u64::from(places) {
+            let place = Place { buffer, index, channel: ChannelId::BASE };
+            hierarchy.take(place);
+            if chance.random_range(0..23) == 0 {
+                continue;
+            }
+            let visit = hierarchy.visit(place).unwrap();
+            if index < heard {
+                turn[visit.block as usize].push(visit.esi);
+            }
+        }
+        for (all, mut turn) in symbols.iter_mut().zip(turn) {
+            turn.sort_unstable();
+            all.append(&mut turn);
+        }
+    }
+    symbols
+}
+
+/// The order of time: what a receiver of the highest rate gathers in each buffer is a run that continues the
+/// last one, with gaps for packets of the FDT, and any other receiver gets a part of that run.
+#[test]
+fn each_turn_of_a_divided_ring_is_a_run_of_each_block() {
+    let (places, turns) = (100, 40);
+    // 40 turns of 100 symbols: 1000 of the 1500 source symbols of 4 blocks.
+    let blocks = vec![stored(1_500, 3_000); 4];
+    for symbols in symbols_heard(&blocks, places, places.into(), turns) {
+        assert!(symbols.is_sorted(), "{symbols:?}");
+        assert!((940..1_000).contains(&symbols.len()) && symbols[symbols.len() - 1] < 1_000);
+    }
+    for symbols in symbols_heard(&blocks, places, u64::from(places) / 2, turns) {
+        assert!(symbols.is_sorted());
+        let runs = symbols.chunk_by(|one, next| next - one <= 2).count();
+        assert!(symbols.len() > 8 * runs, "{runs} runs of {} symbols", symbols.len());
+    }
+}
