@@ -139,10 +139,11 @@ fn runs_out_of_order_go_to_their_places_and_the_rest_is_written_once_decoded() {
         receive(&mut session, sbn, runs, 0);
         assert_eq!(slots(&session, sbn), 0);
         // With the short last symbol of the second block.
-        let scattered = strided(0, K).filter(|esi| *esi == K - 1 || (*esi >= 20 && *esi % 3 > 0));
-        let received = sorted(runs.into_iter().chain(scattered.clone()));
+        let is_kept = |esi: &u32| *esi == K - 1 || (*esi >= 20 && !esi.is_multiple_of(3));
+        let scattered: Vec<u32> = strided(0, K).filter(is_kept).collect();
+        let received = sorted(runs.into_iter().chain(scattered.iter().copied()));
         let repairs = u32::try_from(missing(&received).len()).unwrap() + 2;
-        receive(&mut session, sbn, scattered.chain(K..K + repairs), 0);
+        receive(&mut session, sbn, scattered.into_iter().chain(K..K + repairs), 0);
         let in_slots = K - 14 + 2;
         assert_eq!(slots(&session, sbn), in_slots);
         assert_eq!(finish(&mut session, sbn, &received, repairs), done(sbn));
