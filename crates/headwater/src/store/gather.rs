@@ -35,14 +35,14 @@ pub(super) const GATHER_TIME: Duration = Duration::from_millis(100);
 pub(super) const SHORT_TIME: Duration = Duration::from_millis(20);
 /// Bytes of a few symbols: 13 Mbit/s in [`SHORT_TIME`].
 const SHORT_BYTES: usize = 32 << 10;
-/// Maximum number of buffers kept for reuse.
-const SPARE_MAX: usize = 64;
+/// Maximum number of buffers in use and kept for reuse together: 28 MiB.
+const SPARE_MAX: usize = 56;
 
 /// Block: number of the object and number of the block.
 pub(super) type Key = (usize, u32);
 
 /// Symbols that are not written yet. Memory: twice the bytes that [`Gather::set_content`] allows, because
-/// vectors grow by doubling, and [`SPARE_MAX`] buffers.
+/// vectors grow by doubling, or that of [`SPARE_MAX`] buffers, whichever is more.
 #[derive(Debug)]
 pub(super) struct Gather {
     blocks: BTreeMap<Key, SymbolRun>,
@@ -143,7 +143,8 @@ impl Gather {
 
     /// Keeps the buffers of a block for reuse.
     pub(super) fn recycle(&mut self, mut gathered: SymbolRun) {
-        if self.spare.len() < SPARE_MAX {
+        let is_long = gathered.capacity() > 2 * BLOCK_BYTES;
+        if !is_long && self.blocks.len() + self.spare.len() < SPARE_MAX {
             gathered.clear();
             self.spare.push(gathered);
         }

@@ -23,7 +23,7 @@ use super::work::JobQueue;
 use super::write_log::WriteLog;
 
 /// Maximum number of buffers kept for reuse by the store.
-const SPARE_MAX: usize = 16;
+const SPARE_MAX: usize = 8;
 /// Bound on the memory of a write beside its buffers, in bytes.
 const WRITE_BYTES: usize = 256;
 

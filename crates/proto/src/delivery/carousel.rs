@@ -294,6 +294,15 @@ impl Sequence {
     }
 }
 
+/// Returns the source symbol, of `symbols`, that is sent while a repair symbol is not ready.
+///
+/// Places of several levels have sent the symbols of a block from the first to the last, and then send
+/// these from the last to the first: what only the last places have sent comes from the first places, which
+/// every receiver gets.
+pub(super) fn stand_in(esi: u32, symbols: u32) -> u32 {
+    symbols - 1 - esi % symbols
+}
+
 fn check(blocks: &[CarouselBlock]) {
     assert!(
         blocks.iter().all(|block| block.symbols > 0 && block.encoding_symbols >= block.symbols),

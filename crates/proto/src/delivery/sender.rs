@@ -22,7 +22,7 @@ use self::inventory::Content;
 use self::inventory::Inventory;
 use self::parts::{StreamParts, carousel_block};
 use self::roster::SessionRoster;
-use super::carousel::{Place, Start, Visit};
+use super::carousel::{Place, Start, Visit, stand_in};
 use super::fdt::FdtTooLarge;
 use super::object::Digest;
 use super::plan::{Orders, SessionPlan};
@@ -594,7 +594,7 @@ impl<C: SenderControl, S: Source> DeliverySender<C, S> {
         let index = object as usize;
         let esi = self.orders.esi(visit.block, visit.esi);
         let is_ready = self.source.is_ready(index, sbn, esi)?;
-        let esi = if is_ready { esi } else { esi % self.content.block(visit.block).symbols };
+        let esi = if is_ready { esi } else { stand_in(esi, self.content.block(visit.block).symbols) };
         let header = self.objects[index];
         let payload_id = PayloadId { sbn, esi };
         let start = Header::new(session, Some(header.toi), header.codepoint, departure)
