@@ -112,7 +112,7 @@ fn a_store_of_n_symbols_is_sent_in_cycles() {
 fn a_repair_symbol_that_is_late_gives_way_to_a_source_symbol() {
     let (bytes, sender) = session(3, false, End::Passes(2));
     let (datagrams, _) = run(sender);
-    let expected: Vec<u32> = (0..10).chain(0..3).chain(13..20).collect();
+    let expected: Vec<u32> = (0..10).chain([9, 8, 7]).chain(13..20).collect();
     assert_eq!(esis(&datagrams), expected);
 
     // Whoever heard nothing of the first pass decodes from the second: 3 source and 7 repair symbols.
